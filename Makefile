@@ -1,0 +1,54 @@
+# Every target does its own set-up: Python >= 3.11, make and a package index are enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 4
+
+.PHONY: demo run test check bench lock openapi clean help
+
+help:            ## list the targets
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+demo: $(VENV)/.run-ready    ## everything up, a demo tenant, events flowing (Ctrl-C stops it)
+	@$(BIN)/hookfast demo
+
+run: $(VENV)/.run-ready     ## the service: Temporal, API and worker
+	@$(BIN)/hookfast up
+
+check: $(VENV)/.dev-ready   ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(VENV)/.dev-ready    ## the whole test suite, on SQLite and PostgreSQL
+	$(BIN)/pytest -n $(JOBS) --dist worksteal tests
+
+bench: $(VENV)/.dev-ready   ## the floor and the product, measured in one run
+	$(BIN)/python -m bench.delivery
+
+openapi: $(VENV)/.dev-ready ## write docs/openapi.json
+	$(BIN)/hookfast openapi > docs/openapi.json
+
+lock:            ## pin the newest versions, with hashes and without download addresses
+	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip -q install uv
+	$(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --extra build pyproject.toml -o requirements.txt
+	$(VENV)/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --extra build --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Two stamps, so that `make demo` does not wait for the test tools.
+$(VENV)/.run-ready: $(VENV)/bin/python requirements.txt pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev-ready: $(VENV)/bin/python requirements-dev.txt $(VENV)/.run-ready
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+clean:           ## remove the virtual environment and the local data
+	rm -rf $(VENV) var

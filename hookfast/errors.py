@@ -1,0 +1,102 @@
+"""Every error Hookfast raises on purpose.
+
+    HookfastError
+    ├── InvalidInput      the caller's input is wrong; `errors` says where and what to do
+    ├── TooLarge          a body or value is over its limit
+    ├── Unauthenticated   no key, or not one of ours
+    ├── Forbidden         the key is ours but may not do this
+    ├── NotFound          no such thing, or it belongs to another tenant (never told apart)
+    ├── Conflict          the request disagrees with what is stored
+    ├── Unavailable       something we need is away for now; try again
+    └── Misconfigured     a setting cannot work; the message names it
+
+`code` is stable and meant for programs; the message is for people and may change. Messages
+never hold a secret or a body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with the input: `pointer` is an RFC 6901 JSON pointer or a parameter's name."""
+
+    pointer: str
+    detail: str
+
+
+class HookfastError(Exception):
+    """The root. Catch it to catch everything Hookfast raises on purpose."""
+
+    code = "hookfast_error"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+
+
+class InvalidInput(HookfastError):
+    """The input is wrong; nothing was stored. Mend what `errors` names and send it again."""
+
+    code = "invalid_input"
+
+    def __init__(
+        self, message: str, *, code: str | None = None, errors: tuple[FieldError, ...] = ()
+    ) -> None:
+        super().__init__(message, code=code)
+        self.errors = errors
+
+    @classmethod
+    def at(cls, pointer: str, detail: str, *, code: str | None = None) -> InvalidInput:
+        """The error with one field error, whose detail is also the message."""
+        return cls(detail, code=code, errors=(FieldError(pointer, detail),))
+
+
+class TooLarge(HookfastError):
+    """A body is over its limit; nothing was stored. Send less, or raise the setting."""
+
+    code = "too_large"
+
+
+class Unauthenticated(HookfastError):
+    """No usable API key came with the request. Send `Authorization: Bearer hf_…`."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(HookfastError):
+    """The API key is valid but its scope does not allow this. Use a key with a wider scope."""
+
+    code = "forbidden"
+
+
+class NotFound(HookfastError):
+    """There is no such thing for this caller."""
+
+    code = "not_found"
+
+
+class Conflict(HookfastError):
+    """The request disagrees with what is stored, e.g. an idempotency key with another body."""
+
+    code = "conflict"
+
+
+class Unavailable(HookfastError):
+    """Something Hookfast depends on is away. Nothing is lost; retry in `retry_after` seconds."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after: int = 5) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after
+
+
+class Misconfigured(HookfastError):
+    """A setting cannot work. The message names the setting and what it should be."""
+
+    code = "misconfigured"

@@ -1,0 +1,54 @@
+"""Ids: a prefix that says what it names, and a UUIDv7 (RFC 9562, section 5.7) in hex.
+
+The id starts with the row's creation time, so ids sort by time: one primary key serves lookup,
+newest-first lists and `since`/`until` filters.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from typing import Literal
+
+from hookfast.clock import utc_now
+
+Prefix = Literal["tnt", "key", "ep", "sub", "evt", "dlv", "att"]
+
+_RANDOM_BITS = 62
+_VERSION_7 = 0x7 << 76
+_VARIANT_10 = 0b10 << 62
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def new_id(prefix: Prefix, at: datetime | None = None) -> str:
+    """A new id whose time part is `at` (default: now), e.g. `dlv_0193…` (prefix + `_` + 32 hex)."""
+    return f"{prefix}_{_uuid7_hex(at or utc_now(), secrets.randbits(_RANDOM_BITS))}"
+
+
+def first_id_at(prefix: Prefix, at: datetime) -> str:
+    """The smallest id a row created at `at` or later can have: turns a time filter into a range
+    over the primary key."""
+    return f"{prefix}_{_uuid7_hex(at, 0)}"
+
+
+def id_pattern(prefix: Prefix) -> str:
+    """The regular expression every id with this prefix matches (for path and query parameters)."""
+    return rf"^{prefix}_[0-9a-f]{{32}}$"
+
+
+def is_id(prefix: Prefix, text: str) -> bool:
+    """Whether `text` has the form of such an id (it need not exist)."""
+    return re.fullmatch(id_pattern(prefix), text) is not None
+
+
+def _uuid7_hex(at: datetime, random: int) -> str:
+    # RFC 9562 method 3: the 12 bits after the version hold the fraction of the millisecond, so that
+    # ids made within one millisecond still sort by time.
+    since_epoch = at - _EPOCH
+    micros = (
+        since_epoch.days * 86_400 + since_epoch.seconds
+    ) * 1_000_000 + since_epoch.microseconds
+    millis, rest = divmod(max(micros, 0), 1000)
+    value = (millis << 80) | _VERSION_7 | ((rest * 4096 // 1000) << 64) | _VARIANT_10 | random
+    return f"{value:032x}"

@@ -1,0 +1,1 @@
+"""The record: tables, migrations, and every SQL statement, one module per table."""

@@ -1,0 +1,99 @@
+"""The database: one `Database` per process, with `read()` and `write()` transactions.
+
+SQLite has one writer at a time. A process queues its own writers on a single connection, so that
+they wait in order instead of polling a locked file; across processes `BEGIN IMMEDIATE` and
+`busy_timeout` do the same. PostgreSQL uses one pool for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from sqlalchemy import event, make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+
+from hookfast.errors import Misconfigured
+
+Kind = Literal["sqlite", "postgresql"]
+
+
+class Database:
+    """Opens transactions. `write()` commits when its block ends and rolls back when it raises."""
+
+    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+        if backend == "sqlite":
+            if not parsed.database or parsed.database == ":memory:":
+                raise Misconfigured("HOOKFAST_DATABASE_URL must name a SQLite file, not memory")
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _sqlite_engine(url, size=1, begin="BEGIN IMMEDIATE")
+            self._reader = _sqlite_engine(url, size=4, begin="BEGIN")
+            self.kind: Kind = "sqlite"
+        elif backend == "postgresql":
+            self._writer = self._reader = create_async_engine(
+                url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True
+            )
+            self.kind = "postgresql"
+        else:
+            raise Misconfigured(
+                f"HOOKFAST_DATABASE_URL names {backend!r}; use postgresql:// or sqlite:///"
+            )
+        self.url = url
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that only reads."""
+        async with self._reader.connect() as connection, connection.begin():
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that commits at the end of the block."""
+        async with self._writer.connect() as connection, connection.begin():
+            yield connection
+
+    async def close(self) -> None:
+        """Give every connection back to the system."""
+        await self._writer.dispose()
+        if self._reader is not self._writer:
+            await self._reader.dispose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _sqlite_engine(url: str, *, size: int, begin: str) -> AsyncEngine:
+    engine = create_async_engine(
+        url,
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=60,
+        # the statements below choose the transaction themselves
+        connect_args={"isolation_level": None, "timeout": 30},
+    )
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _configure(connection: Any, _record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        # FULL: an acknowledged event survives a power cut, not only a killed process
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA busy_timeout=30000")
+        cursor.execute("PRAGMA cache_size=-65536")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def _begin(connection: Any) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine

@@ -1,0 +1,16 @@
+"""Alembic's entry: runs the migrations on the connection `migrate` hands over."""
+
+from alembic import context
+from sqlmodel import SQLModel
+
+import hookfast.storage.tables  # noqa: F401 - fills the metadata
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=SQLModel.metadata,
+    render_as_batch=connection.dialect.name == "sqlite",
+    compare_type=False,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,273 @@
+"""The tables. Nothing but columns and indexes: each table's statements live in its own module.
+
+Column order is for people; index comments say which question the index answers.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from sqlalchemy import JSON, Index, LargeBinary, Table, Text, text
+from sqlmodel import Field, SQLModel
+
+from hookfast.storage.column_types import UtcDateTime
+
+
+class Record(SQLModel):
+    """What every table class is: gives typed access to its Core table."""
+
+    __table__: ClassVar[Table]
+
+
+class Tenant(Record, table=True):
+    """A customer of the platform."""
+
+    __tablename__ = "tenants"
+
+    id: str = Field(primary_key=True)
+    name: str = Field(sa_type=Text)
+    meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+    deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class ApiKey(Record, table=True):
+    """An API key: only its SHA-256 is kept (a key has 256 random bits, so a slow hash adds
+    nothing). `tenant_id` is None for operator keys."""
+
+    __tablename__ = "api_keys"
+
+    id: str = Field(primary_key=True)
+    tenant_id: str | None = Field(default=None, index=True)
+    scope: str
+    name: str = Field(sa_type=Text)
+    hint: str
+    key_sha256: str = Field(unique=True)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_used_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class EventType(Record, table=True):
+    """A registered event type; `json_schema`, where present, is enforced when one is emitted."""
+
+    __tablename__ = "event_types"
+
+    name: str = Field(primary_key=True)
+    description: str = Field(sa_type=Text)
+    json_schema: dict[str, Any] | bool | None = Field(default=None, sa_type=JSON(none_as_null=True))
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Endpoint(Record, table=True):
+    """A URL with its secrets, signature profiles, retry plan, limits and state.
+
+    `secrets` is a list of `{"sealed": <base64>, "created_at": …, "expires_at": … | None}`, newest
+    first; every one that has not expired signs. Deleted endpoints keep their row, because their
+    deliveries still point to it.
+    """
+
+    __tablename__ = "endpoints"
+    __table_args__ = (
+        # lists: one tenant's endpoints, newest first
+        Index("ix_endpoints_tenant", "tenant_id", "id"),
+    )
+
+    id: str = Field(primary_key=True)
+    tenant_id: str
+    url: str = Field(sa_type=Text)
+    description: str = Field(sa_type=Text)
+    owner_emails: list[str] = Field(default_factory=list, sa_type=JSON)
+    signatures: list[str] = Field(sa_type=JSON)
+    signature_hash: str = "sha256"
+    secrets: list[dict[str, Any]] = Field(sa_type=JSON)
+    retry_plan: str | dict[str, Any] = Field(sa_type=JSON)
+    timeout_seconds: float
+    rate_limit_per_second: float | None = None
+    max_in_flight: int | None = None
+    headers: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
+    allowed_networks: list[str] = Field(default_factory=list, sa_type=JSON)
+    circuit: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    verification: str
+    meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    state: str = "enabled"
+    state_reason: str | None = Field(default=None, sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+    deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class EndpointHealth(Record, table=True):
+    """Consecutive failures of an endpoint, counted in the transaction that records the attempt."""
+
+    __tablename__ = "endpoint_health"
+
+    endpoint_id: str = Field(primary_key=True)
+    consecutive_failures: int = 0
+    first_failure_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_failure_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_success_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_error: str | None = Field(default=None, sa_type=Text)
+
+
+class Subscription(Record, table=True):
+    """Which event types go to which endpoint."""
+
+    __tablename__ = "subscriptions"
+    __table_args__ = (
+        Index("ix_subscriptions_tenant", "tenant_id", "id"),
+        Index("ix_subscriptions_endpoint", "endpoint_id", "id"),
+    )
+
+    id: str = Field(primary_key=True)
+    endpoint_id: str
+    tenant_id: str
+    events: list[str] = Field(sa_type=JSON)
+    payload: str = "full"
+    active: bool = True
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class SubscriptionPattern(Record, table=True):
+    """One row per pattern of a subscription. A three-part event type can match only a dozen or so
+    patterns, so "who wants this event?" is an index lookup over those, however many subscribe."""
+
+    __tablename__ = "subscription_patterns"
+    __table_args__ = (Index("ix_subscription_patterns_subscription", "subscription_id"),)
+
+    pattern: str = Field(primary_key=True)
+    tenant_id: str = Field(primary_key=True)
+    subscription_id: str = Field(primary_key=True)
+
+
+class Event(Record, table=True):
+    """One emitted fact. `body` is the exact bytes every `full` delivery sends and signs."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index("ix_events_tenant", "tenant_id", "id"),
+        Index("ix_events_type", "type", "id"),
+        # one event per idempotency key; rows without a key do not count as equal (NULLs differ)
+        Index("uq_events_idempotency", "idempotency_scope", "idempotency_key", unique=True),
+    )
+
+    id: str = Field(primary_key=True)
+    type: str
+    tenant_id: str | None = None
+    body: bytes = Field(sa_type=LargeBinary)
+    traceparent: str
+    deliveries: int
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    idempotency_scope: str | None = None
+    idempotency_key: str | None = None
+    idempotency_sha256: str | None = None
+
+
+# Most deliveries end as delivered; leaving those out keeps the status indexes small and hot.
+_UNDELIVERED = text("status <> 'delivered'")
+
+
+class Delivery(Record, table=True):
+    """One (event, subscription) pair, its workflow and its message id. Also the outbox: a row whose
+    `started_at` is NULL still needs its workflow started."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (
+        Index("ix_deliveries_event", "event_id", "id"),
+        Index("ix_deliveries_endpoint", "endpoint_id", "id"),
+        Index("ix_deliveries_tenant", "tenant_id", "id"),
+        Index("ix_deliveries_subscription", "subscription_id", "id"),
+        Index("ix_deliveries_type", "event_type", "id"),
+        Index(
+            "ix_deliveries_undelivered",
+            "status",
+            "id",
+            sqlite_where=_UNDELIVERED,
+            postgresql_where=_UNDELIVERED,
+        ),
+        Index(
+            "ix_deliveries_tenant_undelivered",
+            "tenant_id",
+            "status",
+            "id",
+            sqlite_where=_UNDELIVERED,
+            postgresql_where=_UNDELIVERED,
+        ),
+        Index(
+            "ix_deliveries_endpoint_undelivered",
+            "endpoint_id",
+            "status",
+            "id",
+            sqlite_where=_UNDELIVERED,
+            postgresql_where=_UNDELIVERED,
+        ),
+        # the outbox: holds only what is not started yet, oldest first
+        Index(
+            "ix_deliveries_outbox",
+            "id",
+            sqlite_where=text("started_at IS NULL"),
+            postgresql_where=text("started_at IS NULL"),
+        ),
+        # what should have been attempted by now
+        Index(
+            "ix_deliveries_due",
+            "next_attempt_at",
+            sqlite_where=text("next_attempt_at IS NOT NULL"),
+            postgresql_where=text("next_attempt_at IS NOT NULL"),
+        ),
+    )
+
+    id: str = Field(primary_key=True)
+    event_id: str
+    subscription_id: str
+    endpoint_id: str
+    tenant_id: str
+    event_type: str
+    payload: str
+    status: str
+    reason: str | None = Field(default=None, sa_type=Text)
+    attempts: int = 0
+    retries: int = 0
+    next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    leased_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Attempt(Record, table=True):
+    """One HTTP request of a delivery and what came of it."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (Index("ix_attempts_delivery", "delivery_id", "number"),)
+
+    id: str = Field(primary_key=True)
+    delivery_id: str
+    endpoint_id: str
+    number: int
+    trigger: str
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    duration_ms: float
+    result: str
+    status_code: int | None = None
+    error: str | None = Field(default=None, sa_type=Text)
+    response_excerpt: str | None = Field(default=None, sa_type=Text)
+
+
+class WorkerHeartbeat(Record, table=True):
+    """A worker process that is alive: `/readyz` asks for one seen lately."""
+
+    __tablename__ = "workers"
+
+    id: str = Field(primary_key=True)
+    version: str
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    seen_at: datetime = Field(sa_type=UtcDateTime)
