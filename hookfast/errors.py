@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with the input: `pointer` is an RFC 6901 JSON pointer or a parameter's name."""
+    """One thing wrong: `pointer` is an RFC 6901 JSON pointer or the name of a parameter."""
 
     pointer: str
     detail: str
