@@ -1,0 +1,189 @@
+"""The doorbell: tells relays in other processes that the outbox has something new.
+
+It carries no data and may fail to ring: the relay also looks by itself now and then, so a lost ring
+costs latency, never a delivery. PostgreSQL uses LISTEN/NOTIFY. SQLite processes share a machine, so
+each listener owns a UNIX datagram socket in a folder named for the database file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import secrets
+import socket
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+import asyncpg
+import structlog
+from sqlalchemy import make_url
+
+from hookfast.storage.engine import Database
+
+_CHANNEL = "hookfast_outbox"
+_RECONNECT_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+class Doorbell(Protocol):
+    """One bell: any process may ring it, and a process that listens is woken."""
+
+    def ring(self) -> None:
+        """Wake every listener soon. Never blocks and never fails."""
+
+    async def listen(self) -> None:
+        """Begin to listen in this process."""
+
+    async def wait(self, timeout: float) -> None:
+        """Return at the next ring, or after `timeout` seconds. Rings since the last wait count."""
+
+    async def close(self) -> None:
+        """Stop listening and give everything back."""
+
+
+def doorbell_for(database: Database) -> Doorbell:
+    """The bell that every process on this database shares."""
+    if database.kind == "postgresql":
+        return NotifyDoorbell(database.url)
+    return SocketDoorbell(make_url(database.url).database or "")
+
+
+class _Rung:
+    """Waiting for a flag, with a timeout."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self, timeout: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), timeout)
+        self._event.clear()
+
+
+class SocketDoorbell:
+    """For SQLite: one UNIX datagram socket per listener; to ring is to write one byte to each."""
+
+    def __init__(self, database_file: str) -> None:
+        digest = hashlib.sha256(os.path.realpath(database_file).encode()).hexdigest()[:16]
+        # the system's temporary folder and not the database's: socket paths end at 107 characters
+        self._folder = Path(tempfile.gettempdir()) / f"hookfast-{os.getuid()}-{digest}"
+        self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._sender.setblocking(False)
+        self._listener: socket.socket | None = None
+        self._path: Path | None = None
+        self._rung = _Rung()
+
+    def ring(self) -> None:
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return  # nobody listens
+        for name in names:
+            path = self._folder / name
+            try:
+                self._sender.sendto(b"!", str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)  # its process was killed
+            except (BlockingIOError, FileNotFoundError):
+                pass  # a full buffer already means "rung"; a missing file means "just left"
+
+    async def listen(self) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._listener.setblocking(False)
+        self._listener.bind(str(self._path))
+        asyncio.get_running_loop().add_reader(self._listener, self._drain, self._listener)
+
+    async def wait(self, timeout: float) -> None:
+        await self._rung.wait(timeout)
+
+    async def close(self) -> None:
+        self._sender.close()
+        if self._listener is not None and self._path is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._path.unlink(missing_ok=True)
+
+    def _drain(self, listener: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while listener.recv(64):
+                pass
+        self._rung.set()
+
+
+class NotifyDoorbell:
+    """For PostgreSQL: NOTIFY on a connection of its own, outside the emitting transaction (a NOTIFY
+    inside takes a database-wide lock at commit). Rings while one is under way become one."""
+
+    def __init__(self, url: str) -> None:
+        self._dsn = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        self._rung = _Rung()
+        self._wanted = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def ring(self) -> None:
+        self._wanted.set()
+        self._keep("ring", self._ring_forever)
+
+    async def listen(self) -> None:
+        self._keep("listen", self._listen_forever)
+
+    async def wait(self, timeout: float) -> None:
+        await self._rung.wait(timeout)
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _keep(self, name: str, work: object) -> None:
+        if name not in self._tasks:
+            assert callable(work)  # noqa: S101 - narrows for the type checker
+            self._tasks[name] = asyncio.create_task(work(), name=f"doorbell-{name}")
+
+    async def _ring_forever(self) -> None:
+        while True:
+            try:
+                async with _connection(self._dsn) as connection:
+                    while True:
+                        await self._wanted.wait()
+                        self._wanted.clear()
+                        await connection.execute(f"NOTIFY {_CHANNEL}")
+            except _LOST as error:
+                await self._lost(error)
+
+    async def _listen_forever(self) -> None:
+        while True:
+            try:
+                async with _connection(self._dsn) as connection:
+                    gone = asyncio.Event()
+                    connection.add_termination_listener(lambda _, gone=gone: gone.set())
+                    await connection.add_listener(_CHANNEL, lambda *_: self._rung.set())
+                    self._rung.set()  # whatever was missed while away
+                    await gone.wait()
+            except _LOST as error:
+                await self._lost(error)
+
+    async def _lost(self, error: Exception) -> None:
+        log.warning("The doorbell lost PostgreSQL; trying again.", error=type(error).__name__)
+        await asyncio.sleep(_RECONNECT_SECONDS)
+
+
+_LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+@contextlib.asynccontextmanager
+async def _connection(dsn: str):  # type: ignore[no-untyped-def] # asyncpg has no types
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        connection.terminate()

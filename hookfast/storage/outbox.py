@@ -1,0 +1,102 @@
+"""The outbox: deliveries whose workflow still has to be started (`started_at` is NULL).
+
+A relay leases rows before it starts their workflows, so that its twins leave them alone; a lease
+that runs out (the relay was killed) makes the row free again. Leases compare the relays' clocks: a
+skewed clock costs a second start, which Temporal refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import Table, and_, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage.tables import Delivery
+
+_DELIVERIES: Table = Delivery.__table__
+_C = _DELIVERIES.c
+
+
+async def claim(
+    connection: AsyncConnection, *, limit: int, lease: timedelta, now: datetime
+) -> list[str]:
+    """Lease the oldest free rows, at most `limit`, and return their delivery ids, oldest first."""
+    free = (
+        select(_C.id)
+        .where(_C.started_at.is_(None), or_(_C.leased_until.is_(None), _C.leased_until < now))
+        .order_by(_C.id)
+        .limit(limit)
+        # PostgreSQL only (SQLite has one writer and ignores it): twins pass each other by
+        .with_for_update(skip_locked=True)
+    )
+    claimed = await connection.execute(
+        update(_DELIVERIES)
+        .where(_C.id.in_(free.scalar_subquery()))
+        .values(leased_until=now + lease)
+        .returning(_C.id)
+    )
+    return sorted(claimed.scalars())
+
+
+async def mark_started(
+    connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
+) -> None:
+    """Say that these workflows exist. Rows another transaction holds are skipped: it is the record
+    of their first attempt, which marks them too."""
+    if not delivery_ids:
+        return
+    mine = (
+        select(_C.id)
+        .where(_C.id.in_(delivery_ids), _C.started_at.is_(None))
+        .with_for_update(skip_locked=True)
+    )
+    await connection.execute(
+        update(_DELIVERIES)
+        .where(_C.id.in_(mine.scalar_subquery()))
+        .values(started_at=now, leased_until=None)
+    )
+
+
+async def release(connection: AsyncConnection, delivery_ids: Sequence[str]) -> None:
+    """Give leases back: these could not be started now."""
+    if delivery_ids:
+        await connection.execute(
+            update(_DELIVERIES)
+            .where(_C.id.in_(delivery_ids), _C.started_at.is_(None))
+            .values(leased_until=None)
+        )
+
+
+async def reopen_lost(
+    connection: AsyncConnection, *, overdue_since: datetime, now: datetime, limit: int
+) -> int:
+    """Put deliveries that should have been attempted before `overdue_since` back into the outbox,
+    and return how many. Their workflows are late, or lost with Temporal's own data (restored from
+    a backup, say); starting one that still runs changes nothing."""
+    late = (
+        select(_C.id)
+        .where(
+            and_(_C.next_attempt_at.is_not(None), _C.next_attempt_at < overdue_since),
+            _C.started_at.is_not(None),
+            _C.updated_at < overdue_since,
+        )
+        .limit(limit)
+    )
+    result = await connection.execute(
+        update(_DELIVERIES)
+        .where(_C.id.in_(late.scalar_subquery()))
+        .values(started_at=None, leased_until=None, updated_at=now)
+    )
+    return result.rowcount
+
+
+async def backlog(connection: AsyncConnection) -> tuple[int, datetime | None]:
+    """How many deliveries wait to be started, and since when the oldest does."""
+    row = (
+        await connection.execute(
+            select(func.count(), func.min(_C.created_at)).where(_C.started_at.is_(None))
+        )
+    ).one()
+    return row[0], row[1]

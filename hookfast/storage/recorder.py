@@ -1,0 +1,270 @@
+"""Records attempts: the attempt's row, the delivery's new status and the endpoint's health, in one
+transaction, together with whatever other attempts ended meanwhile (group commit).
+
+While one transaction runs, the next batch gathers. Under load a commit (one fsync on SQLite) is
+thus shared by many deliveries, and at rest nothing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table, bindparam, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.clock import Clock, utc_now
+from hookfast.delivery import AttemptFacts
+from hookfast.outcome import DeliveryStatus
+from hookfast.retry_plan import Next
+from hookfast.storage.engine import Database, Kind
+from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth
+
+_ATTEMPTS: Table = Attempt.__table__
+_DELIVERIES: Table = Delivery.__table__
+_ENDPOINTS: Table = Endpoint.__table__
+_HEALTH: Table = EndpointHealth.__table__
+
+_MAX_BATCH = 500
+
+GONE_REASON = "The receiver answered 410 Gone."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One attempt to record. `next` is None for a failed manual resend, which moves nothing."""
+
+    facts: AttemptFacts
+    next: Next | None
+    reason: str | None = None
+    status_code: int | None = None
+    error: str | None = None
+    response_excerpt: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.next is Next.DELIVERED
+
+
+class Recorder:
+    """One per process. `record` returns once the attempt is committed."""
+
+    def __init__(self, database: Database, *, clock: Clock = utc_now) -> None:
+        self._database = database
+        self._clock = clock
+        self._waiting: list[tuple[AttemptRecord, asyncio.Future[None]]] = []
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def record(self, record: AttemptRecord) -> None:
+        """Commit `record`. Recording the same attempt again changes nothing, so a caller that does
+        not know whether its commit went through may repeat it. Raises the database's errors."""
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((record, committed))
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._flush(), name="recorder")
+        await committed
+
+    async def close(self) -> None:
+        """Wait for what is being recorded."""
+        if self._flusher is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._flusher
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
+                await self._commit(batch)
+        finally:
+            self._flusher = None
+
+    async def _commit(self, batch: Sequence[tuple[AttemptRecord, asyncio.Future[None]]]) -> None:
+        try:
+            async with self._database.write() as connection:
+                await _write(
+                    connection,
+                    [record for record, _ in batch],
+                    kind=self._database.kind,
+                    now=self._clock(),
+                )
+        except Exception as error:
+            if len(batch) > 1:  # one bad record must not fail its neighbours
+                for single in batch:
+                    await self._commit([single])
+                return
+            for _, committed in batch:
+                if not committed.done():
+                    committed.set_exception(error)
+        else:
+            for _, committed in batch:
+                if not committed.done():
+                    committed.set_result(None)
+
+
+async def _write(
+    connection: AsyncConnection, records: list[AttemptRecord], *, kind: Kind, now: datetime
+) -> None:
+    # In the order of delivery ids: two processes that lock the same rows lock them in one order.
+    records.sort(key=lambda record: record.facts.delivery_id)
+    known = await _already_recorded(connection, records)
+    fresh = [record for record in records if record.facts.attempt_id not in known]
+    if not fresh:
+        return
+    await connection.execute(insert(_ATTEMPTS), [_attempt_row(record) for record in fresh])
+    moving = [_delivery_row(record, now) for record in fresh if record.next is not None]
+    if moving:
+        await connection.execute(_MOVE, moving)
+    still = [_still_row(record, now) for record in fresh if record.next is None]
+    if still:
+        await connection.execute(_STAY, still)
+    await _update_health(connection, fresh, kind=kind)
+    gone = sorted({record.facts.endpoint_id for record in fresh if record.next is Next.GONE})
+    if gone:
+        await connection.execute(
+            update(_ENDPOINTS)
+            .where(_ENDPOINTS.c.id.in_(gone))
+            .values(state="disabled", state_reason=GONE_REASON, updated_at=now)
+        )
+
+
+async def _already_recorded(
+    connection: AsyncConnection, records: Iterable[AttemptRecord]
+) -> set[str]:
+    ids = [record.facts.attempt_id for record in records]
+    rows = await connection.execute(select(_ATTEMPTS.c.id).where(_ATTEMPTS.c.id.in_(ids)))
+    return set(rows.scalars())
+
+
+def _attempt_row(record: AttemptRecord) -> dict[str, Any]:
+    facts = record.facts
+    return {
+        "id": facts.attempt_id,
+        "delivery_id": facts.delivery_id,
+        "endpoint_id": facts.endpoint_id,
+        "number": facts.number,
+        "trigger": facts.trigger,
+        "started_at": facts.started_at,
+        "duration_ms": facts.duration_ms,
+        "result": facts.result,
+        "status_code": record.status_code,
+        "error": record.error,
+        "response_excerpt": record.response_excerpt,
+    }
+
+
+_STATUS_AFTER = {
+    Next.DELIVERED: DeliveryStatus.DELIVERED,
+    Next.RETRY: DeliveryStatus.RETRYING,
+    Next.GONE: DeliveryStatus.GONE,
+    Next.DEAD: DeliveryStatus.DEAD,
+}
+
+# `started_at` too: an attempt proves that the workflow was started, even if the relay that started
+# it died before it could say so.
+_MOVE = (
+    update(_DELIVERIES)
+    .where(_DELIVERIES.c.id == bindparam("b_id"))
+    .values(
+        status=bindparam("b_status"),
+        reason=bindparam("b_reason"),
+        attempts=_DELIVERIES.c.attempts + 1,
+        retries=_DELIVERIES.c.retries + bindparam("b_retries"),
+        next_attempt_at=bindparam("b_next_attempt_at", type_=_DELIVERIES.c.next_attempt_at.type),
+        updated_at=bindparam("b_now", type_=_DELIVERIES.c.updated_at.type),
+        finished_at=bindparam("b_finished_at", type_=_DELIVERIES.c.finished_at.type),
+        started_at=func.coalesce(
+            _DELIVERIES.c.started_at, bindparam("b_now", type_=_DELIVERIES.c.started_at.type)
+        ),
+    )
+)
+_STAY = (
+    update(_DELIVERIES)
+    .where(_DELIVERIES.c.id == bindparam("b_id"))
+    .values(
+        attempts=_DELIVERIES.c.attempts + 1,
+        updated_at=bindparam("b_now", type_=_DELIVERIES.c.updated_at.type),
+    )
+)
+
+
+def _delivery_row(record: AttemptRecord, now: datetime) -> dict[str, Any]:
+    assert record.next is not None  # noqa: S101 - the caller chose these
+    status = _STATUS_AFTER[record.next]
+    return {
+        "b_id": record.facts.delivery_id,
+        "b_status": status.value,
+        "b_reason": record.reason,
+        "b_retries": 1 if record.facts.trigger == "retry" else 0,
+        "b_next_attempt_at": record.facts.next_attempt_at,
+        "b_finished_at": now if status.finished else None,
+        "b_now": now,
+    }
+
+
+def _still_row(record: AttemptRecord, now: datetime) -> dict[str, Any]:
+    return {"b_id": record.facts.delivery_id, "b_now": now}
+
+
+async def _update_health(
+    connection: AsyncConnection, records: Iterable[AttemptRecord], *, kind: Kind
+) -> None:
+    """A success resets an endpoint's count (and writes nothing when it is clean already), a failure
+    raises it. Within one batch the attempts count in the order they ended."""
+    by_endpoint: dict[str, list[AttemptRecord]] = {}
+    for record in sorted(records, key=lambda record: record.facts.started_at):
+        by_endpoint.setdefault(record.facts.endpoint_id, []).append(record)
+    healed = [endpoint for endpoint, rows in by_endpoint.items() if _any_success(rows)]
+    if healed:
+        await connection.execute(
+            update(_HEALTH)
+            .where(_HEALTH.c.endpoint_id.in_(sorted(healed)), _HEALTH.c.consecutive_failures > 0)
+            .values(
+                consecutive_failures=0,
+                first_failure_at=None,
+                last_success_at=max(row.facts.started_at for row in records),
+            )
+        )
+    insert_health = postgresql_insert if kind == "postgresql" else sqlite_insert
+    for endpoint_id in sorted(by_endpoint):
+        trailing = _trailing_failures(by_endpoint[endpoint_id])
+        if not trailing:
+            continue
+        first, last = trailing[0], trailing[-1]
+        statement = insert_health(_HEALTH).values(
+            endpoint_id=endpoint_id,
+            consecutive_failures=len(trailing),
+            first_failure_at=first.facts.started_at,
+            last_failure_at=last.facts.started_at,
+            last_error=last.error,
+        )
+        await connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["endpoint_id"],
+                set_={
+                    "consecutive_failures": _HEALTH.c.consecutive_failures
+                    + statement.excluded.consecutive_failures,
+                    "first_failure_at": func.coalesce(
+                        _HEALTH.c.first_failure_at, statement.excluded.first_failure_at
+                    ),
+                    "last_failure_at": statement.excluded.last_failure_at,
+                    "last_error": statement.excluded.last_error,
+                },
+            )
+        )
+
+
+def _any_success(records: Iterable[AttemptRecord]) -> bool:
+    return any(record.succeeded for record in records)
+
+
+def _trailing_failures(records: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+    for index in range(len(records) - 1, -1, -1):
+        if records[index].succeeded:
+            return list(records[index + 1 :])
+    return list(records)
