@@ -1,0 +1,43 @@
+"""W3C Trace Context `traceparent`: what ties an event to its caller's trace and to every attempt.
+
+Pure. Only version 00 is written. Of a later version the first four fields are taken, as the
+specification (section 4.3) asks. Sampling is the caller's choice; a trace begun here is sampled.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+_FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_NO_TRACE = "0" * 32
+_NO_SPAN = "0" * 16
+
+
+def new() -> str:
+    """The root of a new, sampled trace: `00-<trace id>-<span id>-01`."""
+    return f"00-{_random_hex(16)}-{_random_hex(8)}-01"
+
+
+def parse(text: str) -> str | None:
+    """`text` as a version 00 `traceparent`, or None when it is not valid."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        return None
+    version, trace, span, flags, rest = match.groups()
+    if version == "ff" or trace == _NO_TRACE or span == _NO_SPAN or (version == "00" and rest):
+        return None
+    return f"00-{trace}-{span}-{flags}"
+
+
+def child(traceparent: str) -> str:
+    """A new span in the trace of a valid `traceparent`, with its flags."""
+    _, trace, _, flags = traceparent.split("-")
+    return f"00-{trace}-{_random_hex(8)}-{flags}"
+
+
+def _random_hex(size: int) -> str:
+    """Random bytes as hex, never all zero: the specification calls those ids invalid."""
+    while not any(random := secrets.token_bytes(size)):
+        pass  # pragma: no cover - once in 2^64
+    return random.hex()
