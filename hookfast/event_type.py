@@ -1,0 +1,73 @@
+"""Event types (`order.invoice.paid`) and the patterns that subscribe to them. Pure.
+
+An event type has exactly three parts. A pattern has, for each part, a name or `*` (any one part);
+its last part may be `**` instead (one or more remaining parts). So only fifteen patterns can match
+a given type, and "who wants this event?" is a lookup of fifteen keys, however many subscribe.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+from hookfast.errors import InvalidInput
+
+PARTS = 3
+MAX_LENGTH = 128
+"""Longest event type or pattern, in characters."""
+
+_NAME = "[a-z][a-z0-9_]*"
+_EVENT_TYPE = re.compile(rf"{_NAME}(\.{_NAME}){{{PARTS - 1}}}")
+_PART = rf"({_NAME}|\*)"
+# three parts, or up to two and then `**`
+_PATTERN = re.compile(rf"{_PART}(\.{_PART}){{{PARTS - 1}}}|({_PART}\.){{0,{PARTS - 1}}}\*\*")
+
+
+def parse_event_type(text: str, *, pointer: str = "/type") -> str:
+    """`text`, when it is an event type. Raises InvalidInput (`invalid_event_type`) when not."""
+    if len(text) > MAX_LENGTH or not _EVENT_TYPE.fullmatch(text):
+        raise InvalidInput.at(
+            pointer,
+            "an event type is three parts joined by dots, each a lower-case letter followed by "
+            f"lower-case letters, digits or '_', {MAX_LENGTH} characters at most, "
+            "e.g. 'order.invoice.paid'",
+            code="invalid_event_type",
+        )
+    return text
+
+
+def parse_pattern(text: str, *, pointer: str) -> str:
+    """`text`, when it is a pattern. Raises InvalidInput (`invalid_pattern`) when not."""
+    if len(text) > MAX_LENGTH or not _PATTERN.fullmatch(text):
+        raise InvalidInput.at(
+            pointer,
+            "a pattern is an event type in which any part may be '*' (one part) and the last "
+            f"may be '**' (all the rest), {MAX_LENGTH} characters at most, "
+            "e.g. 'order.invoice.paid', 'order.*.paid', 'order.**', '**'",
+            code="invalid_pattern",
+        )
+    return text
+
+
+def matches(pattern: str, event_type: str) -> bool:
+    """Whether a valid `pattern` wants a valid `event_type`."""
+    wanted, given = pattern.split("."), event_type.split(".")
+    if wanted[-1] == "**":
+        wanted.pop()
+        given = given[: len(wanted)]
+    return len(wanted) == len(given) and all(
+        part in ("*", name) for part, name in zip(wanted, given, strict=True)
+    )
+
+
+def matching_patterns(event_type: str) -> tuple[str, ...]:
+    """Every valid pattern that matches a valid `event_type`, the narrowest first, `**` last.
+
+    For `a.b.c`: a.b.c a.b.* a.*.c … *.*.* (8), a.b.** a.*.** … (4), a.** *.** (2), ** (1). A
+    pattern longer than MAX_LENGTH is left out: `parse_pattern` lets nobody subscribe with it.
+    """
+    choices = [(name, "*") for name in event_type.split(".")]
+    patterns = [".".join(parts) for parts in product(*choices)]
+    for kept in range(PARTS - 1, -1, -1):
+        patterns += [".".join((*parts, "**")) for parts in product(*choices[:kept])]
+    return tuple(pattern for pattern in patterns if len(pattern) <= MAX_LENGTH)
