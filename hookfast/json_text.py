@@ -1,0 +1,254 @@
+"""Strict JSON over raw bytes: RFC 8259 without what its readers disagree about. Pure.
+
+Everything the API accepts comes through here. Refused, beyond RFC 8259: a byte order mark,
+duplicate member names, lone surrogates (RFC 7493, I-JSON), numbers that are no finite double,
+integers of more than 4300 digits, `\\u0000` (PostgreSQL has no such character), and nesting deeper
+than the limit. What is refused raises InvalidInput (`invalid_json`): what, where (line and column,
+counted from 1), what to do; never a piece of the body.
+
+Each byte is parsed once, by the C scanner of the standard library. `parse_source` also keeps where
+the values of the outer levels stand in the text, so that an event's data can be stored as sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from array import array
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+from hookfast.errors import InvalidInput
+from hookfast.json_fault import DUPLICATE, find_fault
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A value and the text it was parsed from.
+
+    `members` (of an object) and `elements` (of an array) are there on the levels that were asked
+    for, and None below them and for every other value.
+    """
+
+    value: Any
+    document: str
+    start: int
+    end: int
+    members: dict[str, Source] | None = None
+    elements: tuple[Source, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        """The exact text of the value, without white space around it."""
+        return self.document[self.start : self.end]
+
+
+def parse(raw: bytes, *, max_depth: int = MAX_DEPTH) -> JsonValue:
+    """The value of a JSON text."""
+    value: JsonValue = parse_source(raw, levels=0, max_depth=max_depth).value
+    return value
+
+
+def parse_object(raw: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Source]:
+    """The members of a JSON text that must be an object, each with its exact text."""
+    members = parse_source(raw, levels=1, max_depth=max_depth).members
+    if members is None:
+        raise _invalid("the body must be a JSON object; wrap it in '{' and '}'")
+    return members
+
+
+def parse_source(raw: bytes, *, levels: int, max_depth: int = MAX_DEPTH) -> Source:
+    """The value of a JSON text, with the text of the values on its outer `levels`.
+
+    A batch `{"events": [{"data": …}]}` has three: the members of the body, the elements of
+    `events`, the members of each. `max_depth` counts every `[` and `{`; keep it below a few
+    hundred, for the scanner recurses.
+    """
+    text = _decode(raw)
+    if _too_deep(raw, max_depth):
+        raise _invalid(
+            f"the JSON nests deeper than {max_depth} levels"
+            f"{_at(text, find_fault(text, 0, max_depth=max_depth).position)}; flatten it"
+        )
+    start = _skip_space(text, 0)
+    if start == len(text):
+        raise _invalid("the body is empty; send a JSON value")
+    try:
+        source = _value(text, start, levels=levels)
+        end = _skip_space(text, source.end)
+        if end != len(text):
+            raise json.JSONDecodeError("Unexpected text after the value", text, end)
+    except json.JSONDecodeError as error:
+        # some of the scanner's messages end in "at" or a colon, for a position or a quote to follow
+        what = error.msg.rstrip(": ").removesuffix(" at")
+        raise _invalid(
+            f"the body is not JSON: {what}{_at(text, error.pos)}; mend it there"
+        ) from None
+    _refuse_bad_escapes(text)
+    return source
+
+
+def _decode(raw: bytes) -> str:
+    if raw.startswith(_BOM):
+        raise _invalid("the body starts with a byte order mark; send UTF-8 without one")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise _invalid(
+            f"the body is not UTF-8 (byte {error.start + 1}); encode it as UTF-8"
+        ) from None
+
+
+def _too_deep(raw: bytes, max_depth: int) -> bool:
+    """Whether brackets outside strings nest deeper than `max_depth`. Right up to the first syntax
+    error, where the scanner stops anyway."""
+    if raw.count(b"[") + raw.count(b"{") <= max_depth:
+        return False
+    # With the escapes gone, every second piece between quotes is outside strings. Only backslash
+    # and quote matter, and runs of backslashes pair up from the left, as they do for the scanner.
+    pieces = raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+    steps = b"".join(pieces[::2]).translate(_STEPS, _NOT_BRACKETS)
+    return max(accumulate(array("b", steps)), default=0) > max_depth
+
+
+def _value(text: str, start: int, *, levels: int) -> Source:
+    """The value that starts at `start`. Raises JSONDecodeError for what is no JSON, InvalidInput
+    for JSON that is refused."""
+    if levels and text.startswith("{", start):
+        return _object(text, start, levels=levels)
+    if levels and text.startswith("[", start):
+        return _array(text, start, levels=levels)
+    value, end = _scan(text, start)
+    return Source(value, text, start, end)
+
+
+def _object(text: str, start: int, *, levels: int) -> Source:
+    members: dict[str, Source] = {}
+    index = _skip_space(text, start + 1)
+    if not text.startswith("}", index):
+        while True:
+            if not text.startswith('"', index):
+                raise json.JSONDecodeError("Expecting a member name in double quotes", text, index)
+            name, end = _scan(text, index)
+            if name in members:
+                raise _duplicate(text, index)
+            index = _after(":", text, end)
+            members[name] = member = _value(text, index, levels=levels - 1)
+            end = _skip_space(text, member.end)
+            if text.startswith("}", end):
+                index = end
+                break
+            index = _after(",", text, end)
+    value = {name: member.value for name, member in members.items()}
+    return Source(value, text, start, index + 1, members=members)
+
+
+def _array(text: str, start: int, *, levels: int) -> Source:
+    elements: list[Source] = []
+    index = _skip_space(text, start + 1)
+    if not text.startswith("]", index):
+        while True:
+            elements.append(element := _value(text, index, levels=levels - 1))
+            end = _skip_space(text, element.end)
+            if text.startswith("]", end):
+                index = end
+                break
+            index = _after(",", text, end)
+    value = [element.value for element in elements]
+    return Source(value, text, start, index + 1, elements=tuple(elements))
+
+
+def _after(sign: str, text: str, index: int) -> int:
+    """Where the next token after `sign` starts; `sign` may have white space before it."""
+    index = _skip_space(text, index)
+    if not text.startswith(sign, index):
+        raise json.JSONDecodeError(f"Expecting {sign!r}", text, index)
+    return _skip_space(text, index + 1)
+
+
+def _skip_space(text: str, index: int) -> int:
+    """Where the next token starts, or the length of the text."""
+    if text[index : index + 1] > " ":  # every white space of JSON is below
+        return index
+    token = _TOKEN_START.search(text, index)
+    return token.start() if token else len(text)
+
+
+def _scan(text: str, index: int) -> tuple[Any, int]:
+    """The value that starts at `index`, and where it ends."""
+    try:
+        return _DECODER.raw_decode(text, index)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # from a hook below, or from int(): none of them knows the place
+        fault = find_fault(text, index)
+        raise _invalid(f"{fault.reason}{_at(text, fault.position)}; {fault.advice}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError
+    return members
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError
+    return number
+
+
+def _no_constant(_name: str) -> None:
+    raise ValueError
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
+)
+_TOKEN_START = re.compile(r"[^ \t\n\r]")
+
+_BOM = b"\xef\xbb\xbf"
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # +1 and -1 as signed bytes
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
+
+_HIGH = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW = r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_BAD_ESCAPE = re.compile(rf"(?P<nul>\\u0000)|{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW}")
+
+
+def _refuse_bad_escapes(text: str) -> None:
+    """Refuse `\\u0000` and lone surrogates in text that is known to be JSON. (Unescaped ones never
+    get here: the scanner refuses the control character, the UTF-8 decoder the surrogate.)"""
+    if not any(start in text for start in ("\\u0000", "\\ud", "\\uD")):
+        return
+    # what is left of a backslash that escapes itself must not look like the start of an escape
+    found = _BAD_ESCAPE.search(text.replace("\\\\", "__"))
+    if found is None:
+        return
+    place = _at(text, found.start())
+    if found["nul"]:
+        raise _invalid(f"the character \\u0000 is not accepted{place}; remove it")
+    raise _invalid(f"half of a surrogate pair stands alone{place}; send the whole character")
+
+
+def _duplicate(text: str, index: int) -> InvalidInput:
+    return _invalid(f"{DUPLICATE.reason}{_at(text, index)}; {DUPLICATE.advice}")
+
+
+def _at(text: str, position: int | None) -> str:
+    """` at line 2, column 7`, counted in characters from 1; nothing for an unknown position."""
+    if position is None:
+        return ""
+    line = text.count("\n", 0, position) + 1
+    return f" at line {line}, column {position - text.rfind(chr(10), 0, position)}"
+
+
+def _invalid(detail: str) -> InvalidInput:
+    return InvalidInput.at("", detail, code="invalid_json")
