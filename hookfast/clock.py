@@ -18,10 +18,14 @@ def utc_now() -> datetime:
 
 
 def to_utc(moment: datetime) -> datetime:
-    """`moment` in UTC. Raises ValueError for a naive datetime: guessing a zone loses hours."""
-    if moment.tzinfo is None:
+    """`moment` in UTC. Raises ValueError for a naive datetime (guessing a zone loses hours) and for
+    one that falls outside the years 1 to 9999 in UTC."""
+    if moment.utcoffset() is None:
         raise ValueError("a datetime without a UTC offset is ambiguous; add one, e.g. 'Z'")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("a datetime must be within the years 1 to 9999 in UTC") from None
 
 
 def rfc3339(moment: datetime) -> str:
