@@ -7,16 +7,29 @@ Temporal's address, namespace, key and TLS come from `TEMPORAL_*`, read by `temp
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 Network = IPv4Network | IPv6Network
+
+
+def _seconds(value: object) -> object:
+    """A number in text counts seconds; whatever else (`PT30S`, `00:00:30`) is pydantic's to read,
+    which takes a number for seconds but not its text."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return float(value)
+    return value
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
 
 OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
 
@@ -25,12 +38,22 @@ class Settings(BaseSettings):
     """Everything that can be set, with its default."""
 
     model_config = SettingsConfigDict(
-        env_prefix="HOOKFAST_", env_file=".env", extra="ignore", frozen=True, env_ignore_empty=True
+        env_prefix="HOOKFAST_",
+        env_file=".env",
+        extra="ignore",
+        frozen=True,
+        env_ignore_empty=True,
+        hide_input_in_errors=True,  # a mistyped key must not end up in a log
     )
 
     home: Path = Field(Path("var"), description="Folder for the embedded database, keys and mail.")
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port of the API; 0 takes a free one.")
+    public_url: str | None = Field(
+        None,
+        description="Where receivers reach the API, for links in `thin` payloads; "
+        "default: the address it listens on.",
+    )
     temporal_port: int = Field(
         7233, ge=0, le=65535, description="Port of the embedded Temporal; a free one when taken."
     )
@@ -72,7 +95,7 @@ class Settings(BaseSettings):
     max_batch_bytes: int = Field(
         16_777_216, ge=1_024, description="Largest body of `POST /v1/events/batch`, in bytes."
     )
-    max_body_seconds: timedelta = Field(
+    max_body_seconds: Seconds = Field(
         timedelta(seconds=30),
         description="Longest time a request body may take to arrive (seconds).",
     )
@@ -82,7 +105,7 @@ class Settings(BaseSettings):
         le=65_536,
         description="How much of a receiver's answer is kept with an attempt.",
     )
-    fast_lane_timeout: timedelta = Field(
+    fast_lane_timeout: Seconds = Field(
         timedelta(seconds=5),
         description="First attempts with a timeout up to this run as local activities (seconds).",
     )
@@ -95,11 +118,11 @@ class Settings(BaseSettings):
     relay_batch: int = Field(
         200, ge=1, le=1_000, description="Deliveries the relay claims at once."
     )
-    relay_lease: timedelta = Field(
+    relay_lease: Seconds = Field(
         timedelta(seconds=30),
         description="How long a claim lasts before another relay may take it.",
     )
-    shutdown_grace: timedelta = Field(
+    shutdown_grace: Seconds = Field(
         timedelta(seconds=40),
         description="Time for running attempts to end on SIGTERM; more than the longest timeout.",
     )
@@ -123,6 +146,11 @@ class Settings(BaseSettings):
         if value is not None and not OPERATOR_KEY_FORM.fullmatch(value.get_secret_value()):
             raise ValueError("must be 'hf_' followed by at least 32 URL-safe characters")
         return value
+
+    @property
+    def resolved_public_url(self) -> str:
+        """Where receivers reach the API, without a trailing slash."""
+        return (self.public_url or f"http://{self.host}:{self.port}").rstrip("/")
 
     @property
     def resolved_database_url(self) -> str:
