@@ -1,0 +1,44 @@
+"""The application: routes, problem answers, body limits, and the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from api import openapi, problems
+from api.context import open_context
+from api.request_body import RequestBody
+from api.routes import (
+    health,
+)
+from hookfast.clock import Clock, utc_now
+from hookfast.settings import Settings, load_settings
+from hookfast.version import VERSION
+
+
+def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> FastAPI:
+    """The API for these settings (default: those of the environment)."""
+    settings = settings or load_settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with open_context(settings, clock=clock) as context:
+            app.state.context = context
+            yield
+
+    app = FastAPI(
+        title=openapi.TITLE,
+        version=VERSION,
+        lifespan=lifespan,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    app.add_middleware(RequestBody, settings=settings)
+    problems.install(app)
+    openapi.install(app)
+    for routes in (health.routes,):
+        app.include_router(routes)
+    return app

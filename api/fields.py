@@ -1,0 +1,117 @@
+"""The types of fields and parameters that many resources share, with their limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Path, params
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
+
+from hookfast.clock import rfc3339, to_utc
+from hookfast.errors import NotFound
+from hookfast.ids import Prefix, id_pattern, is_id
+
+MAX_METADATA_BYTES = 8_192
+_EMAIL = re.compile(r"[!-?A-~]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_RFC3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+class Input(BaseModel):
+    """A request body: nothing is converted, and members it does not declare are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+# -- ids in paths: an ill-formed one names a thing that does not exist (404)
+
+
+def _path(prefix: Prefix, what: str) -> params.Path:
+    parameter: params.Path = Path(
+        description=f"Id of the {what}.", json_schema_extra={"pattern": id_pattern(prefix)}
+    )
+    return parameter
+
+
+def _formed(prefix: Prefix, what: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not is_id(prefix, text):
+            raise NotFound(f"There is no such {what}.")
+        return text
+
+    return AfterValidator(check)
+
+
+TenantPath = Annotated[str, _path("tnt", "tenant"), _formed("tnt", "tenant")]
+ApiKeyPath = Annotated[str, _path("key", "API key"), _formed("key", "API key")]
+EndpointPath = Annotated[str, _path("ep", "endpoint"), _formed("ep", "endpoint")]
+SubscriptionPath = Annotated[str, _path("sub", "subscription"), _formed("sub", "subscription")]
+EventPath = Annotated[str, _path("evt", "event"), _formed("evt", "event")]
+DeliveryPath = Annotated[str, _path("dlv", "delivery"), _formed("dlv", "delivery")]
+
+
+# -- ids in bodies and query parameters: an ill-formed one is wrong input (422)
+
+TenantId = Annotated[str, Field(pattern=id_pattern("tnt"), description="Id of a tenant.")]
+EndpointId = Annotated[str, Field(pattern=id_pattern("ep"), description="Id of an endpoint.")]
+SubscriptionId = Annotated[
+    str, Field(pattern=id_pattern("sub"), description="Id of a subscription.")
+]
+EventId = Annotated[str, Field(pattern=id_pattern("evt"), description="Id of an event.")]
+
+
+# -- times
+
+
+def _aware(value: object) -> datetime:
+    if not isinstance(value, str) or not _RFC3339.fullmatch(value):
+        raise ValueError("must be an RFC 3339 time with an offset, e.g. 2026-11-20T11:15:00Z")
+    try:
+        return to_utc(datetime.fromisoformat(value.upper()))
+    except (ValueError, OverflowError):
+        raise ValueError("there is no such time") from None
+
+
+_TIME_SCHEMA = WithJsonSchema({"type": "string", "format": "date-time"})
+
+TimeInput = Annotated[datetime, BeforeValidator(_aware), _TIME_SCHEMA]
+"""A time in a body or a query parameter: RFC 3339 with an offset."""
+Time = Annotated[datetime, PlainSerializer(rfc3339), _TIME_SCHEMA]
+"""A time in an answer: RFC 3339 in UTC, with microseconds."""
+
+
+# -- text
+
+
+def _email(value: str) -> str:
+    if not _EMAIL.fullmatch(value):
+        raise ValueError("must be an e-mail address, e.g. ops@example.com")
+    return value
+
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    if len(json.dumps(value, ensure_ascii=False).encode()) > MAX_METADATA_BYTES:
+        raise ValueError(f"must be at most {MAX_METADATA_BYTES} bytes as JSON")
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Description = Annotated[str, Field(max_length=1_000)]
+Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
+Metadata = Annotated[
+    dict[str, Any],
+    Field(description="Anything you want to keep with it: a JSON object of at most 8 KiB."),
+    AfterValidator(_metadata),
+]

@@ -1,0 +1,90 @@
+"""What the OpenAPI document says beyond the routes: introduction, tags, and the problem answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from api.problems import ProblemModel
+from hookfast.version import VERSION
+
+TITLE = "Hookfast"
+SUMMARY = "Durable webhooks: emitted once, delivered to every subscriber, traced to the last retry."
+DESCRIPTION = """\
+Emit an event once; every subscription that wants it gets a signed POST, retried for three days.
+
+**Authentication.** Send an API key with every request: `Authorization: Bearer hf_…`. An `operator`
+key sees everything; a `tenant` key reads and writes what belongs to its tenant and implies
+`tenant_id`; a `tenant:read` key reads it; an `emit` key emits events and nothing else. What belongs
+to another tenant does not exist for you: it answers 404.
+
+**Errors** are problem details (RFC 9457) with a stable `code`; input errors list each thing that is
+wrong under `errors`. **Lists** are newest first: pass `next_cursor` as `cursor` until it is null.
+**Times** are RFC 3339 in UTC. **PATCH** is a JSON merge patch (RFC 7396): `null` resets a member.
+Unknown members and unknown query parameters are refused, so a typing error never goes unnoticed.
+"""
+TAGS = [
+    {"name": "Events", "description": "Facts you emit, once each."},
+    {"name": "Deliveries", "description": "One event on its way to one subscription."},
+    {"name": "Endpoints", "description": "The URLs that receive, with secrets and retry plans."},
+    {"name": "Subscriptions", "description": "Which event types go to which endpoint."},
+    {"name": "Event types", "description": "The catalogue of what can be emitted."},
+    {"name": "Tenants", "description": "Your customers."},
+    {"name": "API keys", "description": "Who may call this API."},
+    {"name": "Health", "description": "For load balancers and orchestrators."},
+]
+
+_PROBLEM_DESCRIPTIONS = {
+    401: "No valid API key came with the request.",
+    403: "The key's scope does not allow this.",
+    404: "There is no such thing for this key.",
+    408: "The body took too long to arrive.",
+    409: "The request disagrees with what is stored.",
+    413: "The body is too large.",
+    415: "The body is not declared as JSON.",
+    422: "The input is wrong; `errors` says where.",
+    503: "Something Hookfast needs is away; see `Retry-After`.",
+}
+
+
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The documented problem answers for these statuses (default: all a route can give)."""
+    return {
+        status: {
+            "description": _PROBLEM_DESCRIPTIONS[status],
+            "content": {
+                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+            },
+        }
+        for status in statuses or _PROBLEM_DESCRIPTIONS
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Make `app.openapi()` include the problem schema that the routes refer to."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(
+                title=TITLE,
+                version=VERSION,
+                summary=SUMMARY,
+                description=DESCRIPTION,
+                routes=app.routes,
+                tags=TAGS,
+            )
+            _add_problem(document)
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way to extend it
+
+
+def _add_problem(document: dict[str, Any]) -> None:
+    template = "#/components/schemas/{model}"
+    schema = ProblemModel.model_json_schema(ref_template=template)
+    components = document.setdefault("components", {}).setdefault("schemas", {})
+    components.update(schema.pop("$defs"))
+    components["Problem"] = schema | {"title": "Problem"}

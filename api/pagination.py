@@ -1,0 +1,91 @@
+"""Keyset pagination: a page is "the next `limit` rows after this key", however deep, at one cost.
+
+A list route takes `page: PageQuery`, asks storage for `page.rows` rows after `page.after` (one more
+than the limit, which tells whether there is a next page), and answers `page.answer(...)`:
+
+    @routes.get("/things", ...)
+    async def list_things(page: PageQuery, ...) -> Listing[ThingView]:
+        async with context.database.read() as connection:
+            rows = await things.list_page(connection, after=page.after, limit=page.rows)
+        return page.answer(rows, key=lambda thing: thing.id, view=ThingView.of)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Depends, Query
+from pydantic import BaseModel, Field
+
+from hookfast.errors import InvalidInput
+
+MAX_LIMIT = 200
+DEFAULT_LIMIT = 50
+
+Row = TypeVar("Row")
+View = TypeVar("View")
+
+
+class Listing(BaseModel, Generic[View]):
+    """One page of a list."""
+
+    data: list[View]
+    next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which page was asked for: at most `limit` rows, those after the key `after`."""
+
+    limit: int
+    after: str | None
+
+    @property
+    def rows(self) -> int:
+        """How many rows to fetch: one more than the limit tells whether a page follows."""
+        return self.limit + 1
+
+    def answer(
+        self, rows: Sequence[Row], *, key: Callable[[Row], str], view: Callable[[Row], View]
+    ) -> Listing[View]:
+        """The page from its rows, in order; `key` gives a row's key, `view` what is shown of it."""
+        shown = rows[: self.limit]
+        more = len(rows) > self.limit
+        return Listing(
+            data=[view(row) for row in shown],
+            next_cursor=_encode(key(shown[-1])) if more else None,
+        )
+
+
+async def _page(
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows per page.")] = DEFAULT_LIMIT,
+    cursor: Annotated[
+        str | None, Query(max_length=400, description="`next_cursor` of the page before.")
+    ] = None,
+) -> Page:
+    return Page(limit, None if cursor is None else _decode(cursor))
+
+
+PageQuery = Annotated[Page, Depends(_page)]
+"""A list route's parameter: the page asked for by `limit` and `cursor`."""
+
+
+def _encode(key: str) -> str:
+    return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> str:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        key = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        key = ""
+    if not key or not key.isprintable():
+        raise InvalidInput.at(
+            "cursor", "not a cursor; pass `next_cursor` of the page before, unchanged"
+        )
+    return key

@@ -1,0 +1,249 @@
+"""Errors as problem details (RFC 9457, `application/problem+json`).
+
+Every error answer has the members `type` (a URN that ends in the code), `title`, `status`,
+`detail` and `code`; input errors add `errors`, a list of `{"pointer", "detail"}`. Nothing private
+is ever in one, and of what the caller sent at most the names of members.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import asyncpg
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from hookfast.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    HookfastError,
+    InvalidInput,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+
+MAX_FIELD_ERRORS = 20
+_MAX_POINTER = 200
+
+log = structlog.get_logger()
+
+
+class UnsupportedMediaType(HookfastError):
+    """The body is not declared as JSON. Send `Content-Type: application/json`."""
+
+    code = "unsupported_media_type"
+
+
+class BodyTimeout(HookfastError):
+    """The body took too long to arrive; nothing was stored. Send it again."""
+
+    code = "body_timeout"
+
+
+_STATUSES: Mapping[type[HookfastError], int] = {
+    InvalidInput: 422,
+    TooLarge: 413,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    Unavailable: 503,
+    UnsupportedMediaType: 415,
+    BodyTimeout: 408,
+}
+
+# What a database that is away looks like: SQLAlchemy's own errors, and those of asyncpg and the
+# socket that it lets through while it connects.
+_DATABASE_AWAY: tuple[type[Exception], ...] = (
+    OperationalError,
+    InterfaceError,
+    PoolTimeout,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.InterfaceError,
+    OSError,
+)
+
+
+class FieldProblem(BaseModel):
+    """One thing wrong with the input."""
+
+    pointer: str = Field(
+        description="JSON pointer (RFC 6901) into the body, or a parameter's name."
+    )
+    detail: str = Field(description="What is wrong and what would be right.")
+
+
+class ProblemModel(BaseModel):
+    """An error answer (RFC 9457)."""
+
+    type: str = Field(description="URN of the kind of problem.")
+    title: str = Field(description="The HTTP status in words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What happened and what to do, for people; may change.")
+    code: str = Field(description="What happened, for programs; stable.")
+    errors: list[FieldProblem] | None = Field(
+        None, description="Input errors: each thing that is wrong."
+    )
+    instance: str | None = Field(None, description="Names this occurrence in the server's log.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One error answer before it is written out."""
+
+    status: int
+    code: str
+    detail: str
+    errors: tuple[FieldError, ...] = ()
+    instance: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """The members of the JSON document."""
+        document: dict[str, Any] = {
+            "type": f"urn:hookfast:problem:{self.code}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+        }
+        if self.errors:
+            document["errors"] = [
+                {"pointer": error.pointer[:_MAX_POINTER], "detail": error.detail}
+                for error in self.errors[:MAX_FIELD_ERRORS]
+            ]
+        if self.instance is not None:
+            document["instance"] = self.instance
+        return document
+
+    def response(self) -> JSONResponse:
+        """The answer."""
+        return JSONResponse(
+            self.document(),
+            status_code=self.status,
+            headers=dict(self.headers),
+            media_type="application/problem+json",
+        )
+
+
+def problem_of(error: HookfastError) -> Problem:
+    """The problem that tells a caller of `error`. Errors that are not the caller's to know about
+    (a misconfiguration) become a bare 500."""
+    status = next((_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES), None)
+    if status is None:
+        return _unexpected(error)
+    headers = {}
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = 'Bearer realm="hookfast"'
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(error.retry_after)
+    return Problem(
+        status=status,
+        code=error.code,
+        detail=error.message,
+        errors=error.errors if isinstance(error, InvalidInput) else (),
+        headers=headers,
+    )
+
+
+def invalid_fields(errors: Sequence[Any], *, skip: int = 0) -> InvalidInput:
+    """Pydantic's errors as one InvalidInput; `skip` leading parts of each location are left out.
+    Only pydantic's messages are used, never its copy of the input."""
+    found = tuple(_field_error(error, skip=skip) for error in errors[:MAX_FIELD_ERRORS])
+    return InvalidInput("The request does not have the expected form.", errors=found)
+
+
+def install(app: FastAPI) -> None:
+    """Make every error `app` can answer with a problem document."""
+    app.add_exception_handler(HookfastError, _on_hookfast_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(DBAPIError, _on_database_error)
+    for kind in _DATABASE_AWAY:
+        app.add_exception_handler(kind, _on_database_error)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+async def _on_hookfast_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HookfastError)  # noqa: S101 - narrows for the type checker
+    return problem_of(error).response()
+
+
+async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - narrows for the type checker
+    return problem_of(invalid_fields(error.errors())).response()
+
+
+async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 - narrows for the type checker
+    phrase = HTTPStatus(error.status_code).phrase
+    details = {
+        404: "There is nothing at this path.",
+        405: "This path does not have this method; see the Allow header.",
+    }
+    return Problem(
+        status=error.status_code,
+        code=phrase.lower().replace(" ", "_"),
+        detail=details.get(error.status_code, f"{phrase}."),
+        headers=error.headers or {},
+    ).response()
+
+
+async def _on_database_error(request: Request, error: Exception) -> JSONResponse:
+    away = isinstance(error, _DATABASE_AWAY) or (
+        isinstance(error, DBAPIError) and error.connection_invalidated
+    )
+    if not away:
+        return _unexpected(error).response()
+    log.warning(
+        "The database is away.", method=request.method, error=type(error).__name__, exc_info=error
+    )
+    unavailable = Unavailable("The database is away. Nothing was stored; send it again.")
+    return problem_of(unavailable).response()
+
+
+async def _on_unexpected(_: Request, error: Exception) -> JSONResponse:
+    return _unexpected(error).response()
+
+
+def _unexpected(error: Exception) -> Problem:
+    instance = uuid.uuid4().urn
+    log.error("A request failed unexpectedly.", instance=instance, exc_info=error)
+    return Problem(
+        status=500,
+        code="internal_error",
+        detail="Something went wrong here; it is not your request. The log knows it by `instance`.",
+        instance=instance,
+    )
+
+
+def _field_error(error: Any, *, skip: int) -> FieldError:
+    location = list(error["loc"])
+    unknown = error["type"] == "extra_forbidden"
+    if location and location[0] in ("query", "path", "header", "cookie"):
+        pointer = ".".join(str(part) for part in location[1:])
+    else:
+        parts = location[1:] if location[:1] == ["body"] else location
+        pointer = "".join(f"/{_escape(str(part))}" for part in parts[skip:])
+    detail = "there is no such member; remove it" if unknown else error["msg"]
+    return FieldError(pointer, detail.removeprefix("Value error, "))
+
+
+def _escape(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3

@@ -1,0 +1,79 @@
+"""`GET /healthz`: this process answers. `GET /readyz`: everything a delivery needs is there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import asyncpg
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import SQLAlchemyError
+from temporalio.service import RPCError
+
+from api.context import AppContext, Context
+from hookfast.storage import workers
+from hookfast.storage.migrate import is_current
+
+_CHECK_SECONDS = 3.0
+
+routes = APIRouter(tags=["Health"])
+
+Part = Literal["database", "migrations", "temporal", "worker"]
+
+
+class Health(BaseModel):
+    """This process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(BaseModel):
+    """Whether deliveries can be made, and what is missing where they cannot."""
+
+    status: Literal["ready", "not_ready"]
+    missing: list[Part] = Field(description="What is not there.")
+
+
+@routes.get("/healthz", summary="Is the process alive?", operation_id="healthz")
+async def healthz() -> Health:
+    return Health()
+
+
+@routes.get(
+    "/readyz",
+    summary="Can deliveries be made?",
+    operation_id="readyz",
+    responses={503: {"model": Readiness, "description": "Something is missing."}},
+)
+async def readyz(context: AppContext, response: Response) -> Readiness:
+    missing = await missing_parts(context)
+    if missing:
+        response.status_code = 503
+    return Readiness(status="not_ready" if missing else "ready", missing=missing)
+
+
+async def missing_parts(context: Context) -> list[Part]:
+    """What a delivery needs and is not there. Takes at most a few seconds."""
+    database, has_temporal = await asyncio.gather(_database(context), _temporal(context))
+    return database if has_temporal else [*database, "temporal"]
+
+
+async def _database(context: Context) -> list[Part]:
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            if not await is_current(context.database):
+                return ["migrations"]
+            async with context.database.read() as connection:
+                alive = await workers.alive(connection, now=context.clock())
+    except (SQLAlchemyError, asyncpg.PostgresError, OSError):  # TimeoutError is an OSError
+        return ["database"]
+    return [] if alive else ["worker"]
+
+
+async def _temporal(context: Context) -> bool:
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            return await context.temporal.service_client.check_health()
+    except (RPCError, RuntimeError, OSError):  # a lazy client's first connect raises RuntimeError
+        return False

@@ -1,0 +1,88 @@
+"""The route class of every `/v1` route: authenticates first, then refuses what is not strictly
+what the route declares (unknown query parameters, NUL characters, bodies that are not strict JSON).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response, params
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.routing import APIRoute
+
+from api.authentication import authenticate
+from api.openapi import problem_responses
+from api.problems import UnsupportedMediaType
+from hookfast import json_text
+from hookfast.errors import InvalidInput
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class StrictRoute(APIRoute):
+    """See the module's docstring."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+        known = frozenset(
+            parameter.alias
+            for parameter in get_flat_params(self.dependant)
+            if isinstance(parameter.field_info, params.Query)
+        )
+        takes_json = self.body_field is not None
+
+        async def strict(request: Request) -> Response:
+            await authenticate(request)
+            _check_query(request.query_params, known)
+            if takes_json:
+                request = _JsonRequest(request.scope, request.receive)
+                await request.parse()
+            return await handle(request)
+
+        return strict
+
+
+def router(tag: str) -> APIRouter:
+    """A router for one resource: strict routes under `/v1`, problems documented."""
+    return APIRouter(
+        prefix="/v1", tags=[tag], route_class=StrictRoute, responses=problem_responses()
+    )
+
+
+async def json_body(request: Request) -> bytes:
+    """The body's bytes, once its Content-Type says JSON. For routes that parse it themselves.
+
+    Raises UnsupportedMediaType. An empty body is left to the parser, whatever its type.
+    """
+    raw = await request.body()
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    main, _, sub = media_type.partition("/")
+    if raw and not (main == "application" and (sub == "json" or sub.endswith("+json"))):
+        raise UnsupportedMediaType("Send the body as JSON, with `Content-Type: application/json`.")
+    return raw
+
+
+RawJson = Annotated[bytes, Depends(json_body)]
+"""A route's parameter for the body's exact bytes (declared as JSON, not parsed)."""
+
+
+class _JsonRequest(Request):
+    """A request whose JSON body was parsed strictly, before FastAPI asks for it."""
+
+    _document: json_text.JsonValue
+
+    async def parse(self) -> None:
+        self._document = json_text.parse(await json_body(self))
+
+    async def json(self) -> json_text.JsonValue:
+        return self._document
+
+
+def _check_query(given: Mapping[str, str], known: frozenset[str]) -> None:
+    for name, value in given.items():
+        if name not in known:
+            known_names = ", ".join(sorted(known)) or "none"
+            raise InvalidInput.at(name, f"unknown query parameter; this path has: {known_names}")
+        if "\x00" in value:
+            raise InvalidInput.at(name, "a NUL character is not allowed")

@@ -1,0 +1,105 @@
+"""Statements on `api_keys`. Only a key's SHA-256 is ever stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import func, insert, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage.keyset import newest_first
+from hookfast.storage.tables import ApiKey
+
+_KEYS = ApiKey.__table__
+
+
+async def add(connection: AsyncConnection, key: ApiKey) -> None:
+    """Store a new key."""
+    await connection.execute(insert(_KEYS).values(key.model_dump()))
+
+
+async def add_if_missing(connection: AsyncConnection, key: ApiKey) -> bool:
+    """Store a key unless one with its hash is there; whether it was stored. Safe when several
+    processes do it at once."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(_KEYS).values(key.model_dump())
+    result = await connection.execute(
+        statement.on_conflict_do_nothing(index_elements=["key_sha256"])
+    )
+    return result.rowcount == 1
+
+
+async def by_hash(connection: AsyncConnection, key_sha256: str) -> ApiKey | None:
+    """The key with this SHA-256 (hex), revoked and expired ones included."""
+    result = await connection.execute(select(_KEYS).where(_KEYS.c.key_sha256 == key_sha256))
+    row = result.mappings().one_or_none()
+    return None if row is None else ApiKey(**row)
+
+
+async def get(connection: AsyncConnection, key_id: str) -> ApiKey | None:
+    """The key with this id, unless it was revoked."""
+    result = await connection.execute(
+        select(_KEYS).where(_KEYS.c.id == key_id, _KEYS.c.revoked_at.is_(None))
+    )
+    row = result.mappings().one_or_none()
+    return None if row is None else ApiKey(**row)
+
+
+async def list_page(
+    connection: AsyncConnection, *, tenant_id: str | None, after: str | None, limit: int
+) -> list[ApiKey]:
+    """A tenant's keys (None: the operator's), newest first, without revoked ones."""
+    owner = _KEYS.c.tenant_id
+    statement = select(_KEYS).where(
+        owner.is_(None) if tenant_id is None else owner == tenant_id, _KEYS.c.revoked_at.is_(None)
+    )
+    result = await connection.execute(newest_first(statement, _KEYS.c.id, after=after, limit=limit))
+    return [ApiKey(**row) for row in result.mappings()]
+
+
+async def revoke(connection: AsyncConnection, key_id: str, *, at: datetime) -> None:
+    """Revoke one key."""
+    await connection.execute(
+        update(_KEYS)
+        .where(_KEYS.c.id == key_id, _KEYS.c.revoked_at.is_(None))
+        .values(revoked_at=at)
+    )
+
+
+async def revoke_of_tenant(connection: AsyncConnection, tenant_id: str, *, at: datetime) -> None:
+    """Revoke every key of a tenant."""
+    await connection.execute(
+        update(_KEYS)
+        .where(_KEYS.c.tenant_id == tenant_id, _KEYS.c.revoked_at.is_(None))
+        .values(revoked_at=at)
+    )
+
+
+async def touch(connection: AsyncConnection, key_ids: Collection[str], *, at: datetime) -> None:
+    """Record that these keys were used."""
+    await connection.execute(
+        update(_KEYS).where(_KEYS.c.id.in_(sorted(key_ids))).values(last_used_at=at)
+    )
+
+
+async def count_operator_keys(connection: AsyncConnection, *, at: datetime) -> int:
+    """How many operator keys work at this time."""
+    result = await connection.execute(
+        select(func.count())
+        .select_from(_KEYS)
+        .where(
+            _KEYS.c.scope == "operator",
+            _KEYS.c.revoked_at.is_(None),
+            or_(_KEYS.c.expires_at.is_(None), _KEYS.c.expires_at > at),
+        )
+    )
+    return result.scalar_one()
+
+
+async def lock_operator_keys(connection: AsyncConnection) -> None:
+    """Make this transaction the only one that counts and changes operator keys, to its end.
+    SQLite's write transactions are alone already."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE"))
