@@ -112,8 +112,8 @@ class AttemptFacts:
     delivery_id: str
     endpoint_id: str
     number: int
+    retries: int
     trigger: Trigger
-    in_plan: bool
     started_at: datetime
     duration_ms: float
     result: str

@@ -8,21 +8,66 @@ skewed clock costs a second start, which Temporal refuses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Table, and_, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.tables import Delivery
+from hookfast.retry_plan import PlanSpec
+from hookfast.storage.tables import Delivery, Endpoint
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingDelivery:
+    """An outbox row, as the relay starts it."""
+
+    delivery_id: str
+    event_id: str
+    endpoint_id: str
+    tenant_id: str
+    event_type: str
+    payload: str
+    status: str
+    reason: str | None
+    attempts: int
+    retries: int
+    created_at: datetime
+    deliver_at: datetime | None
+    next_attempt_at: datetime | None
+    reopened: int
+
+
+_PENDING_COLUMNS = (
+    _C.id.label("delivery_id"),
+    *(
+        _C[name]
+        for name in (
+            "event_id",
+            "endpoint_id",
+            "tenant_id",
+            "event_type",
+            "payload",
+            "status",
+            "reason",
+            "attempts",
+            "retries",
+            "created_at",
+            "deliver_at",
+            "next_attempt_at",
+            "reopened",
+        )
+    ),
+)
+
+
 async def claim(
     connection: AsyncConnection, *, limit: int, lease: timedelta, now: datetime
-) -> list[str]:
-    """Lease the oldest free rows, at most `limit`, and return their delivery ids, oldest first."""
+) -> list[PendingDelivery]:
+    """Lease the oldest free rows, at most `limit`, and return them, oldest first."""
     free = (
         select(_C.id)
         .where(_C.started_at.is_(None), or_(_C.leased_until.is_(None), _C.leased_until < now))
@@ -35,9 +80,29 @@ async def claim(
         update(_DELIVERIES)
         .where(_C.id.in_(free.scalar_subquery()))
         .values(leased_until=now + lease)
-        .returning(_C.id)
+        .returning(*_PENDING_COLUMNS)
     )
-    return sorted(claimed.scalars())
+    rows = [PendingDelivery(**row) for row in claimed.mappings()]
+    return sorted(rows, key=lambda row: row.delivery_id)
+
+
+async def find_pending(connection: AsyncConnection, delivery_id: str) -> PendingDelivery | None:
+    """One delivery in the form the relay uses, whether it waits in the outbox or not."""
+    found = await connection.execute(select(*_PENDING_COLUMNS).where(_C.id == delivery_id))
+    row = found.mappings().first()
+    return None if row is None else PendingDelivery(**row)
+
+
+async def find_route(
+    connection: AsyncConnection, endpoint_id: str
+) -> tuple[str, PlanSpec, float] | None:
+    """An endpoint's URL, retry plan and timeout (seconds): what a workflow is started with."""
+    c = Endpoint.__table__.c
+    found = await connection.execute(
+        select(c.url, c.retry_plan, c.timeout_seconds).where(c.id == endpoint_id)
+    )
+    row = found.first()
+    return None if row is None else (row.url, row.retry_plan, row.timeout_seconds)
 
 
 async def mark_started(
@@ -87,7 +152,7 @@ async def reopen_lost(
     result = await connection.execute(
         update(_DELIVERIES)
         .where(_C.id.in_(late.scalar_subquery()))
-        .values(started_at=None, leased_until=None, updated_at=now)
+        .values(started_at=None, leased_until=None, updated_at=now, reopened=_C.reopened + 1)
     )
     return result.rowcount
 

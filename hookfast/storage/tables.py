@@ -175,7 +175,8 @@ _UNDELIVERED = text("status <> 'delivered'")
 
 class Delivery(Record, table=True):
     """One (event, subscription) pair, its workflow and its message id. Also the outbox: a row whose
-    `started_at` is NULL still needs its workflow started."""
+    `started_at` is NULL still needs its workflow started. `reopened` counts how often a lost
+    workflow was started anew from this row."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -241,6 +242,7 @@ class Delivery(Record, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     leased_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    reopened: int = 0
 
 
 class Attempt(Record, table=True):

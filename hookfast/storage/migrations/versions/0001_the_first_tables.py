@@ -64,6 +64,7 @@ def upgrade() -> None:
         sa.Column("finished_at", UtcDateTime(), nullable=True),
         sa.Column("leased_until", UtcDateTime(), nullable=True),
         sa.Column("started_at", UtcDateTime(), nullable=True),
+        sa.Column("reopened", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(

@@ -1,0 +1,1 @@
+"""Thin wrappers that give workflows the core: each class holds its injected clients."""

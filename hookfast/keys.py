@@ -1,0 +1,14 @@
+"""The keyring in force: from `HOOKFAST_ENCRYPTION_KEYS`, or the key file of the home folder."""
+
+from __future__ import annotations
+
+from hookfast.keyring import Keyring, parse_keys
+from hookfast.settings import Settings
+from hookfast.storage.key_file import load_or_create
+
+
+def keyring_of(settings: Settings) -> Keyring:
+    """The keys that seal and open secrets. Raises Misconfigured for keys that cannot work."""
+    if settings.encryption_keys is not None:
+        return Keyring(parse_keys(settings.encryption_keys.get_secret_value()))
+    return Keyring([load_or_create(settings.home / "encryption.key")])

@@ -1,0 +1,58 @@
+"""The connection to Temporal: where it is, and what has to be registered there once."""
+
+from __future__ import annotations
+
+import structlog
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import (
+    AddSearchAttributesRequest,
+    ListSearchAttributesRequest,
+)
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey
+from temporalio.envconfig import ClientConfig
+from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
+
+HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
+HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
+HOOK_EVENT_TYPE = SearchAttributeKey.for_keyword("HookEventType")
+HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
+SEARCH_ATTRIBUTES = (HOOK_TENANT, HOOK_ENDPOINT, HOOK_EVENT_TYPE, HOOK_STATE)
+
+log = structlog.get_logger()
+
+
+async def connect(*, lazy: bool = False) -> Client:
+    """A client for the Temporal that `TEMPORAL_*` names (default: 127.0.0.1:7233, `default`).
+
+    `lazy` connects at the first call, so that a process can start while Temporal is away.
+    """
+    config = ClientConfig.load_client_connect_config()
+    config.setdefault("target_host", "127.0.0.1:7233")
+    # gzip costs more than the bytes it saves on loopback
+    near = config["target_host"].startswith(("127.", "localhost:", "[::1]"))
+    compression = GrpcCompression.NONE if near else GrpcCompression.GZIP
+    return await Client.connect(**config, lazy=lazy, grpc_compression=compression)
+
+
+async def register_search_attributes(client: Client) -> None:
+    """Make the search attributes known to the namespace. Any number of processes may try."""
+    service = client.operator_service
+    listed = await service.list_search_attributes(
+        ListSearchAttributesRequest(namespace=client.namespace)
+    )
+    missing = [key.name for key in SEARCH_ATTRIBUTES if key.name not in listed.custom_attributes]
+    if not missing:
+        return
+    keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+    try:
+        await service.add_search_attributes(
+            AddSearchAttributesRequest(
+                namespace=client.namespace,
+                search_attributes=dict.fromkeys(missing, keyword),
+            )
+        )
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
+    log.info("Search attributes registered with Temporal.", names=missing)

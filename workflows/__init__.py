@@ -1,0 +1,1 @@
+"""Orchestration only: Temporal workflows that read as the story of what they conduct."""
