@@ -1,0 +1,222 @@
+"""Signatures: hand-written vectors, a third-party verifier, and properties."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from hookfast.errors import InvalidInput
+from hookfast.signature import (
+    DEFAULT_PROFILES,
+    HashName,
+    Profile,
+    generate_secret,
+    parse_profiles,
+    secret_key,
+    sign,
+)
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+KEY = secret_key(SECRET)
+OLD_KEY = b"o" * 32
+BODY = b'{"test": 2432232314}'
+ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+TIME = 1614265330
+
+keys = st.lists(st.binary(min_size=24, max_size=64), min_size=1, max_size=3, unique=True)
+bodies = st.binary(max_size=200)
+times = st.integers(min_value=0, max_value=2**33)
+
+
+def test_standard_gives_the_published_vector() -> None:
+    # the example of the Standard Webhooks documentation
+    headers = sign(Profile.STANDARD, keys=[KEY], message_id=ID, timestamp=TIME, body=BODY)
+    assert headers == {
+        "webhook-id": ID,
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+@pytest.mark.parametrize(
+    ("hash_name", "signature"),
+    [
+        # printf '1614265330.{"test": 2432232314}' | openssl dgst -<hash> -mac HMAC -macopt hexkey:…
+        (HashName.SHA1, "sha1=eb620eadccdc10a5c5939b35101f08c3a9d4539b"),
+        (
+            HashName.SHA256,
+            "sha256=e96203c6de850e7dc1fde7489ef6140b402d3a5a64fe250cd2eef9830fac1cef",
+        ),
+        (
+            HashName.SHA512,
+            "sha512=ec1b938365c2b40ea236c418f54711207294293a72c8dbb675f62c85ccda9221cad1d28032acf8e9ac9ab95febb538445b32d320971afa963243a88a3564a8d0",
+        ),
+    ],
+)
+def test_hook_gives_the_vector_of_each_hash(hash_name: HashName, signature: str) -> None:
+    headers = sign(
+        Profile.HOOK, keys=[KEY], message_id=ID, timestamp=TIME, body=BODY, hash_name=hash_name
+    )
+    assert headers == {"X-Hook-Signature": signature, "X-Hook-Timestamp": "1614265330"}
+
+
+def test_standard_stays_sha256_when_the_endpoint_chose_another_hash() -> None:
+    default = sign(Profile.STANDARD, keys=[KEY], message_id=ID, timestamp=TIME, body=BODY)
+    with_sha512 = sign(
+        Profile.STANDARD,
+        keys=[KEY],
+        message_id=ID,
+        timestamp=TIME,
+        body=BODY,
+        hash_name=HashName.SHA512,
+    )
+    assert with_sha512 == default
+
+
+def test_both_keys_sign_newest_first_during_a_rotation() -> None:
+    both = [KEY, OLD_KEY]
+    hook = sign(Profile.HOOK, keys=both, message_id=ID, timestamp=TIME, body=BODY)
+    standard = sign(Profile.STANDARD, keys=both, message_id=ID, timestamp=TIME, body=BODY)
+    alone = [
+        (
+            sign(Profile.HOOK, keys=[key], message_id=ID, timestamp=TIME, body=BODY),
+            sign(Profile.STANDARD, keys=[key], message_id=ID, timestamp=TIME, body=BODY),
+        )
+        for key in both
+    ]
+    assert hook["X-Hook-Signature"] == ",".join(one["X-Hook-Signature"] for one, _ in alone)
+    assert standard["webhook-signature"] == " ".join(one["webhook-signature"] for _, one in alone)
+
+
+@pytest.mark.parametrize("secret", [SECRET, "whsec_" + base64.b64encode(OLD_KEY).decode()])
+def test_a_receiver_with_either_secret_verifies_during_a_rotation(secret: str) -> None:
+    headers = sign(
+        Profile.STANDARD,
+        keys=[KEY, OLD_KEY],
+        message_id=ID,
+        timestamp=int(time.time()),
+        body=BODY,
+    )
+    assert Webhook(secret).verify(BODY, headers) == {"test": 2432232314}
+
+
+def test_the_reference_verifier_refuses_another_body() -> None:
+    now = int(time.time())
+    headers = sign(Profile.STANDARD, keys=[KEY], message_id=ID, timestamp=now, body=BODY)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(SECRET).verify(BODY + b" ", headers)
+
+
+@given(text=st.text(max_size=200), key=st.binary(min_size=24, max_size=64))
+def test_the_reference_verifier_accepts_whatever_is_signed(text: str, key: bytes) -> None:
+    body = text.encode()
+    now = int(time.time())
+    headers = sign(Profile.STANDARD, keys=[key], message_id=ID, timestamp=now, body=body)
+    Webhook(key).verify(body, headers, json_parse=False)
+
+
+@given(keys=keys, body=bodies, timestamp=times, hash_name=st.sampled_from(HashName), other=bodies)
+def test_hook_verifies_as_its_definition_says(
+    keys: list[bytes], body: bytes, timestamp: int, hash_name: HashName, other: bytes
+) -> None:
+    headers = sign(
+        Profile.HOOK,
+        keys=keys,
+        message_id=ID,
+        timestamp=timestamp,
+        body=body,
+        hash_name=hash_name,
+    )
+    signatures = headers["X-Hook-Signature"].split(",")
+    prefix = headers["X-Hook-Timestamp"].encode() + b"."
+    for key, signature in zip(keys, signatures, strict=True):
+        name, _, digest = signature.partition("=")
+        assert name == hash_name.value
+        assert digest == hmac.new(key, prefix + body, getattr(hashlib, name)).hexdigest()
+        forged = hmac.new(key, prefix + other, getattr(hashlib, name)).hexdigest()
+        assert (digest == forged) is (body == other)
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_every_header_is_visible_ascii(profile: Profile) -> None:
+    headers = sign(profile, keys=[KEY, OLD_KEY], message_id=ID, timestamp=TIME, body=BODY)
+    for name, value in headers.items():
+        assert (name + value).replace(" ", "").isascii()
+        assert (name + value).isprintable()
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_it_signs_nothing_without_a_key(profile: Profile) -> None:
+    with pytest.raises(ValueError, match="without a key"):
+        sign(profile, keys=[], message_id=ID, timestamp=TIME, body=BODY)
+
+
+def test_a_generated_secret_holds_32_random_bytes() -> None:
+    first, second = generate_secret(), generate_secret()
+    assert first.startswith("whsec_")
+    assert len(secret_key(first)) == 32
+    assert first != second
+
+
+@pytest.mark.parametrize("size", [24, 32, 64])
+def test_a_secret_of_24_to_64_bytes_is_its_key(size: int) -> None:
+    key = bytes(range(size))
+    assert secret_key("whsec_" + base64.b64encode(key).decode()) == key
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "",
+        "whsec_",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",  # no prefix
+        "WHSEC_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_" + base64.b64encode(bytes(23)).decode(),
+        "whsec_" + base64.b64encode(bytes(65)).decode(),
+        "whsec_" + base64.b64encode(bytes(32)).decode().rstrip("="),  # no padding
+        "whsec_" + base64.urlsafe_b64encode(b"\xff" * 32).decode(),  # the other alphabet
+        "whsec_MfKQ9r8GKYqrTwjU PD8ILPZIo2LaLaSw",
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n",
+        "whsec_ключключключключключключключключ",
+    ],
+)
+def test_a_malformed_secret_is_refused_without_being_shown(secret: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        secret_key(secret)
+    assert caught.value.code == "invalid_secret"
+    assert not secret or len(secret) < 8 or secret[6:] not in caught.value.message
+    assert caught.value.__cause__ is None
+
+
+def test_the_default_profiles_serve_old_and_new_receivers() -> None:
+    assert DEFAULT_PROFILES == (Profile.HOOK, Profile.STANDARD)
+
+
+def test_profiles_are_parsed_in_their_order() -> None:
+    assert parse_profiles(["standard", "hook"]) == (Profile.STANDARD, Profile.HOOK)
+
+
+@pytest.mark.parametrize(
+    ("names", "pointer"),
+    [
+        ([], "/signatures"),
+        (["hook", "hook"], "/signatures/1"),
+        (["hook", "md5"], "/signatures/1"),
+        (["Hook"], "/signatures/0"),
+        ([""], "/signatures/0"),
+    ],
+)
+def test_a_wrong_list_of_profiles_is_refused_where_it_is_wrong(
+    names: list[str], pointer: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_profiles(names)
+    assert caught.value.code == "invalid_signatures"
+    assert [error.pointer for error in caught.value.errors] == [pointer]
