@@ -111,7 +111,10 @@ def parse_plan(spec: object, *, pointer: str = "/retry_plan") -> RetryPlan:
         raise _invalid(pointer, "a retry plan is a preset's name or an object")
     unknown = sorted(set(spec) - {"delays_seconds", "jitter", "retry_on"})
     if unknown:
-        raise _invalid(pointer, f"unknown member {unknown[0]!r} in the retry plan")
+        member = unknown[0].replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3
+        raise _invalid(
+            f"{pointer}/{member}", "a retry plan has delays_seconds, jitter and retry_on only"
+        )
     delays = _delays(spec.get("delays_seconds"), f"{pointer}/delays_seconds")
     jitter = _number(spec.get("jitter", 0.1), f"{pointer}/jitter", low=0, high=1)
     try:
