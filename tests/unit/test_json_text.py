@@ -1,0 +1,272 @@
+"""Strict JSON: what is accepted as it stands, what is refused and where, and the source text."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hookfast.errors import InvalidInput
+from hookfast.json_text import MAX_DEPTH, Source, parse, parse_object, parse_source
+
+# text PostgreSQL can hold: no lone surrogates, no U+0000
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+written = st.tuples(values, st.booleans(), st.sampled_from([None, 1, "\t"])).map(
+    lambda drawn: json.dumps(drawn[0], ensure_ascii=drawn[1], indent=drawn[2]).encode()
+)
+
+
+def fault(raw: bytes) -> str:
+    """The message of the refusal, after checking its form."""
+    with pytest.raises(InvalidInput) as caught:
+        parse(raw)
+    error = caught.value
+    assert error.code == "invalid_json"
+    assert [one.pointer for one in error.errors] == [""]
+    assert error.__cause__ is None
+    return error.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b"null", None),
+        (b" \t\r\n true \t\r\n ", True),
+        (b"-0", 0),
+        (b"-1.5e+3", -1500.0),
+        (b"1e308", 1e308),
+        (b"1e-999", 0.0),  # too small is zero for every reader
+        (b"9" * 4300, int("9" * 4300)),
+        (b'"\\u00e9\\n"', "é\n"),
+        (b'"\\ud83d\\ude00"', "😀"),
+        (b'"\\\\u0000 \\\\ud800"', "\\u0000 \\ud800"),  # escaped backslashes, no escapes
+        (b'"\\\\\\u0041"', "\\A"),
+        (b'{"a":{"a":1},"b":{"a":1}}', {"a": {"a": 1}, "b": {"a": 1}}),
+        (b'{"":[]}', {"": []}),
+        (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, json.loads("[" * MAX_DEPTH + "]" * MAX_DEPTH)),
+        (b'"' + b"[" * 100 + b'"', "[" * 100),
+        (b'["\\\\",' + b'"{",' * 100 + b'"\\"["]', ["\\", *["{"] * 100, '"[']),
+        (b"[" + b"[]," * 100 + b"{}]", [*([] for _ in range(100)), {}]),
+    ],
+)
+def test_it_accepts_json(raw: bytes, value: object) -> None:
+    assert parse(raw) == value
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "the body is empty"),
+        (b" \n\t", "the body is empty"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b'{"a":"\xff"}', r"not UTF-8 \(byte 7\)"),
+        (b'"\xed\xa0\x80"', r"not UTF-8 \(byte 2\)"),  # a lone surrogate, unescaped
+        (b'"\xc0\x80"', r"not UTF-8"),  # U+0000, overlong
+        ('{"a":1}'.encode("utf-16"), "not UTF-8"),
+        (b'{"a":1} {', "text after the value at line 1, column 9"),
+        (b'{"a":\n 1,}', "line 2, column 4"),
+        (b"{'a':1}", "double quotes at line 1, column 2"),
+        (b"[1,]", "line 1, column 4"),
+        (b"[1 2]", "line 1, column 4"),
+        (b'{"a" 1}', "line 1, column 6"),
+        (b'{"a":1', "line 1, column 7"),
+        (b"01", "line 1, column 2"),
+        (b"+1", "line 1, column 1"),
+        (b".5", "line 1, column 1"),
+        (b"1.", "line 1, column 2"),
+        (b"nul", "line 1, column 1"),
+        (b"[\xc2\xa0]", "line 1, column 2"),  # a no-break space is no white space
+        (b'"a\tb"', "Invalid control character at line 1, column 3"),
+        (b'"a\0b"', "Invalid control character at line 1, column 3"),
+        (b'"\\x41"', "Invalid .escape at line 1, column 2"),
+        (b'"\\u12"', "line 1, column"),
+        (b'"abc', "Unterminated string starting at line 1, column 1"),
+        (b"NaN", "NaN and Infinity are not JSON at line 1, column 1"),
+        (b"[1,Infinity]", "NaN and Infinity are not JSON at line 1, column 4"),
+        (b'{"NaN":\n-Infinity}', "NaN and Infinity are not JSON at line 2, column 1"),
+        (b"[1.5e1, 1e999]", "out of range at line 1, column 9"),
+        (b"-1.0E+400", "out of range at line 1, column 1"),
+        (b"9" * 400 + b".0", "out of range at line 1, column 1"),
+        (b'{"a":' + b"9" * 4301 + b"}", "too many digits at line 1, column 6"),
+        (b'{"a":1,"a":1}', "same name at line 1, column 8"),
+        (b'{"a":1,"\\u0061":1}', "same name at line 1, column 8"),
+        (b'[{"b":["b",{"c":"c","d":2,\n "c":3}]}]', "same name at line 2, column 2"),
+        (b'"\\u0000"', "u0000 is not accepted at line 1, column 2"),
+        (b'{"\\u0000":1}', "u0000 is not accepted at line 1, column 3"),
+        (b'"\\\\\\u0000"', "u0000 is not accepted at line 1, column 4"),
+        (b'"\\ud800"', "surrogate pair stands alone at line 1, column 2"),
+        (b'"\\uD83Dx"', "surrogate pair stands alone at line 1, column 2"),
+        (b'"\\ude00"', "surrogate pair stands alone at line 1, column 2"),
+        (b'"\\ud83d\\ud83d\\ude00"', "surrogate pair stands alone at line 1, column 2"),
+        (b'"\\ud83d\\ude00\\ude00"', "surrogate pair stands alone at line 1, column 14"),
+        (b'"\\ud83d\\\\ude00"', "surrogate pair stands alone at line 1, column 2"),
+        (b'{"\\udfff":1}', "surrogate pair stands alone at line 1, column 3"),
+        (b"[" * 65 + b"]" * 65, "deeper than 64 levels at line 1, column 65"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, "deeper than 64 levels at line 1, column 321"),
+        (b"[" * 1_000_000, "deeper than 64 levels at line 1, column 65"),
+        (b'{"":[' * 200_000, "deeper than 64 levels"),
+        (b"[" + b"[]," * 64 + b"[" * 64 + b"]" * 65, "deeper than 64 levels"),
+    ],
+)
+def test_it_refuses_what_readers_disagree_about(raw: bytes, message: str) -> None:
+    assert re.search(message, fault(raw))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"hunter2":1,"hunter2":2}',
+        b'{"password":"hunter2"',
+        b'{"password":"hunter2" x}',
+        b'["hunter2\\u0000"]',
+        b'["hunter2\\ud800"]',
+        b'["\\hunter2"]',
+        b'["hunter2\xff"]',
+        b'["hunter2", 1e999, NaN]',
+    ],
+)
+def test_a_message_never_quotes_the_body(raw: bytes) -> None:
+    assert "hunter2" not in fault(raw)
+
+
+def test_the_depth_limit_can_be_set() -> None:
+    assert parse(b"[[]]", max_depth=2) == [[]]
+    with pytest.raises(InvalidInput, match="deeper than 1 levels at line 1, column 2"):
+        parse(b"[[]]", max_depth=1)
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"1", b'"{}"', b"null"])
+def test_an_object_is_asked_for_where_one_is_needed(raw: bytes) -> None:
+    with pytest.raises(InvalidInput, match="must be a JSON object") as caught:
+        parse_object(raw)
+    assert caught.value.code == "invalid_json"
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"{", "line 1, column 2"),
+        (b'{"a"', "Expecting ':' at line 1, column 5"),
+        (b'{"a":', "line 1, column 6"),
+        (b'{"a":1,', "line 1, column 8"),
+        (b'{"a":1,}', "member name in double quotes at line 1, column 8"),
+        (b'{"a":1 "b":2}', "Expecting ',' at line 1, column 8"),
+        (b'{"a":1,"\\u0061":2}', "same name at line 1, column 8"),
+        (b'{"a":1,"b":{"c":1,"c":2}}', "same name at line 1, column 19"),
+        (b'{"a":1,"b":NaN}', "NaN and Infinity are not JSON at line 1, column 12"),
+        (b"{1:2}", "member name in double quotes at line 1, column 2"),
+    ],
+)
+def test_the_outer_levels_are_as_strict_as_the_scanner(raw: bytes, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message) as caught:
+        parse_object(raw)
+    assert caught.value.code == "invalid_json"
+
+
+def test_each_member_keeps_its_exact_text() -> None:
+    raw = '{ "type" : "a.b.c",\n "data":\t{ "é" : 1.0, "b":[1e2 ,2] } , "n":null}'.encode()
+    members = parse_object(raw)
+    assert {name: member.text for name, member in members.items()} == {
+        "type": '"a.b.c"',
+        "data": '{ "é" : 1.0, "b":[1e2 ,2] }',
+        "n": "null",
+    }
+    assert members["data"].value == {"é": 1.0, "b": [100.0, 2]}
+    assert members["data"].members is None
+
+
+def test_a_batch_keeps_the_text_of_each_events_members() -> None:
+    raw = b'{"events": [ {"type":"a.b.c","data": {"x": 1.50}} , 7, {"data":[ ]} ],"n":[1]}'
+    members = parse_source(raw, levels=3).members
+    assert members is not None
+    first, second, third = members["events"].elements or ()
+    assert first.text == '{"type":"a.b.c","data": {"x": 1.50}}'
+    assert first.members is not None
+    assert first.members["data"].text == '{"x": 1.50}'
+    assert second.members is None
+    assert (second.text, second.value) == ("7", 7)
+    assert third.members is not None
+    assert third.members["data"].text == "[ ]"
+
+
+def check_sources(source: Source) -> None:
+    """Every text parses to its value; members and elements are those of the value."""
+    assert json.loads(source.text) == source.value
+    assert source.text == source.text.strip()
+    if source.members is not None:
+        assert {name: member.value for name, member in source.members.items()} == source.value
+        for member in source.members.values():
+            check_sources(member)
+    if source.elements is not None:
+        assert [element.value for element in source.elements] == source.value
+        for element in source.elements:
+            check_sources(element)
+
+
+@given(raw=written)
+def test_it_agrees_with_json_loads(raw: bytes) -> None:
+    assert repr(parse(raw)) == repr(json.loads(raw))
+
+
+@given(raw=written, levels=st.integers(0, 4))
+def test_the_text_of_a_part_parses_to_its_value(raw: bytes, levels: int) -> None:
+    source = parse_source(raw, levels=levels)
+    assert repr(source.value) == repr(json.loads(raw))
+    check_sources(source)
+
+
+pieces = rb"""
+    { } [ ] , : " \ "a" "b": 1 - e9 . \u \ud83d \ude00 0000 NaN -Infinity 1e999 true null
+""".split()
+pieces += [b" ", b"\n", b"\xff", b"\xc3\xa9", b"\0", b"[" * 70, b"]" * 70, b"9" * 4400]
+nearly_json = st.lists(st.sampled_from(pieces), max_size=12).map(b"".join)
+
+
+def refusal(raw: bytes, levels: int) -> tuple[bool, object]:
+    try:
+        return True, parse_source(raw, levels=levels).value
+    except InvalidInput as error:
+        return False, error.code
+
+
+@given(raw=st.binary(max_size=30) | nearly_json)
+@example(b'"\\')
+@example(b'{"a":1,"a')
+@example(b'[\\"' + b"[" * 70)
+def test_bytes_are_json_or_invalid_input_on_every_level(raw: bytes) -> None:
+    accepted, value = refusal(raw, levels=0)
+    assert repr(refusal(raw, levels=2)) == repr((accepted, value))
+    if accepted:
+        assert repr(json.loads(raw)) == repr(value)
+        # accepted means: every database and every reader of UTF-8 JSON can hold it
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        assert b"\0" not in text.encode()
+        assert "\\u0000" not in text.replace("\\\\", "")
+
+
+@given(raw=written, place=st.floats(0, 1, exclude_max=True), new=st.binary(max_size=3))
+def test_a_slip_in_valid_json_never_raises_anything_else(
+    raw: bytes, place: float, new: bytes
+) -> None:
+    at = int(len(raw) * place)
+    changed = raw[:at] + new + raw[at + 1 :]
+    assert repr(refusal(changed, levels=3)) == repr(refusal(changed, levels=0))
+
+
+def test_the_place_is_left_out_when_it_would_take_too_long_to_find() -> None:
+    raw = b"[" + b"1," * 250_000 + b"1e999]"
+    assert fault(raw) == (
+        "a member name is there twice, or a number is out of range; mend it and send it again"
+    )
