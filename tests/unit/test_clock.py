@@ -1,0 +1,63 @@
+"""The clock: aware, in UTC, and text that sorts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookfast.clock import rfc3339, to_utc, utc_now
+
+moments = st.datetimes(timezones=st.just(UTC))
+
+
+def test_now_is_aware_and_in_utc() -> None:
+    assert utc_now().tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (datetime(2026, 11, 20, 11, 15, tzinfo=UTC), "2026-11-20T11:15:00.000000Z"),
+        (datetime(2026, 11, 20, 11, 15, 0, 1, tzinfo=UTC), "2026-11-20T11:15:00.000001Z"),
+        (
+            # 20:15 at +09:00 is 11:15 in UTC
+            datetime(2026, 11, 20, 20, 15, tzinfo=timezone(timedelta(hours=9))),
+            "2026-11-20T11:15:00.000000Z",
+        ),
+        (datetime(1, 1, 1, tzinfo=UTC), "0001-01-01T00:00:00.000000Z"),
+    ],
+)
+def test_rfc3339_is_utc_with_microseconds(moment: datetime, text: str) -> None:
+    assert rfc3339(moment) == text
+
+
+@pytest.mark.parametrize("convert", [to_utc, rfc3339])
+def test_a_naive_datetime_is_refused(convert: object) -> None:
+    assert callable(convert)
+    with pytest.raises(ValueError, match="ambiguous"):
+        convert(datetime(2026, 11, 20))
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+    ],
+)
+def test_a_datetime_outside_utcs_years_is_refused(moment: datetime) -> None:
+    with pytest.raises(ValueError, match="years 1 to 9999"):
+        to_utc(moment)
+
+
+@given(one=moments, other=moments)
+def test_text_sorts_as_the_times_do(one: datetime, other: datetime) -> None:
+    assert (rfc3339(one) < rfc3339(other)) is (one < other)
+
+
+@given(moment=moments)
+def test_text_reads_back_as_the_same_moment(moment: datetime) -> None:
+    assert datetime.fromisoformat(rfc3339(moment)) == moment

@@ -1,0 +1,50 @@
+"""Outcomes and delivery statuses."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from hookfast.outcome import DeliveryStatus, Outcome, Result
+
+
+@pytest.mark.parametrize("result", Result)
+def test_only_success_is_success(result: Result) -> None:
+    outcome = Outcome(result=result, duration_ms=1.0)
+    assert outcome.succeeded is (result is Result.SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("code", "gone"), [(None, False), (200, False), (404, False), (410, True), (500, False)]
+)
+def test_410_and_nothing_else_is_gone(code: int | None, gone: bool) -> None:
+    assert Outcome(result=Result.STATUS, duration_ms=1.0, status_code=code).gone is gone
+
+
+def test_the_finished_statuses_are_those_only_a_person_can_leave() -> None:
+    assert {status.value for status in DeliveryStatus if status.finished} == {
+        "delivered",
+        "dead",
+        "gone",
+        "cancelled",
+    }
+
+
+def test_the_statuses_are_those_of_the_api() -> None:
+    assert [status.value for status in DeliveryStatus] == [
+        "pending",
+        "retrying",
+        "held",
+        "paused",
+        "delivered",
+        "dead",
+        "gone",
+        "cancelled",
+    ]
+
+
+def test_an_outcome_cannot_be_changed() -> None:
+    outcome = Outcome(result=Result.STATUS, duration_ms=1.0, status_code=500)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        outcome.status_code = 200  # type: ignore[misc]

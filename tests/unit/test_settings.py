@@ -1,0 +1,175 @@
+"""Settings: read from the environment, checked, and masked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from hookfast.settings import Settings, load_settings
+
+OPERATOR_KEY = "hf_" + "a" * 32
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No HOOKFAST_ variable and no `.env` file but the test's own."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"HOOKFAST_{name.upper()}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    load_settings.cache_clear()
+    yield
+    load_settings.cache_clear()
+
+
+def test_the_defaults_are_safe() -> None:
+    settings = Settings()
+    assert settings.host == "127.0.0.1"
+    assert settings.allowed_private_networks == ()
+    assert (settings.allow_http, settings.allow_unverified) == (False, False)
+    assert settings.operator_key is None
+    assert settings.encryption_keys is None
+
+
+def test_every_field_is_described() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "networks"),
+    [
+        ("127.0.0.0/8", ["127.0.0.0/8"]),
+        ("10.0.0.0/8, ::1/128 ,fd00::/8", ["10.0.0.0/8", "::1/128", "fd00::/8"]),
+        ("192.168.1.7,", ["192.168.1.7/32"]),
+        ("", []),
+        (" , ", []),
+    ],
+)
+def test_networks_are_a_comma_separated_list(
+    monkeypatch: pytest.MonkeyPatch, text: str, networks: list[str]
+) -> None:
+    monkeypatch.setenv("HOOKFAST_ALLOWED_PRIVATE_NETWORKS", text)
+    assert Settings().allowed_private_networks == tuple(map(ip_network, networks))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALLOWED_PRIVATE_NETWORKS", "10.0.0.1/8"),  # host bits set: which one was meant?
+        ("ALLOWED_PRIVATE_NETWORKS", "localhost"),
+        ("ALLOWED_PRIVATE_NETWORKS", "10.0.0.0/33"),
+        ("OPERATOR_KEY", "hf_" + "a" * 31),
+        ("OPERATOR_KEY", "sk_" + "a" * 32),
+        ("OPERATOR_KEY", OPERATOR_KEY + "!"),
+        ("OPERATOR_KEY", OPERATOR_KEY + "\n"),
+        ("PORT", "65536"),
+        ("PORT", "-1"),
+        ("PORT", "http"),
+        ("ALLOW_HTTP", "perhaps"),
+        ("MAX_EVENT_BYTES", "0"),
+        ("MAX_EVENT_BYTES", "2000000"),
+        ("RELAY_BATCH", "0"),
+        ("LOG_LEVEL", "loud"),
+        ("SHUTDOWN_GRACE", "0"),
+        ("SHUTDOWN_GRACE", "-1"),
+        ("SHUTDOWN_GRACE", "nan"),
+        ("SHUTDOWN_GRACE", "inf"),
+        ("SHUTDOWN_GRACE", "soon"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_by_name_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"HOOKFAST_{name}", value)
+    with pytest.raises(ValidationError) as caught:
+        Settings()
+    assert name.lower() in str(caught.value)
+    assert "input_value" not in str(caught.value)
+    assert OPERATOR_KEY not in str(caught.value)
+
+
+def test_an_operator_key_of_32_url_safe_characters_is_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOOKFAST_OPERATOR_KEY", "hf_" + "aZ09_-" * 6)
+    key = Settings().operator_key
+    assert key is not None
+    assert key.get_secret_value() == "hf_" + "aZ09_-" * 6
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30", 30), ("0.5", 0.5), ("PT1M30S", 90), ("00:02:00", 120)]
+)
+def test_a_duration_is_in_seconds_or_iso_8601(
+    monkeypatch: pytest.MonkeyPatch, text: str, seconds: float
+) -> None:
+    monkeypatch.setenv("HOOKFAST_RELAY_LEASE", text)
+    assert Settings().relay_lease == timedelta(seconds=seconds)
+
+
+def test_secrets_are_masked_wherever_settings_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = {
+        "OPERATOR_KEY": "hf_" + "operator-secret" * 3,
+        "ENCRYPTION_KEYS": "ZW5jcnlwdGlvbi1zZWNyZXQtMDEyMzQ1Njc4OTAxMjM=",
+        "DATABASE_URL": "postgresql://user:database-secret@db/hookfast",
+        "SMTP_URL": "smtp://user:smtp-secret@mail:587",
+    }
+    for name, value in hidden.items():
+        monkeypatch.setenv(f"HOOKFAST_{name}", value)
+    settings = Settings()
+    shown = repr(settings) + str(settings) + settings.model_dump_json() + str(settings.model_dump())
+    for value in hidden.values():
+        assert value not in shown
+    assert "secret" not in shown.replace("SecretStr", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "resolved"),
+    [
+        ("postgresql://u:p@db/hf", "postgresql+asyncpg://u:p@db/hf"),
+        ("postgres://u:p@db/hf", "postgresql+asyncpg://u:p@db/hf"),
+        ("postgresql+asyncpg://u:p@db/hf", "postgresql+asyncpg://u:p@db/hf"),
+        ("sqlite:////srv/hf.db", "sqlite+aiosqlite:////srv/hf.db"),
+        ("sqlite+aiosqlite:////srv/hf.db", "sqlite+aiosqlite:////srv/hf.db"),
+    ],
+)
+def test_a_database_url_gets_our_driver(
+    monkeypatch: pytest.MonkeyPatch, given: str, resolved: str
+) -> None:
+    monkeypatch.setenv("HOOKFAST_DATABASE_URL", given)
+    assert Settings().resolved_database_url == resolved
+
+
+def test_without_a_database_url_it_is_a_file_in_the_home_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOOKFAST_HOME", "here")
+    assert Settings().resolved_database_url == f"sqlite+aiosqlite:///{tmp_path}/here/hookfast.db"
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOKFAST_PORT", "")
+    assert Settings().port == 8080
+
+
+def test_a_dotenv_file_is_read_and_the_environment_wins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("HOOKFAST_PORT=1111\nHOOKFAST_HOST=::1\nOTHER=1\n")
+    monkeypatch.setenv("HOOKFAST_PORT", "2222")
+    assert (Settings().port, Settings().host) == (2222, "::1")
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().port = 1
+
+
+def test_settings_are_read_once_per_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_settings()
+    monkeypatch.setenv("HOOKFAST_PORT", "1111")
+    assert load_settings() is settings
