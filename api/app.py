@@ -6,16 +6,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from api import openapi, problems
 from api.context import open_context
 from api.request_body import RequestBody
 from api.routes import (
+    api_keys,
+    endpoints,
+    event_types,
     health,
+    subscriptions,
+    tenants,
 )
 from hookfast.clock import Clock, utc_now
 from hookfast.settings import Settings, load_settings
 from hookfast.version import VERSION
+
+_RESOURCES = (endpoints, subscriptions, event_types, tenants, api_keys, health)
 
 
 def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> FastAPI:
@@ -35,10 +43,15 @@ def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> F
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
+        generate_unique_id_function=_operation_id,
     )
     app.add_middleware(RequestBody, settings=settings)
     problems.install(app)
     openapi.install(app)
-    for routes in (health.routes,):
-        app.include_router(routes)
+    for resource in _RESOURCES:
+        app.include_router(resource.routes)
     return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

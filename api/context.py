@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import Depends, Request
 from temporalio.client import Client
 
 from api.key_cache import KeyCache
+from api.steering import Steering
 from hookfast import temporal
 from hookfast.clock import Clock, utc_now
-from hookfast.keyring import Keyring, parse_keys
+from hookfast.keyring import Keyring
+from hookfast.keys import keyring_of
+from hookfast.sender import AddressGuard, Sender
 from hookfast.settings import Settings
 from hookfast.storage.doorbell import Doorbell, doorbell_for
 from hookfast.storage.engine import Database
-from hookfast.storage.key_file import load_or_create
-
-if TYPE_CHECKING:
-    from api.steering import Steering
-    from hookfast.sender import Sender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +48,23 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         doorbell = doorbell_for(database)
         stack.push_async_callback(doorbell.close)
         client = await temporal.connect(lazy=True)
-        sender, steering = _not_landed_yet(settings, client)
+        sender = Sender(
+            guard=AddressGuard(settings.allowed_private_networks),
+            excerpt_bytes=settings.response_excerpt_bytes,
+            clock=clock,
+        )
+        stack.push_async_callback(sender.aclose)
         yield Context(
             settings=settings,
             database=database,
-            keyring=open_keyring(settings),
+            keyring=keyring_of(settings),
             sender=sender,
-            steering=steering,
+            steering=Steering(client, database, fast_lane_timeout=settings.fast_lane_timeout),
             temporal=client,
             doorbell=doorbell,
             keys=keys,
             clock=clock,
         )
-
-
-def open_keyring(settings: Settings) -> Keyring:
-    """The keys for secrets at rest: those set, or the embedded default's key file."""
-    if settings.encryption_keys is not None:
-        return Keyring(parse_keys(settings.encryption_keys.get_secret_value()))
-    settings.home.mkdir(parents=True, exist_ok=True)
-    return Keyring([load_or_create(settings.home / "encryption.key")])
 
 
 async def _context(request: Request) -> Context:
@@ -79,7 +74,3 @@ async def _context(request: Request) -> Context:
 
 AppContext = Annotated[Context, Depends(_context)]
 """A route's parameter: the process's parts."""
-
-
-def _not_landed_yet(settings, client):  # replaced when hookfast.sender and api.steering land
-    return None, None

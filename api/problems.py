@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
+from api.json_pointer import join
 from hookfast.errors import (
     Conflict,
     FieldError,
@@ -162,10 +163,9 @@ def problem_of(error: HookfastError) -> Problem:
     )
 
 
-def invalid_fields(errors: Sequence[Any], *, skip: int = 0) -> InvalidInput:
-    """Pydantic's errors as one InvalidInput; `skip` leading parts of each location are left out.
-    Only pydantic's messages are used, never its copy of the input."""
-    found = tuple(_field_error(error, skip=skip) for error in errors[:MAX_FIELD_ERRORS])
+def invalid_fields(errors: Sequence[Any]) -> InvalidInput:
+    """Pydantic's errors as one InvalidInput: its messages, never its copy of the input."""
+    found = tuple(_field_error(error) for error in errors[:MAX_FIELD_ERRORS])
     return InvalidInput("The request does not have the expected form.", errors=found)
 
 
@@ -233,17 +233,13 @@ def _unexpected(error: Exception) -> Problem:
     )
 
 
-def _field_error(error: Any, *, skip: int) -> FieldError:
+def _field_error(error: Any) -> FieldError:
     location = list(error["loc"])
     unknown = error["type"] == "extra_forbidden"
     if location and location[0] in ("query", "path", "header", "cookie"):
         pointer = ".".join(str(part) for part in location[1:])
     else:
         parts = location[1:] if location[:1] == ["body"] else location
-        pointer = "".join(f"/{_escape(str(part))}" for part in parts[skip:])
+        pointer = join("", *parts)
     detail = "there is no such member; remove it" if unknown else error["msg"]
     return FieldError(pointer, detail.removeprefix("Value error, "))
-
-
-def _escape(part: str) -> str:
-    return part.replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3

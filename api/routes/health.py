@@ -35,7 +35,7 @@ class Readiness(BaseModel):
     missing: list[Part] = Field(description="What is not there.")
 
 
-@routes.get("/healthz", summary="Is the process alive?", operation_id="healthz")
+@routes.get("/healthz", summary="Is the process alive?")
 async def healthz() -> Health:
     return Health()
 
@@ -43,7 +43,6 @@ async def healthz() -> Health:
 @routes.get(
     "/readyz",
     summary="Can deliveries be made?",
-    operation_id="readyz",
     responses={503: {"model": Readiness, "description": "Something is missing."}},
 )
 async def readyz(context: AppContext, response: Response) -> Readiness:

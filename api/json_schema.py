@@ -1,0 +1,135 @@
+"""Which JSON Schemas (2020-12) an event type may carry: valid ones that can be applied to anybody's
+data without fetching anything and without running away."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from re import _constants, _parser  # type: ignore[attr-defined] # see `_explodes`
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from api.json_pointer import join
+from hookfast.errors import InvalidInput
+
+MAX_BYTES = 65_536
+MAX_PATTERN = 500
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_REFERENCES = ("$ref", "$dynamicRef")
+_DATA = frozenset({"const", "enum", "default", "examples"})  # their values are not schemas
+
+
+def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> None:
+    """Raises InvalidInput, code `invalid_schema`, when events could not be checked with it."""
+    if len(json.dumps(schema)) > MAX_BYTES:
+        raise _invalid(pointer, f"a schema has at most {MAX_BYTES} bytes")
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        at = join(pointer, *error.absolute_path)
+        if error.validator == "format":
+            raise _invalid(at, f"must be a valid {error.validator_value}") from None
+        raise _invalid(at, f"breaks the rule {error.validator!r} of JSON Schema") from None
+    except (RecursionError, OverflowError):
+        raise _invalid(
+            pointer, "the schema is nested too deeply or has too large numbers"
+        ) from None
+    if isinstance(schema, dict) and schema.get("$schema", DIALECT).rstrip("#") != DIALECT:
+        raise _invalid(join(pointer, "$schema"), f"must be {DIALECT}, or left out")
+    _check_parts(schema, pointer=pointer)
+    _check_applicable(schema, pointer=pointer)
+
+
+def _check_parts(schema: dict[str, Any] | bool, *, pointer: str) -> None:
+    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(schema))
+    for at, name, value in _members(schema, pointer):
+        if name == "$id" and at != join(pointer, "$id"):
+            raise _invalid(at, "only the schema itself may have an $id")
+        if name in _REFERENCES and isinstance(value, str):
+            if not value.startswith("#"):
+                raise _invalid(at, "a reference must stay inside the schema, e.g. '#/$defs/item'")
+            try:
+                resolver.lookup(value)
+            except Unresolvable:
+                raise _invalid(at, "this reference leads nowhere") from None
+        if name == "pattern" and isinstance(value, str):
+            _check_pattern(value, at)
+        if name == "patternProperties" and isinstance(value, dict):
+            for pattern in value:
+                _check_pattern(pattern, at)
+
+
+def _members(schema: Any, pointer: str) -> Iterator[tuple[str, str, Any]]:
+    """Every member of every object in the schema, data aside, with its pointer."""
+    if isinstance(schema, dict):
+        for name, value in schema.items():
+            at = join(pointer, name)
+            yield at, name, value
+            if name not in _DATA:
+                yield from _members(value, at)
+    elif isinstance(schema, list):
+        for index, value in enumerate(schema):
+            yield from _members(value, join(pointer, index))
+
+
+def _check_applicable(schema: dict[str, Any] | bool, *, pointer: str) -> None:
+    """A schema that refers to itself without looking deeper into the data never ends: apply it to
+    one value of each kind and see."""
+    validator = Draft202012Validator(schema)
+    try:
+        samples: tuple[Any, ...] = ({}, [], "", 0, True, None)
+        for value in samples:
+            validator.is_valid(value)
+    except RecursionError:
+        raise _invalid(pointer, "the schema refers to itself without end") from None
+
+
+_REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
+
+
+def _check_pattern(pattern: str, pointer: str) -> None:
+    if len(pattern) > MAX_PATTERN:
+        raise _invalid(pointer, f"a regular expression has at most {MAX_PATTERN} characters")
+    try:
+        parsed = _parser.parse(pattern)
+    except (re.error, OverflowError, RecursionError):
+        raise _invalid(pointer, "not a regular expression that Python knows") from None
+    if _explodes(parsed, inside_repeat=False):
+        raise _invalid(pointer, "a repeat inside a repeat can take forever; write it without")
+
+
+def _explodes(parsed: Any, *, inside_repeat: bool) -> bool:
+    """Whether an unbounded repeat holds another with nothing fixed to part them, as `(a+)+` does
+    and `(a+,)+` does not: the usual way to make a backtracking matcher take exponential time. Not a
+    proof: it stops the mistake, not an operator set on harming themselves.
+
+    The standard library's parser, private though it is, reads exactly what its matcher will run.
+    """
+    parted = any(operator is _constants.LITERAL for operator, _ in parsed)
+    for operator, argument in parsed:
+        unbounded = operator in _REPEATS and argument[1] == _constants.MAXREPEAT
+        if unbounded and inside_repeat and not parted:
+            return True
+        inside = unbounded or (inside_repeat and not parted)
+        if any(_explodes(part, inside_repeat=inside) for part in _sub_patterns(argument)):
+            return True
+    return False
+
+
+def _sub_patterns(argument: Any) -> Iterator[Any]:
+    if isinstance(argument, _parser.SubPattern):
+        yield argument
+    elif isinstance(argument, tuple | list):
+        for part in argument:
+            yield from _sub_patterns(part)
+
+
+def _invalid(pointer: str, detail: str) -> InvalidInput:
+    return InvalidInput.at(pointer, detail, code="invalid_schema")

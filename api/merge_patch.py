@@ -1,0 +1,56 @@
+"""JSON merge patches (RFC 7396): `null` removes a member, which gives it its default back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Body
+from pydantic import BaseModel, ValidationError
+
+from api.problems import invalid_fields
+
+MEDIA_TYPE = "application/merge-patch+json"
+
+MergePatch = Annotated[
+    dict[str, Any], Body(media_type=MEDIA_TYPE, description="A merge patch (RFC 7396).")
+]
+"""A PATCH route's body."""
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """`target` changed by `patch`: the algorithm of RFC 7396, section 2."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge(merged.get(name), value)
+    return merged
+
+
+def patched(current: Form, patch: dict[str, Any]) -> Form:
+    """`current` with the patch applied, checked like a new one. Raises InvalidInput."""
+    try:
+        return type(current).model_validate(merge(current.model_dump(mode="json"), patch))
+    except ValidationError as error:
+        raise invalid_fields(error.errors()) from None
+
+
+def patch_of(form: type[BaseModel]) -> dict[str, Any]:
+    """The `openapi_extra` of a route that patches what `form` describes."""
+    schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
+    nullable = {
+        name: {"anyOf": [{k: v for k, v in member.items() if k != "default"}, {"type": "null"}]}
+        for name, member in schema["properties"].items()
+    }
+    document = {
+        "title": f"{form.__name__} patch",
+        "type": "object",
+        "properties": nullable,
+        "additionalProperties": False,
+    }
+    return {"requestBody": {"content": {MEDIA_TYPE: {"schema": document}}}}

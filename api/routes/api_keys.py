@@ -1,0 +1,139 @@
+"""API keys: who may call this API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.authentication import OperatorOnly, Writer, key_record, new_key
+from api.context import AppContext, Context
+from api.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
+from api.key_cache import Scope
+from api.ownership import found
+from api.pagination import Listing, Page, PageQuery
+from api.routing import router
+from hookfast.errors import Conflict, InvalidInput
+from hookfast.storage import api_keys, tenants
+from hookfast.storage.tables import ApiKey
+
+routes = router("API keys")
+
+
+class _KeyForm(Input):
+    name: Annotated[Name, Field(description="What it is for; to tell your keys apart.")]
+    expires_at: TimeInput | None = Field(None, description="When it stops working.")
+
+
+class NewTenantKey(_KeyForm):
+    """A new key of a tenant."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "Acme's backend", "scope": "tenant"}]}
+    )
+
+    scope: Literal["tenant", "tenant:read", "emit"] = "tenant"
+
+
+class NewOperatorKey(_KeyForm):
+    """A new key of the operator's; with the scope `emit` it emits events for any tenant."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "order service", "scope": "emit"}]}
+    )
+
+    scope: Literal["operator", "emit"]
+
+
+class KeyView(BaseModel):
+    """An API key, without the key itself."""
+
+    id: str
+    tenant_id: str | None
+    scope: Scope
+    name: str
+    hint: str = Field(description="The key's first characters.")
+    created_at: Time
+    expires_at: Time | None
+    last_used_at: Time | None = Field(description="To about a minute.")
+
+    @classmethod
+    def of(cls, key: ApiKey) -> Self:
+        return cls(**key.model_dump(exclude={"key_sha256", "revoked_at"}))
+
+
+class CreatedKey(KeyView):
+    """A new key, shown this once."""
+
+    key: str
+
+
+@routes.post("/tenants/{tenant_id}/api-keys", status_code=201, summary="Create a tenant's API key")
+async def create_tenant_key(
+    tenant_id: TenantPath, form: NewTenantKey, context: AppContext, principal: Writer
+) -> CreatedKey:
+    principal.check_tenant(tenant_id)
+    return await _create(context, form.scope, tenant_id=tenant_id, form=form)
+
+
+@routes.get("/tenants/{tenant_id}/api-keys", summary="List a tenant's API keys")
+async def list_tenant_keys(
+    tenant_id: TenantPath, page: PageQuery, context: AppContext, principal: Writer
+) -> Listing[KeyView]:
+    principal.check_tenant(tenant_id)
+    return await _list(context, page, tenant_id=tenant_id)
+
+
+@routes.post("/api-keys", status_code=201, summary="Create an operator's API key")
+async def create_operator_key(
+    form: NewOperatorKey, context: AppContext, _: OperatorOnly
+) -> CreatedKey:
+    return await _create(context, form.scope, tenant_id=None, form=form)
+
+
+@routes.get("/api-keys", summary="List the operator's API keys")
+async def list_operator_keys(
+    page: PageQuery, context: AppContext, _: OperatorOnly
+) -> Listing[KeyView]:
+    return await _list(context, page, tenant_id=None)
+
+
+@routes.delete("/api-keys/{key_id}", status_code=204, summary="Revoke an API key")
+async def revoke_key(key_id: ApiKeyPath, context: AppContext, principal: Writer) -> None:
+    """It stops working within two seconds. The last operator key cannot be revoked."""
+    now = context.clock()
+    async with context.database.write() as connection:
+        await api_keys.lock_operator_keys(connection)
+        key = found(await api_keys.get(connection, key_id))
+        principal.check_tenant(key.tenant_id)
+        await api_keys.revoke(connection, key_id, at=now)
+        if await api_keys.count_operator_keys(connection, at=now) == 0:
+            raise Conflict(
+                "This is the last operator key; make another one first.", code="last_operator_key"
+            )
+    context.keys.forget()
+
+
+async def _create(
+    context: Context, scope: Scope, *, tenant_id: str | None, form: _KeyForm
+) -> CreatedKey:
+    if form.expires_at is not None and form.expires_at <= context.clock():
+        raise InvalidInput.at("/expires_at", "must be in the future")
+    key = new_key()
+    record = key_record(key, scope=scope, tenant_id=tenant_id, name=form.name, clock=context.clock)
+    record.expires_at = form.expires_at
+    async with context.database.write() as connection:
+        if tenant_id is not None:
+            found(await tenants.get(connection, tenant_id, lock=True))
+        await api_keys.add(connection, record)
+    return CreatedKey(**KeyView.of(record).model_dump(mode="python"), key=key)
+
+
+async def _list(context: Context, page: Page, *, tenant_id: str | None) -> Listing[KeyView]:
+    async with context.database.read() as connection:
+        if tenant_id is not None:
+            found(await tenants.get(connection, tenant_id))
+        rows = await api_keys.list_page(
+            connection, tenant_id=tenant_id, after=page.after, limit=page.rows
+        )
+    return page.answer(rows, key=lambda key: key.id, view=KeyView.of)

@@ -1,0 +1,142 @@
+"""Event types: the catalogue of what can be emitted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from fastapi import Path, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.authentication import OperatorOnly, Reader
+from api.context import AppContext
+from api.fields import Description, Input, Time
+from api.json_schema import check_schema
+from api.ownership import found
+from api.pagination import Listing, PageQuery
+from api.routing import router
+from hookfast.errors import InvalidInput, NotFound
+from hookfast.event_type import MAX_LENGTH, parse_event_type
+from hookfast.storage import event_types
+from hookfast.storage.tables import EventType
+
+RESERVED = "hookfast."
+
+routes = router("Event types")
+
+NamePath = Annotated[
+    str,
+    Path(
+        description="Three lower-case parts, `namespace.noun.verb`.",
+        examples=["order.invoice.paid"],
+        json_schema_extra={"maxLength": MAX_LENGTH},
+    ),
+]
+
+
+class EventTypeForm(Input):
+    """What can be set of an event type."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "description": "An invoice was paid in full.",
+                    "schema": {
+                        "type": "object",
+                        "required": ["invoice_id", "amount"],
+                        "properties": {
+                            "invoice_id": {"type": "string"},
+                            "amount": {"type": "integer", "minimum": 0},
+                        },
+                    },
+                }
+            ]
+        }
+    )
+
+    description: Description = ""
+    json_schema: dict[str, Any] | bool | None = Field(
+        None,
+        alias="schema",
+        description="JSON Schema 2020-12 that the `data` of every event of this type must fit. "
+        "References stay inside the schema; nothing is ever fetched.",
+    )
+
+
+class EventTypeView(BaseModel):
+    """Something that can be emitted."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    name: str
+    description: str
+    json_schema: dict[str, Any] | bool | None = Field(alias="schema")
+    created_at: Time
+    updated_at: Time
+
+    @classmethod
+    def of(cls, event_type: EventType) -> Self:
+        return cls(**event_type.model_dump())
+
+
+@routes.put(
+    "/event-types/{name}",
+    summary="Register or replace an event type",
+    responses={201: {"model": EventTypeView, "description": "It is new."}},
+)
+async def put_event_type(
+    name: NamePath, form: EventTypeForm, context: AppContext, response: Response, _: OperatorOnly
+) -> EventTypeView:
+    parse_event_type(name, pointer="name")
+    if name.startswith(RESERVED):
+        raise InvalidInput.at(
+            "name", f"names that begin with {RESERVED!r} are Hookfast's own", code="reserved_name"
+        )
+    if form.json_schema is not None:
+        check_schema(form.json_schema)
+    now = context.clock()
+    event_type = EventType(
+        name=name,
+        description=form.description,
+        json_schema=form.json_schema,
+        created_at=now,
+        updated_at=now,
+    )
+    async with context.database.write() as connection:
+        if await event_types.put(connection, event_type):
+            response.status_code = 201
+        return EventTypeView.of(found(await event_types.get(connection, name)))
+
+
+@routes.get("/event-types", summary="List event types by name")
+async def list_event_types(
+    page: PageQuery, context: AppContext, _: Reader
+) -> Listing[EventTypeView]:
+    async with context.database.read() as connection:
+        rows = await event_types.list_page(connection, after=page.after, limit=page.rows)
+    return page.answer(rows, key=lambda event_type: event_type.name, view=EventTypeView.of)
+
+
+@routes.get("/event-types/{name}", summary="Get an event type")
+async def get_event_type(name: NamePath, context: AppContext, _: Reader) -> EventTypeView:
+    _check_name(name)
+    async with context.database.read() as connection:
+        return EventTypeView.of(found(await event_types.get(connection, name)))
+
+
+@routes.delete("/event-types/{name}", status_code=204, summary="Delete an event type")
+async def delete_event_type(name: NamePath, context: AppContext, _: OperatorOnly) -> None:
+    """No more events of this type are taken. Its past events and their deliveries stay."""
+    _check_name(name)
+    if name.startswith(RESERVED):
+        raise InvalidInput.at("name", "Hookfast's own event types stay", code="reserved_name")
+    async with context.database.write() as connection:
+        if not await event_types.remove(connection, name):
+            raise NotFound("There is no such event type.")
+
+
+def _check_name(name: str) -> None:
+    try:
+        parse_event_type(name)
+    except InvalidInput:
+        raise NotFound("There is no such event type.") from None

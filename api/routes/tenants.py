@@ -1,0 +1,105 @@
+"""Tenants: your customers."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.authentication import OperatorOnly, Reader
+from api.context import AppContext
+from api.fields import Input, Metadata, Name, TenantPath, Time
+from api.merge_patch import MergePatch, patch_of, patched
+from api.ownership import found
+from api.pagination import Listing, PageQuery
+from api.routing import router
+from hookfast.ids import new_id
+from hookfast.storage import api_keys, endpoints, subscriptions, tenants
+from hookfast.storage.tables import Tenant
+
+routes = router("Tenants")
+
+
+class TenantForm(Input):
+    """What can be set of a tenant."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "Acme", "metadata": {"plan": "gold"}}]}
+    )
+
+    name: Name
+    metadata: Metadata = Field(default_factory=dict)
+
+
+class TenantView(BaseModel):
+    """A customer of yours."""
+
+    id: str
+    name: str
+    metadata: dict[str, Any]
+    created_at: Time
+    updated_at: Time
+
+    @classmethod
+    def of(cls, tenant: Tenant) -> Self:
+        return cls(**tenant.model_dump(exclude={"meta", "deleted_at"}), metadata=tenant.meta)
+
+
+@routes.post("/tenants", status_code=201, summary="Create a tenant")
+async def create_tenant(form: TenantForm, context: AppContext, _: OperatorOnly) -> TenantView:
+    now = context.clock()
+    tenant = Tenant(
+        id=new_id("tnt", now), name=form.name, meta=form.metadata, created_at=now, updated_at=now
+    )
+    async with context.database.write() as connection:
+        await tenants.add(connection, tenant)
+    return TenantView.of(tenant)
+
+
+@routes.get("/tenants", summary="List tenants")
+async def list_tenants(
+    page: PageQuery, context: AppContext, _: OperatorOnly
+) -> Listing[TenantView]:
+    async with context.database.read() as connection:
+        rows = await tenants.list_page(connection, after=page.after, limit=page.rows)
+    return page.answer(rows, key=lambda tenant: tenant.id, view=TenantView.of)
+
+
+@routes.get("/tenants/{tenant_id}", summary="Get a tenant")
+async def get_tenant(tenant_id: TenantPath, context: AppContext, principal: Reader) -> TenantView:
+    principal.check_tenant(tenant_id)
+    async with context.database.read() as connection:
+        return TenantView.of(found(await tenants.get(connection, tenant_id)))
+
+
+@routes.patch("/tenants/{tenant_id}", summary="Change a tenant", openapi_extra=patch_of(TenantForm))
+async def change_tenant(
+    tenant_id: TenantPath, patch: MergePatch, context: AppContext, _: OperatorOnly
+) -> TenantView:
+    async with context.database.write() as connection:
+        tenant = found(await tenants.get(connection, tenant_id, lock=True))
+        form = patched(TenantForm(name=tenant.name, metadata=tenant.meta), patch)
+        tenant.name, tenant.meta, tenant.updated_at = form.name, form.metadata, context.clock()
+        await tenants.change(
+            connection,
+            tenant_id,
+            name=tenant.name,
+            meta=tenant.meta,
+            updated_at=tenant.updated_at,
+        )
+    return TenantView.of(tenant)
+
+
+@routes.delete("/tenants/{tenant_id}", status_code=204, summary="Delete a tenant")
+async def delete_tenant(tenant_id: TenantPath, context: AppContext, _: OperatorOnly) -> None:
+    """Deletes its endpoints and subscriptions and revokes its API keys, at once. Its events and
+    deliveries stay on record; deliveries under way end undelivered."""
+    now = context.clock()
+    async with context.database.write() as connection:
+        found(await tenants.get(connection, tenant_id, lock=True))
+        await api_keys.revoke_of_tenant(connection, tenant_id, at=now)
+        # endpoints first: whoever adds a subscription meanwhile holds its endpoint's lock
+        await endpoints.mark_deleted_of_tenant(connection, tenant_id, at=now)
+        await subscriptions.remove_of_tenant(connection, tenant_id)
+        await tenants.mark_deleted(connection, tenant_id, at=now)
+    context.keys.forget()

@@ -1,0 +1,53 @@
+"""Asks a receiver whether it wants the events, before anything is stored (DESIGN, section 9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from ipaddress import ip_network
+
+from api.context import Context
+from hookfast.errors import InvalidInput
+from hookfast.sender import verify_endpoint
+from hookfast.sender.verify import Mode
+
+_REQUEST_SECONDS = 5.0
+_TOTAL_SECONDS = 30.0
+EVERYTHING = "**"
+"""The topic an endpoint is asked about while nothing is subscribed to it."""
+
+
+async def verify(
+    context: Context,
+    *,
+    mode: Mode,
+    url: str,
+    tenant_id: str,
+    topics: Sequence[str],
+    allowed_networks: Sequence[str],
+) -> None:
+    """Return when the receiver agrees to every topic. Raises InvalidInput: `verification_failed`
+    with the reason, or `verification_required` for `none` where the settings do not allow it."""
+    if mode == "none" and not context.settings.allow_unverified:
+        raise InvalidInput.at(
+            "/verification",
+            "this server takes no unverified endpoints; use 'header' or 'query'",
+            code="verification_required",
+        )
+    try:
+        async with asyncio.timeout(_TOTAL_SECONDS):
+            await verify_endpoint(
+                context.sender,
+                mode=mode,
+                url=url,
+                tenant_id=tenant_id,
+                topics=topics or [EVERYTHING],
+                timeout=_REQUEST_SECONDS,
+                allowed_networks=[ip_network(text) for text in allowed_networks],
+            )
+    except TimeoutError:
+        raise InvalidInput.at(
+            "/url",
+            f"URL verification failed: {len(topics)} topics took over {_TOTAL_SECONDS:g} s",
+            code="verification_failed",
+        ) from None

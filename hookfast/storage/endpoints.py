@@ -1,0 +1,96 @@
+"""Statements on `endpoints`. A deleted endpoint keeps its row, as deliveries point to it, and is
+otherwise unknown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage.keyset import newest_first
+from hookfast.storage.tables import Endpoint
+
+_ENDPOINTS: Table = Endpoint.__table__
+_LIVE = _ENDPOINTS.c.deleted_at.is_(None)
+
+
+async def add(connection: AsyncConnection, endpoint: Endpoint) -> None:
+    """Store a new endpoint."""
+    await connection.execute(insert(_ENDPOINTS).values(endpoint.model_dump()))
+
+
+async def get(
+    connection: AsyncConnection, endpoint_id: str, *, lock: bool = False
+) -> Endpoint | None:
+    """The endpoint with this id. `lock` keeps it from being changed or deleted until the
+    transaction ends (SQLite's write transactions do anyway)."""
+    statement = select(_ENDPOINTS).where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
+    result = await connection.execute(statement.with_for_update() if lock else statement)
+    row = result.mappings().one_or_none()
+    return None if row is None else Endpoint(**row)
+
+
+async def list_page(
+    connection: AsyncConnection,
+    *,
+    tenant_id: str | None,
+    state: str | None,
+    after: str | None,
+    limit: int,
+) -> list[Endpoint]:
+    """Endpoints, newest first: one tenant's (None: everyone's), in one state (None: in any)."""
+    statement = select(_ENDPOINTS).where(_LIVE)
+    if tenant_id is not None:
+        statement = statement.where(_ENDPOINTS.c.tenant_id == tenant_id)
+    if state is not None:
+        statement = statement.where(_ENDPOINTS.c.state == state)
+    result = await connection.execute(
+        newest_first(statement, _ENDPOINTS.c.id, after=after, limit=limit)
+    )
+    return [Endpoint(**row) for row in result.mappings()]
+
+
+async def change(
+    connection: AsyncConnection, endpoint_id: str, *, seen: datetime, values: dict[str, Any]
+) -> bool:
+    """Set columns of an endpoint, unless it was changed or deleted since `seen` (its `updated_at`
+    when it was read); whether they were set."""
+    result = await connection.execute(
+        update(_ENDPOINTS)
+        .where(_ENDPOINTS.c.id == endpoint_id, _ENDPOINTS.c.updated_at == seen, _LIVE)
+        .values(values)
+    )
+    return result.rowcount == 1
+
+
+async def set_state(
+    connection: AsyncConnection, endpoint_id: str, *, state: str, reason: str | None, at: datetime
+) -> None:
+    """Enable or disable an endpoint; `reason` is a sentence for its owner."""
+    await connection.execute(
+        update(_ENDPOINTS)
+        .where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
+        .values(state=state, state_reason=reason, updated_at=at)
+    )
+
+
+async def mark_deleted(connection: AsyncConnection, endpoint_id: str, *, at: datetime) -> None:
+    """Delete an endpoint and its secrets."""
+    await connection.execute(
+        update(_ENDPOINTS)
+        .where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
+        .values(deleted_at=at, updated_at=at, secrets=[])
+    )
+
+
+async def mark_deleted_of_tenant(
+    connection: AsyncConnection, tenant_id: str, *, at: datetime
+) -> None:
+    """Delete every endpoint of a tenant, and their secrets."""
+    await connection.execute(
+        update(_ENDPOINTS)
+        .where(_ENDPOINTS.c.tenant_id == tenant_id, _LIVE)
+        .values(deleted_at=at, updated_at=at, secrets=[])
+    )

@@ -1,0 +1,137 @@
+"""Statements on `subscriptions` and their `subscription_patterns`, which are written together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table, delete, exists, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.event_type import matching_patterns
+from hookfast.storage.keyset import newest_first
+from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
+
+_SUBSCRIPTIONS: Table = Subscription.__table__
+_PATTERNS: Table = SubscriptionPattern.__table__
+_ENDPOINTS: Table = Endpoint.__table__
+
+
+async def add(connection: AsyncConnection, subscription: Subscription) -> None:
+    """Store a new subscription."""
+    await connection.execute(insert(_SUBSCRIPTIONS).values(subscription.model_dump()))
+    await _add_patterns(connection, subscription)
+
+
+async def get(connection: AsyncConnection, subscription_id: str) -> Subscription | None:
+    """The subscription with this id."""
+    result = await connection.execute(
+        select(_SUBSCRIPTIONS).where(_SUBSCRIPTIONS.c.id == subscription_id)
+    )
+    row = result.mappings().one_or_none()
+    return None if row is None else Subscription(**row)
+
+
+async def list_page(
+    connection: AsyncConnection,
+    *,
+    tenant_id: str | None,
+    endpoint_id: str | None,
+    matches: str | None,
+    after: str | None,
+    limit: int,
+) -> list[Subscription]:
+    """Subscriptions, newest first: one tenant's, to one endpoint, those that would receive an event
+    of the type `matches`; None leaves a filter out."""
+    statement = select(_SUBSCRIPTIONS)
+    if tenant_id is not None:
+        statement = statement.where(_SUBSCRIPTIONS.c.tenant_id == tenant_id)
+    if endpoint_id is not None:
+        statement = statement.where(_SUBSCRIPTIONS.c.endpoint_id == endpoint_id)
+    if matches is not None:
+        statement = statement.where(_SUBSCRIPTIONS.c.active, _wants(matches, tenant_id))
+    result = await connection.execute(
+        newest_first(statement, _SUBSCRIPTIONS.c.id, after=after, limit=limit)
+    )
+    return [Subscription(**row) for row in result.mappings()]
+
+
+async def patterns_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> list[str]:
+    """The patterns of every subscription to an endpoint, each once, in order."""
+    result = await connection.execute(
+        select(_PATTERNS.c.pattern)
+        .distinct()
+        .join(_SUBSCRIPTIONS, _SUBSCRIPTIONS.c.id == _PATTERNS.c.subscription_id)
+        .where(_SUBSCRIPTIONS.c.endpoint_id == endpoint_id)
+        .order_by(_PATTERNS.c.pattern)
+    )
+    return list(result.scalars())
+
+
+async def change(
+    connection: AsyncConnection, subscription: Subscription, *, seen: datetime
+) -> bool:
+    """Store a changed subscription, unless it was changed or deleted since `seen` (its
+    `updated_at` when it was read); whether it was stored."""
+    values = subscription.model_dump(include={"events", "payload", "active", "updated_at"})
+    result = await connection.execute(
+        update(_SUBSCRIPTIONS)
+        .where(_SUBSCRIPTIONS.c.id == subscription.id, _SUBSCRIPTIONS.c.updated_at == seen)
+        .values(values)
+    )
+    if result.rowcount != 1:
+        return False
+    await _remove_patterns(connection, _PATTERNS.c.subscription_id == subscription.id)
+    await _add_patterns(connection, subscription)
+    return True
+
+
+async def remove(connection: AsyncConnection, subscription_id: str) -> bool:
+    """Delete a subscription; whether it was there."""
+    return await _remove(connection, _SUBSCRIPTIONS.c.id == subscription_id) == 1
+
+
+async def remove_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> None:
+    """Delete every subscription to an endpoint."""
+    await _remove(connection, _SUBSCRIPTIONS.c.endpoint_id == endpoint_id)
+
+
+async def remove_of_tenant(connection: AsyncConnection, tenant_id: str) -> None:
+    """Delete every subscription of a tenant."""
+    await _remove(connection, _SUBSCRIPTIONS.c.tenant_id == tenant_id)
+
+
+def _wants(event_type: str, tenant_id: str | None) -> ColumnElement[bool]:
+    patterns = select(_PATTERNS.c.subscription_id).where(
+        _PATTERNS.c.pattern.in_(matching_patterns(event_type))
+    )
+    if tenant_id is not None:
+        patterns = patterns.where(_PATTERNS.c.tenant_id == tenant_id)
+    endpoint_lives = exists().where(
+        _ENDPOINTS.c.id == _SUBSCRIPTIONS.c.endpoint_id, _ENDPOINTS.c.deleted_at.is_(None)
+    )
+    return _SUBSCRIPTIONS.c.id.in_(patterns) & endpoint_lives
+
+
+async def _add_patterns(connection: AsyncConnection, subscription: Subscription) -> None:
+    rows: Sequence[dict[str, Any]] = [
+        {
+            "pattern": pattern,
+            "tenant_id": subscription.tenant_id,
+            "subscription_id": subscription.id,
+        }
+        for pattern in dict.fromkeys(subscription.events)
+    ]
+    await connection.execute(insert(_PATTERNS), rows)
+
+
+async def _remove(connection: AsyncConnection, which: ColumnElement[bool]) -> int:
+    ids = select(_SUBSCRIPTIONS.c.id).where(which)
+    await _remove_patterns(connection, _PATTERNS.c.subscription_id.in_(ids))
+    result = await connection.execute(delete(_SUBSCRIPTIONS).where(which))
+    return result.rowcount
+
+
+async def _remove_patterns(connection: AsyncConnection, which: ColumnElement[bool]) -> None:
+    await connection.execute(delete(_PATTERNS).where(which))

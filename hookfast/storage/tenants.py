@@ -1,0 +1,48 @@
+"""Statements on `tenants`. A deleted tenant keeps its row and is otherwise unknown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage.keyset import newest_first
+from hookfast.storage.tables import Tenant
+
+_TENANTS: Table = Tenant.__table__
+_LIVE = _TENANTS.c.deleted_at.is_(None)
+
+
+async def add(connection: AsyncConnection, tenant: Tenant) -> None:
+    """Store a new tenant."""
+    await connection.execute(insert(_TENANTS).values(tenant.model_dump()))
+
+
+async def get(connection: AsyncConnection, tenant_id: str, *, lock: bool = False) -> Tenant | None:
+    """The tenant with this id. `lock` keeps it from being changed or deleted until the transaction
+    ends (SQLite's write transactions do anyway)."""
+    statement = select(_TENANTS).where(_TENANTS.c.id == tenant_id, _LIVE)
+    result = await connection.execute(statement.with_for_update() if lock else statement)
+    row = result.mappings().one_or_none()
+    return None if row is None else Tenant(**row)
+
+
+async def list_page(connection: AsyncConnection, *, after: str | None, limit: int) -> list[Tenant]:
+    """Tenants, newest first."""
+    statement = select(_TENANTS).where(_LIVE)
+    result = await connection.execute(
+        newest_first(statement, _TENANTS.c.id, after=after, limit=limit)
+    )
+    return [Tenant(**row) for row in result.mappings()]
+
+
+async def change(connection: AsyncConnection, tenant_id: str, **values: Any) -> None:
+    """Set columns of a tenant."""
+    await connection.execute(update(_TENANTS).where(_TENANTS.c.id == tenant_id).values(values))
+
+
+async def mark_deleted(connection: AsyncConnection, tenant_id: str, *, at: datetime) -> None:
+    """Delete a tenant; what it owns is the caller's to delete in the same transaction."""
+    await change(connection, tenant_id, deleted_at=at, updated_at=at)
