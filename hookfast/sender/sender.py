@@ -1,0 +1,212 @@
+"""The sender: one HTTP request to somebody else's server, and what came of it.
+
+Whatever the server does, `post` and `get` return an `Outcome` within the deadline. Redirects are
+not followed, the environment's proxies and cookies are unknown here, and no request is ever sent
+twice: whether a failed one is repeated is the retry plan's decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+import httpx2
+
+from hookfast.clock import Clock, utc_now
+from hookfast.outcome import Outcome, Result
+from hookfast.sender.address_guard import AddressGuard, Network
+from hookfast.sender.dial import Dialer
+from hookfast.sender.failure import Progress, RequestFailed, timed_out
+from hookfast.sender.http1 import Answer, Connection
+from hookfast.sender.pool import ConnectionPool
+from hookfast.sender.resolver import Lookup, Resolver, system_lookup
+from hookfast.sender.retry_after import parse_retry_after
+from hookfast.sender.url import Url, parse_url
+
+_RETRY_AFTER_STATUSES = frozenset({429, 503})
+
+
+class Sender:
+    """Sends requests, keeping connections open between them. For one event loop; close it with
+    `aclose` or use it as an async context manager.
+
+    `excerpt_bytes` is how much of an answer's body an outcome keeps; `ssl_context` (default: the
+    system's trust store) has to verify certificates; `lookup` resolves names.
+    """
+
+    def __init__(
+        self,
+        *,
+        guard: AddressGuard,
+        excerpt_bytes: int = 2048,
+        ssl_context: ssl.SSLContext | None = None,
+        clock: Clock = utc_now,
+        lookup: Lookup = system_lookup,
+    ) -> None:
+        self._excerpt_bytes = excerpt_bytes
+        self._clock = clock
+        self._resolver = Resolver(lookup)
+        self._dialer = Dialer(
+            guard=guard,
+            resolver=self._resolver,
+            ssl_context=ssl_context or _default_ssl_context(),
+        )
+        self._pool = ConnectionPool()
+
+    async def post(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        timeout: float,
+        allowed_networks: Sequence[Network] = (),
+    ) -> Outcome:
+        """POST `body`. `timeout`, in seconds, is one deadline for everything from the name's
+        resolution to the last byte read; `allowed_networks` is where the host has to be.
+
+        Raises InvalidInput for a URL that `check_url` refuses; nothing that a server does raises.
+        """
+        outcome, _ = await self._send(
+            "POST", url, headers=headers, body=body, timeout=timeout, networks=allowed_networks
+        )
+        return outcome
+
+    async def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        timeout: float,
+        allowed_networks: Sequence[Network] = (),
+    ) -> tuple[Outcome, Mapping[str, str], str]:
+        """GET under the same rules: the outcome, the answer's headers (names in lower case) and its
+        body as text, at most 64 KiB of it; both empty when no complete answer came."""
+        outcome, answer = await self._send(
+            "GET", url, headers=headers, body=b"", timeout=timeout, networks=allowed_networks
+        )
+        if answer is None:
+            return outcome, {}, ""
+        return outcome, answer.headers, _text(answer.body, cut=answer.cut)
+
+    async def aclose(self) -> None:
+        """Close the idle connections; one in use closes when its request ends."""
+        self._resolver.close()
+        await self._pool.aclose()
+
+    async def __aenter__(self) -> Sender:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        timeout: float,
+        networks: Sequence[Network],
+    ) -> tuple[Outcome, Answer | None]:
+        target = parse_url(url)
+        progress = Progress()
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(timeout) as deadline:
+                answer = await self._exchange(
+                    method,
+                    target,
+                    headers=headers,
+                    body=body,
+                    networks=tuple(networks),
+                    progress=progress,
+                )
+        except RequestFailed as failed:
+            return _failure(failed, started), None
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return _failure(timed_out(progress.phase, target.peer, timeout), started), None
+        return self._answered(answer, _milliseconds_since(started)), answer
+
+    async def _exchange(
+        self,
+        method: str,
+        url: Url,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        networks: tuple[Network, ...],
+        progress: Progress,
+    ) -> Answer:
+        key = (url.scheme, url.host, url.port, networks)
+        connection = self._pool.take(key)
+        if connection is None:
+            stream = await self._dialer.dial(url, progress, within=networks)
+            connection = Connection(stream, url.peer)
+        try:
+            answer = await connection.exchange(
+                method, url, headers=headers, body=body, progress=progress
+            )
+        except BaseException:
+            connection.stream.close()
+            raise
+        self._pool.give_back(key, connection)
+        return answer
+
+    def _answered(self, answer: Answer, duration_ms: float) -> Outcome:
+        success = 200 <= answer.status < 300
+        retry_after = None
+        if answer.status in _RETRY_AFTER_STATUSES and "retry-after" in answer.headers:
+            retry_after = parse_retry_after(answer.headers["retry-after"], now=self._clock())
+        return Outcome(
+            result=Result.SUCCESS if success else Result.STATUS,
+            duration_ms=duration_ms,
+            status_code=answer.status,
+            error=None if success else _status_sentence(answer.status),
+            retry_after_seconds=retry_after,
+            response_excerpt=_text(
+                answer.body[: self._excerpt_bytes],
+                cut=answer.cut or len(answer.body) > self._excerpt_bytes,
+            ),
+        )
+
+
+def _default_ssl_context() -> ssl.SSLContext:
+    context = httpx2.create_ssl_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _failure(failed: RequestFailed, started: float) -> Outcome:
+    return Outcome(
+        result=failed.result, duration_ms=_milliseconds_since(started), error=failed.sentence
+    )
+
+
+def _milliseconds_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000
+
+
+def _status_sentence(status: int) -> str:
+    # The standard's phrase, not the server's: that one is text from the network.
+    phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
+    sentence = f"The server answered {f'{status} {phrase}'.strip()}"
+    return f"{sentence}; redirects are not followed." if 300 <= status < 400 else f"{sentence}."
+
+
+_KNOWN_STATUSES = frozenset(HTTPStatus)
+
+
+def _text(data: bytes, *, cut: bool) -> str:
+    """`data` as text every database stores: what is not UTF-8, and NUL, become U+FFFD; a character
+    that the cut went through is left out."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return decoder.decode(data, final=not cut).replace("\x00", "\ufffd")
