@@ -1,0 +1,51 @@
+"""A sender and a hostile receiver on loopback; every test runs on asyncio's loop and on uvloop."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from ipaddress import ip_network
+
+import pytest
+import trustme
+
+from hookfast.sender import AddressGuard, Sender
+from tests.receiver import Receiver
+
+LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+    ],
+)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return request.param
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """The certificate authority that `sender` trusts."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@pytest.fixture
+async def sender(trusting: ssl.SSLContext) -> AsyncIterator[Sender]:
+    async with Sender(guard=AddressGuard(LOOPBACK), ssl_context=trusting) as sender:
+        yield sender

@@ -1,0 +1,297 @@
+"""What the sender sends, and what it makes of every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from datetime import UTC, datetime
+from ipaddress import ip_network
+
+import pytest
+
+from hookfast.outcome import Outcome, Result
+from hookfast.sender import AddressGuard, Sender
+from tests.integration.sender.conftest import LOOPBACK
+from tests.receiver import Receiver
+
+pytestmark = pytest.mark.anyio
+
+
+async def post(sender: Sender, url: str, *, timeout: float = 5.0) -> Outcome:
+    return await sender.post(
+        url, headers={"X-Hook-Id": "dlv_1"}, body=b'{"paid":true}', timeout=timeout
+    )
+
+
+async def test_it_sends_exactly_the_given_headers_and_body(
+    sender: Sender, receiver: Receiver
+) -> None:
+    body = b'{"a": "\xc3\xbc"}\n'
+    outcome = await sender.post(
+        receiver.url("/hook?x=1"), headers={"X-Hook-Id": "dlv_1"}, body=body, timeout=5
+    )
+    assert outcome.result is Result.SUCCESS
+    assert (outcome.status_code, outcome.error, outcome.response_excerpt) == (200, None, "ok")
+    assert outcome.duration_ms > 0
+    [request] = receiver.requests
+    assert (request.method, request.path, request.body) == ("POST", "/hook?x=1", body)
+    assert request.raw_headers == (
+        ("Host", f"127.0.0.1:{receiver.port}"),
+        ("Accept-Encoding", "identity"),
+        ("X-Hook-Id", "dlv_1"),
+        ("Content-Length", str(len(body))),
+    )
+
+
+async def test_its_own_headers_win_over_the_callers(sender: Sender, receiver: Receiver) -> None:
+    theirs = {"host": "evil.example", "CONTENT-LENGTH": "1", "Transfer-Encoding": "chunked"}
+    await sender.post(receiver.url(), headers=theirs, body=b"{}", timeout=5)
+    [request] = receiver.requests
+    assert request.headers["host"] == f"127.0.0.1:{receiver.port}"
+    assert request.body == b"{}"
+    assert "transfer-encoding" not in request.headers
+
+
+async def test_a_header_that_would_split_the_request_is_a_bug_and_raises(
+    sender: Sender, receiver: Receiver
+) -> None:
+    with pytest.raises(Exception, match="Illegal header value"):
+        await sender.post(receiver.url(), headers={"X": "a\r\nY: b"}, body=b"", timeout=5)
+    assert receiver.requests == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000, 1_500_000])
+async def test_it_delivers_every_byte_of_a_body(
+    sender: Sender, receiver: Receiver, size: int
+) -> None:
+    outcome = await sender.post(receiver.url(), headers={}, body=b"x" * size, timeout=5)
+    assert outcome.succeeded
+    assert receiver.requests[0].body == b"x" * size
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+async def test_every_2xx_is_a_success(sender: Sender, receiver: Receiver, status: int) -> None:
+    outcome = await post(sender, receiver.url(f"/status/{status}"))
+    assert (outcome.result, outcome.status_code) == (Result.SUCCESS, status)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (304, "The server answered 304 Not Modified; redirects are not followed."),
+        (400, "The server answered 400 Bad Request."),
+        (410, "The server answered 410 Gone."),
+        (503, "The server answered 503 Service Unavailable."),
+        (799, "The server answered 799."),
+    ],
+)
+async def test_every_other_status_is_a_failure_with_that_status(
+    sender: Sender, receiver: Receiver, status: int, error: str
+) -> None:
+    outcome = await post(sender, receiver.url(f"/status/{status}"))
+    assert (outcome.result, outcome.status_code, outcome.error) == (Result.STATUS, status, error)
+
+
+async def test_it_follows_no_redirect(sender: Sender, receiver: Receiver) -> None:
+    outcome = await post(sender, receiver.url("/redirect"))
+    assert (outcome.result, outcome.status_code) == (Result.STATUS, 302)
+    assert len(receiver.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "wish"),
+    [
+        ("/retry-after/120", 120.0),
+        ("/retry-after/120?status=429", 120.0),
+        ("/retry-after/Fri,%2020%20Nov%202026%2012:01:30%20GMT", 90.0),
+        ("/retry-after/soon", None),
+        ("/retry-after/120?status=500", None),
+        ("/retry-after/120?status=200", None),
+        ("/status/503", None),
+    ],
+)
+async def test_it_reads_retry_after_on_429_and_503_only(
+    receiver: Receiver, path: str, wish: float | None
+) -> None:
+    def noon() -> datetime:
+        return datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+    async with Sender(guard=AddressGuard(LOOPBACK), clock=noon) as sender:
+        outcome = await post(sender, receiver.url(path))
+    assert outcome.retry_after_seconds == wish
+
+
+@pytest.mark.parametrize(
+    ("raw", "excerpt"),
+    [
+        ("", ""),
+        ("%C3%BC", "ü"),
+        ("a%00b", "a\ufffdb"),
+        ("a%FFb", "a\ufffdb"),
+        ("%ED%A0%80", "\ufffd\ufffd\ufffd"),  # a surrogate, encoded
+        ("123456789", "12345678"),
+        ("1234567%C3%BC", "1234567"),  # the cut went through the ü
+        ("123456%C3%BC9", "123456ü"),
+        ("1234567%C3", "1234567\ufffd"),  # nothing was cut: the answer itself is broken
+    ],
+)
+async def test_its_excerpt_is_text_that_every_database_stores(
+    receiver: Receiver, raw: str, excerpt: str
+) -> None:
+    async with Sender(guard=AddressGuard(LOOPBACK), excerpt_bytes=8) as sender:
+        outcome = await post(sender, receiver.url(f"/raw/{raw}"))
+    assert outcome.response_excerpt == excerpt
+
+
+@pytest.mark.parametrize(
+    "path", ["/body/65536", "/body/65537", "/body/1000000", "/endless-body", "/chunks/60000"]
+)
+async def test_a_long_body_is_cut_and_the_status_decides(
+    sender: Sender, receiver: Receiver, path: str
+) -> None:
+    outcome, _, text = await sender.get(receiver.url(path), headers={}, timeout=5)
+    assert outcome.result is Result.SUCCESS
+    assert outcome.response_excerpt == "x" * 2048
+    assert len(text) <= 65536
+
+
+async def test_it_never_unpacks_a_compressed_answer(sender: Sender, receiver: Receiver) -> None:
+    outcome = await post(sender, receiver.url("/gzip-bomb"))
+    assert outcome.succeeded
+    assert outcome.response_excerpt is not None
+    assert outcome.response_excerpt.startswith("\x1f\ufffd")  # gzip's magic number, as it came
+
+
+async def test_it_keeps_no_cookies(sender: Sender, receiver: Receiver) -> None:
+    for _ in range(2):
+        await post(sender, receiver.url("/cookie"))
+    assert "cookie" not in receiver.requests[1].headers
+
+
+async def test_it_uses_no_proxy_of_the_environment(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with Sender(guard=AddressGuard(LOOPBACK)) as sender:
+        assert (await post(sender, receiver.url())).succeeded
+
+
+async def test_get_answers_with_headers_and_text(sender: Sender, receiver: Receiver) -> None:
+    outcome, headers, text = await sender.get(receiver.url("/cookie"), headers={}, timeout=5)
+    assert outcome.succeeded
+    assert headers["set-cookie"] == "session=1"
+    assert text == "ok"
+    [request] = receiver.requests
+    assert request.method == "GET"
+    assert "content-length" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "result", "sentence"),
+    [
+        ("/close", Result.RESET, "closed the connection without answering."),
+        ("/reset", Result.RESET, "reset the connection without answering."),
+        ("/reset-early", Result.RESET, "reset the connection without answering."),
+        ("/close-mid-headers", Result.RESET, "closed the connection in the middle of the answer's"),
+        ("/close-mid-body", Result.RESET, "closed the connection in the middle of the answer's"),
+        ("/reset-mid-body", Result.RESET, "reset the connection in the middle of the answer's"),
+        ("/garbage", Result.PROTOCOL, "answered is not valid HTTP/1.1."),
+        ("/conflicting-lengths", Result.PROTOCOL, "answered is not valid HTTP/1.1."),
+        ("/upgrade", Result.PROTOCOL, "answered is not valid HTTP/1.1."),
+        ("/huge-header", Result.PROTOCOL, "has more than 64 KiB of headers."),
+        ("/endless-interim/0", Result.PROTOCOL, "has more than 64 KiB of headers."),
+    ],
+)
+async def test_a_broken_answer_is_a_failure_that_says_how(
+    sender: Sender, receiver: Receiver, path: str, result: Result, sentence: str
+) -> None:
+    outcome = await post(sender, receiver.url(path))
+    assert outcome.result is result
+    assert outcome.error is not None
+    assert f"127.0.0.1:{receiver.port}" in outcome.error
+    assert sentence in outcome.error
+    assert (outcome.status_code, outcome.response_excerpt) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/slow/30", "took the connection but did not answer in time."),
+        ("/drip-headers/0.02", "began its answer but did not finish the headers in time."),
+        ("/endless-interim/0.02", "began its answer but did not finish the headers in time."),
+        ("/drip-body/0.02", "sent its headers but did not finish the body in time."),
+    ],
+)
+async def test_the_deadline_is_total_however_the_answer_drips(
+    sender: Sender, receiver: Receiver, path: str, sentence: str
+) -> None:
+    started = time.perf_counter()
+    outcome = await post(sender, receiver.url(path), timeout=0.3)
+    assert 0.29 < time.perf_counter() - started < 1.0
+    assert outcome.result is Result.TIMEOUT
+    assert outcome.error == f"No answer within 0.3 s: 127.0.0.1:{receiver.port} {sentence}"
+    assert outcome.duration_ms == pytest.approx(300, abs=200)
+
+
+async def test_nothing_listening_is_refused(sender: Sender) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        outcome = await post(sender, f"http://127.0.0.1:{port}/")
+    assert outcome.result is Result.REFUSED
+    assert outcome.error == (
+        f"Nothing is listening at 127.0.0.1:{port}: the connection was refused."
+    )
+
+
+async def test_a_host_without_a_route_is_unreachable() -> None:
+    async with Sender(guard=AddressGuard([ip_network("255.255.255.255/32")])) as sender:
+        outcome = await post(sender, "http://255.255.255.255:9/")  # connect(2) refuses broadcasts
+    assert outcome.result is Result.UNREACHABLE
+    assert outcome.error is not None
+    assert outcome.error.startswith("255.255.255.255:9 cannot be reached: ")
+
+
+async def test_a_full_accept_queue_runs_into_the_deadline(sender: Sender) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        fillers = [socket.socket() for _ in range(4)]
+        try:
+            for filler in fillers:  # nobody accepts them
+                filler.setblocking(False)
+                filler.connect_ex(address)
+            await asyncio.sleep(0.05)
+            outcome = await post(sender, f"http://127.0.0.1:{address[1]}/", timeout=0.3)
+        finally:
+            for filler in fillers:
+                filler.close()
+    assert outcome.result is Result.TIMEOUT
+    assert outcome.error is not None
+    assert outcome.error.endswith("did not open in time.")
+
+
+async def test_cancelling_closes_the_connection_and_propagates(
+    sender: Sender, receiver: Receiver
+) -> None:
+    task = asyncio.create_task(post(sender, receiver.url("/drip-body/0.01")))
+    await receiver.wait_for(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(5):
+        while receiver.open_connections:  # noqa: ASYNC110 (the receiver has no event for it)
+            await asyncio.sleep(0.01)
+
+
+async def test_no_message_repeats_what_was_on_the_wire(sender: Sender, receiver: Receiver) -> None:
+    for path in ("/garbage", "/conflicting-lengths", "/huge-header", "/reset", "/status/500"):
+        outcome = await sender.post(
+            receiver.url(path), headers={"X-Token": "whsec_1"}, body=b"secret-body", timeout=5
+        )
+        assert outcome.error is not None
+        for leak in ("whsec_1", "secret-body", "SSH-2.0", "X-Huge", "status 500"):
+            assert leak not in outcome.error

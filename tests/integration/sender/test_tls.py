@@ -1,0 +1,185 @@
+"""TLS: certificates are verified for the name in the URL, whatever address was dialled."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import trustme
+
+from hookfast.outcome import Outcome, Result
+from hookfast.sender import AddressGuard, Sender
+from tests.integration.sender.conftest import LOOPBACK
+from tests.receiver import Receiver
+
+pytestmark = pytest.mark.anyio
+
+
+async def post(sender: Sender, url: str, *, timeout: float = 5.0) -> Outcome:
+    return await sender.post(url, headers={}, body=b'{"paid":true}', timeout=timeout)
+
+
+@asynccontextmanager
+async def secure_receiver(certificate: trustme.LeafCert) -> AsyncIterator[Receiver]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    certificate.configure_cert(context)
+    async with Receiver(ssl_context=context) as receiver:
+        yield receiver
+
+
+async def test_it_delivers_over_tls_and_reuses_the_connection(
+    sender: Sender, authority: trustme.CA
+) -> None:
+    async with secure_receiver(authority.issue_cert("127.0.0.1")) as receiver:
+        outcomes = [await post(sender, receiver.url("/body/60000")) for _ in range(3)]
+    assert [outcome.result for outcome in outcomes] == [Result.SUCCESS] * 3
+    assert receiver.connections == 1
+    assert receiver.requests[0].body == b'{"paid":true}'
+
+
+async def test_it_verifies_and_sends_the_name_not_the_address(
+    trusting: ssl.SSLContext, authority: trustme.CA
+) -> None:
+    names = []
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("hooks.example").configure_cert(context)
+    context.sni_callback = lambda connection, name, context: names.append(name)
+    async with (
+        Receiver(ssl_context=context) as receiver,
+        Sender(
+            guard=AddressGuard(LOOPBACK), ssl_context=trusting, lookup=lambda host: ["127.0.0.1"]
+        ) as sender,
+    ):
+        outcome = await post(sender, receiver.url(host="hooks.example"))
+    assert outcome.succeeded
+    assert names == ["hooks.example"]
+    assert receiver.requests[0].headers["host"] == f"hooks.example:{receiver.port}"
+
+
+async def test_an_expired_certificate_fails_and_says_so(
+    sender: Sender, authority: trustme.CA
+) -> None:
+    expired = authority.issue_cert(
+        "127.0.0.1",
+        not_before=datetime.now(UTC) - timedelta(days=2),
+        not_after=datetime.now(UTC) - timedelta(days=1),
+    )
+    async with secure_receiver(expired) as receiver:
+        outcome = await post(sender, receiver.url())
+    assert outcome.result is Result.TLS
+    assert outcome.error == f"The certificate of 127.0.0.1:{receiver.port} has expired."
+    assert receiver.requests == []
+
+
+async def test_a_certificate_for_another_host_fails_and_says_so(
+    sender: Sender, authority: trustme.CA
+) -> None:
+    async with secure_receiver(authority.issue_cert("other.example")) as receiver:
+        by_address = await post(sender, receiver.url())
+        by_name = await post(sender, receiver.url(host="localhost"))
+    assert by_address.error == (
+        f"The certificate of 127.0.0.1:{receiver.port} is for another IP address."
+    )
+    assert by_name.error == (
+        f"The certificate of localhost:{receiver.port} is for another host name."
+    )
+    assert {by_address.result, by_name.result} == {Result.TLS}
+
+
+async def test_a_certificate_of_an_unknown_authority_fails_and_says_so(sender: Sender) -> None:
+    async with secure_receiver(trustme.CA().issue_cert("127.0.0.1")) as receiver:
+        outcome = await post(sender, receiver.url())
+    assert outcome.result is Result.TLS
+    assert outcome.error is not None
+    assert "not trusted" in outcome.error
+
+
+async def test_the_default_trust_store_does_not_know_a_private_authority(
+    authority: trustme.CA,
+) -> None:
+    async with (
+        secure_receiver(authority.issue_cert("127.0.0.1")) as receiver,
+        Sender(guard=AddressGuard(LOOPBACK)) as sender,
+    ):
+        outcome = await post(sender, receiver.url())
+    assert outcome.result is Result.TLS
+
+
+async def test_a_server_without_tls_fails_and_says_so(sender: Sender) -> None:
+    async def banner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(banner, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await post(sender, f"https://127.0.0.1:{port}/")
+    assert outcome.result is Result.TLS
+    assert outcome.error == f"127.0.0.1:{port} does not speak TLS."
+
+
+async def test_plain_http_to_a_tls_port_fails(sender: Sender, authority: trustme.CA) -> None:
+    async with secure_receiver(authority.issue_cert("127.0.0.1")) as receiver:
+        outcome = await post(sender, receiver.url().replace("https://", "http://"))
+    assert outcome.result in (Result.PROTOCOL, Result.RESET)  # servers alert, or just close
+
+
+async def test_a_server_that_is_silent_in_the_handshake_runs_into_the_deadline(
+    sender: Sender,
+) -> None:
+    with socket.socket() as silent:  # the kernel accepts for it
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(8)
+        port = silent.getsockname()[1]
+        outcome = await post(sender, f"https://127.0.0.1:{port}/", timeout=0.3)
+    assert outcome.result is Result.TIMEOUT
+    assert outcome.error == (
+        f"No answer within 0.3 s: the TLS handshake with 127.0.0.1:{port} did not finish in time."
+    )
+
+
+async def test_a_server_that_demands_a_client_certificate_is_a_tls_failure(
+    sender: Sender, authority: trustme.CA
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:  # a blocking server: asyncio's closes without sending the alert
+            accepted, _ = listener.accept()
+            with accepted, pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+                context.wrap_socket(accepted, server_side=True)
+
+        port = listener.getsockname()[1]
+        serving = asyncio.create_task(asyncio.to_thread(serve))
+        outcome = await post(sender, f"https://127.0.0.1:{port}/")
+        await serving
+    # In TLS 1.3 the client's handshake is over by then: the alert comes in place of the answer.
+    assert outcome.result is Result.TLS
+    assert outcome.error is not None
+    assert "certificate required" in outcome.error
+
+
+@pytest.mark.parametrize("path", ["/close", "/reset", "/close-mid-body"])
+async def test_a_broken_connection_is_a_reset_under_tls_too(
+    sender: Sender, authority: trustme.CA, path: str
+) -> None:
+    async with secure_receiver(authority.issue_cert("127.0.0.1")) as receiver:
+        outcome = await post(sender, receiver.url(path))
+    assert outcome.result is Result.RESET
+
+
+async def test_it_drops_a_connection_that_the_server_closed_while_idle(
+    sender: Sender, authority: trustme.CA
+) -> None:
+    async with secure_receiver(authority.issue_cert("127.0.0.1")) as receiver:
+        await post(sender, receiver.url("/close-after"))
+        assert (await post(sender, receiver.url())).succeeded
+    assert receiver.connections == 2
