@@ -15,9 +15,10 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -127,10 +128,10 @@ async def running_worker(
 
 
 @asynccontextmanager
-async def _background(*work: object) -> AsyncIterator[None]:
+async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run endless tasks while the block lasts; one that fails ends the block with its error."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in work]  # type: ignore[arg-type]
+        tasks = [group.create_task(one) for one in work]
         yield
         for task in tasks:
             task.cancel()

@@ -29,7 +29,7 @@ from hookfast.retry_plan import Decision, Next, decide, parse_plan
 from hookfast.sender import Sender
 from hookfast.storage.delivery_status import note_status
 from hookfast.storage.engine import Database
-from hookfast.storage.outgoing import EarlierAttempt, Outgoing, OutgoingLoader
+from hookfast.storage.outgoing import EarlierAttempt, Outgoing, OutgoingLoader, Target
 from hookfast.storage.recorder import AttemptRecord, Recorder
 
 _HEARTBEAT_SECONDS = 4.0
@@ -95,7 +95,7 @@ class AttemptActivities:
     async def _send_and_record(self, order: AttemptOrder, outgoing: Outgoing) -> AttemptReport:
         started_at = self._clock()
         outcome = await self._post(order, outgoing)
-        decision = self._decide(order, outcome)
+        decision = _decide(order, outgoing.target, outcome)
         report = _report(
             order, outgoing.target.endpoint_id, outcome, decision, started_at=started_at
         )
@@ -137,19 +137,6 @@ class AttemptActivities:
             tenant_id=event.tenant_id,
             url=f"{self._public_url}/v1/events/{event.event_id}",
         )
-
-    def _decide(self, order: AttemptOrder, outcome: Outcome) -> Decision | None:
-        """What follows, or None when the plan goes on as if this attempt had not been made."""
-        decision = decide(
-            parse_plan(order.plan),
-            outcome,
-            retries_used=order.retries_used,
-            elapsed=order.elapsed_seconds,
-            random=random.random(),  # noqa: S311 - jitter, not a secret
-        )
-        if order.in_plan or decision.next in (Next.DELIVERED, Next.GONE):
-            return decision
-        return None
 
     async def _try_to_record(self, report: AttemptReport, outcome: Outcome) -> bool:
         record = _record_of(report, excerpt=outcome.response_excerpt)
@@ -229,6 +216,22 @@ async def _heartbeat() -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
+
+
+def _decide(order: AttemptOrder, target: Target, outcome: Outcome) -> Decision | None:
+    """What follows, or None when the plan goes on as if this attempt had not been made."""
+    # The plan's length counts every attempt's deadline, which is the endpoint's.
+    plan = replace(parse_plan(order.plan), timeout=target.timeout_seconds)
+    decision = decide(
+        plan,
+        outcome,
+        retries_used=order.retries_used,
+        elapsed=order.elapsed_seconds,
+        random=random.random(),  # noqa: S311 - jitter, not a secret
+    )
+    if order.in_plan or decision.next in (Next.DELIVERED, Next.GONE):
+        return decision
+    return None
 
 
 def _report(

