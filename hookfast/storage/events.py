@@ -1,0 +1,93 @@
+"""Reading `events`. Lists leave the bodies where they are: they can be large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Table, select, union_all
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.ids import first_id_at
+from hookfast.storage.keyset import newest_first
+from hookfast.storage.residual import Residual
+from hookfast.storage.tables import Event
+
+_EVENTS: Table = Event.__table__
+_C = _EVENTS.c
+_SUMMARY = (_C.id, _C.type, _C.tenant_id, _C.created_at, _C.deliver_at, _C.deliveries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events: those for which everything given is so. `since` is inclusive, `until`
+    exclusive. `broadcasts` adds the events of no tenant to those of `tenant_id`."""
+
+    type: str | None = None
+    tenant_id: str | None = None
+    broadcasts: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventSummary:
+    """An event without its body."""
+
+    id: str
+    type: str
+    tenant_id: str | None
+    created_at: datetime
+    deliver_at: datetime | None
+    deliveries: int
+
+
+async def get(connection: AsyncConnection, event_id: str) -> Event | None:
+    """One event, with its body."""
+    rows = await connection.execute(select(_EVENTS).where(_C.id == event_id))
+    row = rows.mappings().first()
+    return None if row is None else Event(**row)
+
+
+async def get_tenant_id(connection: AsyncConnection, event_id: str) -> tuple[str | None] | None:
+    """Whose event it is, without its body. None: there is no such event."""
+    rows = await connection.execute(select(_C.tenant_id).where(_C.id == event_id))
+    row = rows.first()
+    return None if row is None else (row[0],)
+
+
+async def list_page(
+    connection: AsyncConnection, chosen: EventFilter, *, after: str | None, limit: int
+) -> list[EventSummary]:
+    """The newest `limit` events that fit, beyond the id `after`."""
+    rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
+    return [EventSummary(*row) for row in rows]
+
+
+def page_statement(chosen: EventFilter, *, after: str | None, limit: int) -> Select[Any]:
+    """The statement of `list_page`."""
+    tenant, wanted_type = chosen.tenant_id, chosen.type
+    if tenant is None:
+        by_type = () if wanted_type is None else (_C.type == wanted_type,)
+        return _range(chosen, *by_type, after=after, limit=limit)
+    # The tenant leads: where there are many tenants it is the narrower of the two.
+    by_type = () if wanted_type is None else (Residual(_C.type) == wanted_type,)
+    own = _range(chosen, _C.tenant_id == tenant, *by_type, after=after, limit=limit)
+    if not chosen.broadcasts:
+        return own
+    # A page of each, and the newest of both; an OR would read both to their ends and sort.
+    everyones = _range(chosen, _C.tenant_id.is_(None), *by_type, after=after, limit=limit)
+    both = union_all(select(own.subquery()), select(everyones.subquery())).subquery()
+    return newest_first(select(both), both.c.id, after=None, limit=limit)
+
+
+def _range(
+    chosen: EventFilter, *conditions: ColumnElement[bool], after: str | None, limit: int
+) -> Select[Any]:
+    statement = select(*_SUMMARY).where(*conditions)
+    if chosen.since is not None:
+        statement = statement.where(_C.id >= first_id_at("evt", chosen.since))
+    if chosen.until is not None:
+        statement = statement.where(_C.id < first_id_at("evt", chosen.until))
+    return newest_first(statement, _C.id, after=after, limit=limit)
