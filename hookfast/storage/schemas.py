@@ -1,0 +1,108 @@
+"""The JSON Schemas of event types, compiled once and applied to each event's data.
+
+Schemas are JSON Schema 2020-12. A reference is resolved inside its own schema and never fetched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from sqlalchemy import Table, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.errors import FieldError, InvalidInput
+from hookfast.storage.tables import EventType
+
+_EVENT_TYPES: Table = EventType.__table__
+_MAX_ERRORS = 20
+_MAX_RULE = 120
+
+# What jsonschema lets through when a schema that is well-formed cannot be applied: a reference that
+# leads nowhere or in circles, a regular expression Python does not know, arithmetic out of range.
+_UNUSABLE = (Unresolvable, RecursionError, re.error, ArithmeticError)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One version of an event type's schema; `validator` is None for a type without one."""
+
+    updated_at: datetime
+    validator: Draft202012Validator | None
+
+    def check(self, data: Any) -> None:
+        """Raises InvalidInput: `schema_violation` with a pointer under `/data` for each of the
+        first 20 errors, or `schema_unusable` when the schema itself cannot be applied."""
+        if self.validator is None:
+            return
+        try:
+            errors = list(islice(self.validator.iter_errors(data), _MAX_ERRORS))
+        except _UNUSABLE as error:
+            raise InvalidInput.at(
+                "/type",
+                "the schema of this event type cannot be applied to this data"
+                f" ({type(error).__name__}); mend the schema",
+                code="schema_unusable",
+            ) from error
+        if errors:
+            raise InvalidInput(
+                "The data does not fit the schema of its event type.",
+                code="schema_violation",
+                errors=tuple(_field_error(error) for error in errors),
+            )
+
+
+class SchemaCache:
+    """One per process. Each look-up asks the database which versions are in force and compiles
+    only those it has not seen, so a changed schema counts at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Schema] = {}
+
+    async def load(self, connection: AsyncConnection, names: Collection[str]) -> dict[str, Schema]:
+        """The schemas of those event types that are registered, by name."""
+        c = _EVENT_TYPES.c
+        rows = await connection.execute(select(c.name, c.updated_at).where(c.name.in_(names)))
+        in_force = {name: updated_at for name, updated_at in rows}
+        stale = [
+            name
+            for name, updated_at in in_force.items()
+            if name not in self._known or self._known[name].updated_at != updated_at
+        ]
+        if stale:
+            await self._compile(connection, stale)
+        return {name: self._known[name] for name in in_force}
+
+    async def _compile(self, connection: AsyncConnection, names: Sequence[str]) -> None:
+        c = _EVENT_TYPES.c
+        rows = await connection.execute(
+            select(c.name, c.updated_at, c.json_schema).where(c.name.in_(names))
+        )
+        for name, updated_at, schema in rows:
+            validator = (
+                None if schema is None else Draft202012Validator(schema, registry=Registry())
+            )
+            self._known[name] = Schema(updated_at, validator)
+
+
+def _field_error(error: ValidationError) -> FieldError:
+    """Where the data is wrong and which rule says so. The data itself is not repeated."""
+    pointer = "/data" + "".join(f"/{_escape(str(part))}" for part in error.absolute_path)
+    if error.validator is None:  # the schema `false`
+        return FieldError(pointer, "the schema allows nothing here")
+    rule = json.dumps({str(error.validator): error.validator_value}, ensure_ascii=False)[1:-1]
+    if len(rule) > _MAX_RULE:
+        rule = f"{rule[:_MAX_RULE]}…"
+    return FieldError(pointer, f"does not satisfy the schema's {rule}")
+
+
+def _escape(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3
