@@ -1,0 +1,96 @@
+"""The `hookfast` command. Each command lives in a module of its own, which is imported only when
+the command runs, so that the command line answers at once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hookfast.errors import HookfastError
+
+app = typer.Typer(
+    name="hookfast",
+    help="Durable webhooks on Temporal. Settings come from HOOKFAST_* and TEMPORAL_*.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command("up")
+def _up() -> None:
+    """Run everything: Temporal (unless TEMPORAL_ADDRESS names one), the API and a worker."""
+    from hookfast.cli import up
+
+    up.main()
+
+
+@app.command("api")
+def _api(
+    fd: Annotated[
+        int | None, typer.Option(hidden=True, help="Listening socket to take over.")
+    ] = None,
+) -> None:
+    """Run the API alone. Migrates the database first."""
+    from hookfast.cli import api
+
+    api.main(fd=fd)
+
+
+@app.command("worker")
+def _worker() -> None:
+    """Run one worker alone; any number may run. Migrates the database first."""
+    from hookfast.cli.console import read_settings
+
+    read_settings()  # complains about a wrong setting in words
+    import worker
+
+    worker.main()
+
+
+@app.command("migrate")
+def _migrate() -> None:
+    """Bring the database to the newest schema and make the first operator key."""
+    from hookfast.cli import prepare
+
+    prepare.main()
+
+
+@app.command("config")
+def _config(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print every setting with its default, as Markdown.")
+    ] = False,
+) -> None:
+    """Show the settings in force, secrets masked."""
+    from hookfast.cli import config
+
+    config.main(as_json=as_json, as_markdown=as_markdown)
+
+
+@app.command("openapi")
+def _openapi() -> None:
+    """Print the OpenAPI document of the API."""
+    from hookfast.cli import openapi
+
+    openapi.main()
+
+
+@app.command("version")
+def _version() -> None:
+    """Print the version."""
+    from hookfast.version import VERSION
+
+    typer.echo(VERSION)
+
+
+def main() -> None:
+    """Entry of the `hookfast` command. Exits with 1 and a sentence when something cannot work."""
+    try:
+        app()
+    except HookfastError as error:
+        typer.secho(f"hookfast: {error.message}", err=True, fg=typer.colors.RED)
+        sys.exit(1)

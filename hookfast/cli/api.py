@@ -1,0 +1,79 @@
+"""`hookfast api`: one API process behind uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from contextlib import closing
+
+import uvicorn
+
+from api.app import create_app
+from hookfast.cli.console import print_operator_key, read_settings
+from hookfast.cli.prepare import prepare
+from hookfast.errors import Misconfigured
+from hookfast.logs import configure_logging
+from hookfast.settings import Settings
+
+BACKLOG = 2048
+GRACE_SECONDS = 10
+"""Time that running requests have to end on SIGTERM."""
+# Longer than the 60 s after which load balancers drop an idle connection, so that they never reuse
+# one that we have just closed.
+_KEEP_ALIVE_SECONDS = 75
+
+
+def main(*, fd: int | None = None) -> None:
+    """Serve until SIGINT or SIGTERM. `fd` is a listening socket to take over from `up`, which keeps
+    it open: while the API restarts, callers wait in its backlog instead of being refused."""
+    settings = read_settings()
+    configure_logging(settings, process="api")
+    key = asyncio.run(prepare(settings))
+    if key is not None:
+        print_operator_key(key)
+    with closing(socket.socket(fileno=fd) if fd is not None else listen(settings)) as listener:
+        port = listener.getsockname()[1]
+        _serve(settings.model_copy(update={"port": port}), listener)
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The API's listening socket. Raises Misconfigured when its address cannot be had."""
+    try:
+        family, *_, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise Misconfigured(
+            f"the API cannot listen on {settings.host}:{settings.port}: "
+            f"{error.strerror or error}. Set HOOKFAST_PORT (0 takes a free port) or HOOKFAST_HOST"
+        ) from None
+
+
+def base_url(host: str, port: int) -> str:
+    """Where a local client reaches an API that listens on `host`."""
+    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"
+
+
+def _serve(settings: Settings, listener: socket.socket) -> None:
+    config = uvicorn.Config(
+        create_app(settings),
+        loop="auto",  # uvloop where there is one
+        http="httptools",
+        lifespan="on",
+        log_config=None,  # ours is set up
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn raises the signal again once it has shut down; we then end with 0
+        signal.signal(number, lambda *_: None)
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    if not server.started:
+        raise Misconfigured("the API did not start; the log says why")

@@ -1,0 +1,106 @@
+"""`hookfast config`: the settings in force, or every setting with its default."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import typer
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+from rich.table import Table
+
+from hookfast.cli.console import out, read_settings
+from hookfast.settings import Settings
+
+_MASK = "********"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting: `value` and `default` as JSON values, secrets masked."""
+
+    variable: str
+    value: Any
+    default: Any
+    is_set: bool
+    description: str
+
+
+def main(*, as_json: bool, as_markdown: bool) -> None:
+    """Print the settings."""
+    if as_markdown:
+        typer.echo(markdown())
+        return
+    found = list(rows(read_settings()))
+    if as_json:
+        typer.echo(json.dumps({row.variable: row.value for row in found}, indent=2))
+    else:
+        out.print(_table(found))
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """Every setting, in the order of the class."""
+    for name, field in Settings.model_fields.items():
+        yield Row(
+            variable=f"HOOKFAST_{name.upper()}",
+            value=_plain(getattr(settings, name)),
+            default=_default(field),
+            is_set=name in settings.model_fields_set,
+            description=field.description or "",
+        )
+
+
+def markdown() -> str:
+    """A Markdown table of every setting with its default, as the README has it."""
+    lines = ["| variable | default | |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = _default(field)
+        shown = "" if default in (None, "") else f"`{_text(default)}`"
+        lines.append(f"| `HOOKFAST_{name.upper()}` | {shown} | {field.description} |")
+    return "\n".join(lines)
+
+
+def _table(found: list[Row]) -> Table:
+    table = Table(
+        title="Settings in force",
+        caption="Bold ones are set. Temporal is found by TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, "
+        "TEMPORAL_API_KEY and TEMPORAL_TLS_*.",
+        show_lines=True,
+    )
+    table.add_column("variable", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("what it is")
+    for row in found:
+        style = "bold" if row.is_set else ""
+        table.add_row(row.variable, _text(row.value), row.description, style=style)
+    return table
+
+
+def _default(field: FieldInfo) -> Any:
+    return _plain(field.get_default(call_default_factory=True, validated_data={}))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return _MASK
+    if isinstance(value, timedelta):
+        return _number(value.total_seconds())
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def _number(seconds: float) -> float | int:
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

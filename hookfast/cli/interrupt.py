@@ -1,0 +1,44 @@
+"""Ctrl-C and SIGTERM as cancellation: the first asks to stop, a second to hurry."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+@asynccontextmanager
+async def interruptible() -> AsyncIterator[asyncio.Event]:
+    """Cancel the block at the first SIGINT, SIGTERM or SIGHUP, and let it end without an error.
+
+    Yields an event that a second signal sets, for clean-up that takes its time.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine runs in a task
+    loop = asyncio.get_running_loop()
+    hurry = asyncio.Event()
+    asked = False
+
+    def on_signal() -> None:
+        nonlocal asked
+        if asked:
+            hurry.set()
+        else:
+            asked = True
+            task.cancel()
+
+    # Under nohup SIGHUP is ignored, and has to stay so.
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield hurry
+    except asyncio.CancelledError:
+        if not asked or task.uncancel() > 0:
+            raise
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,64 @@
+"""Tie a command's life to the process that starts it, so that nothing outlives a killed `up`.
+
+    python leash.py exec <parent pid> <command> …    Linux: becomes the command
+    python leash.py stay <parent pid> <command> …    elsewhere: runs the command and stays beside it
+
+With `exec` the kernel kills the command when its parent dies (`PR_SET_PDEATHSIG`, which survives
+the exec). With `stay` standard input is a pipe whose other end only the parent holds, and its end
+is the parent's end. Run as a file and with the standard library only: it starts in 15 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+def leashed(*command: str) -> tuple[str, ...]:
+    """`command`, tied to this process. Start it from the main thread (the kernel watches the thread
+    that forks), with a pipe as standard input."""
+    mode = "exec" if sys.platform == "linux" else "stay"
+    return (sys.executable, "-I", "-S", str(Path(__file__)), mode, str(os.getpid()), *command)
+
+
+def _exec(parent: int, command: list[str]) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(1)
+    os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+
+
+def _stay(command: list[str]) -> None:
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)  # noqa: S603
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(number)
+
+    def follow_parent() -> None:
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+        child.kill()
+
+    signal.signal(signal.SIGTERM, pass_on)
+    threading.Thread(target=follow_parent, daemon=True).start()
+    code = child.wait()
+    os._exit(code if code >= 0 else 128 - code)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "exec":
+        _exec(int(sys.argv[2]), sys.argv[3:])
+    else:
+        _stay(sys.argv[3:])

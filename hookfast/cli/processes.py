@@ -1,0 +1,185 @@
+"""Child processes that are kept running, and stopped in order.
+
+Each runs on a leash (it dies with us) and in a session of its own: a Ctrl-C in the terminal reaches
+only the supervisor, which then stops the parts one after the other, last started first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Self
+
+import structlog
+
+from hookfast.cli.leash import leashed
+from hookfast.errors import HookfastError
+
+_FIRST_DELAY = 0.2
+_LONGEST_DELAY = 10.0
+_STEADY_AFTER = 30.0  # a part that ran this long starts again without a penalty
+_TRIES = 3
+
+log = structlog.get_logger()
+
+
+class CannotStart(HookfastError):
+    """A part of the service does not come up. Its own log says why."""
+
+    code = "cannot_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A process to keep running.
+
+    `environment` is all of it. `output` takes what it prints (default: our standard error), `fds`
+    are file descriptors it inherits. `grace` is the time between SIGTERM and SIGKILL, in seconds;
+    `before_stop` is called before the SIGTERM.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    grace: float
+    output: IO[bytes] | int = 2
+    fds: tuple[int, ...] = ()
+    before_stop: Callable[[], None] = lambda: None
+
+
+class Supervisor:
+    """Keeps parts running while its block lasts, then stops them in reverse order.
+
+    Until `settled` is called, a part that keeps ending makes the block fail with CannotStart;
+    afterwards parts are started again for ever, with a pause of 0.2 s that doubles up to 10 s.
+    `hurry` cuts the grace short.
+    """
+
+    def __init__(self, hurry: asyncio.Event) -> None:
+        self._hurry = hurry
+        self._keepers: list[_Keeper] = []
+        self._settled = False
+        self._failure: CannotStart | None = None
+
+    async def __aenter__(self) -> Self:
+        self._owner = asyncio.current_task()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._settled = True
+        for keeper in reversed(self._keepers):
+            await keeper.stop(self._hurry)
+        if self._failure is not None:
+            if self._owner is not None:
+                self._owner.uncancel()
+            raise self._failure from None
+
+    def start(self, part: Part) -> None:
+        """Start `part` and keep it running."""
+        self._keepers.append(_Keeper(part, self._on_end))
+
+    def settled(self) -> None:
+        """Everything is up: from now on no part is given up."""
+        self._settled = True
+
+    def ends(self, name: str) -> int:
+        """How often the part with this name has ended by itself."""
+        return next(keeper.ends for keeper in self._keepers if keeper.part.name == name)
+
+    def _on_end(self, keeper: _Keeper, how: str) -> None:
+        if self._settled or keeper.ends < _TRIES or self._failure is not None:
+            log.warning("A part ended; it is started again.", part=keeper.part.name, how=how)
+            return
+        self._failure = CannotStart(
+            f"the {keeper.part.name} does not start: it ended {_TRIES} times ({how}); "
+            "what it printed says why"
+        )
+        if self._owner is not None:
+            self._owner.cancel()
+
+
+class _Keeper:
+    """Keeps one part running."""
+
+    def __init__(self, part: Part, on_end: Callable[[_Keeper, str], None]) -> None:
+        self.part = part
+        self.ends = 0
+        self._on_end = on_end
+        self._stopping = asyncio.Event()
+        self._process: Process | None = None
+        self._task = asyncio.create_task(self._keep(), name=f"keep {part.name}")
+
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """SIGTERM, and SIGKILL after the part's grace or when told to hurry."""
+        self.part.before_stop()
+        self._stopping.set()
+        self._signal(signal.SIGTERM)
+        impatient = asyncio.create_task(hurry.wait())
+        await asyncio.wait(
+            {self._task, impatient},
+            timeout=self.part.grace,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        impatient.cancel()
+        if not self._task.done():
+            log.warning("A part did not end in time; it is killed.", part=self.part.name)
+            self._kill()
+        await self._task
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        delay = _FIRST_DELAY
+        while not self._stopping.is_set():
+            started = loop.time()
+            try:
+                self._process = await self._spawn()
+            except OSError as error:  # no processes or memory left
+                how = str(error)
+            else:
+                if self._stopping.is_set():  # told while it was being started
+                    self._signal(signal.SIGTERM)
+                how = _how(await self._process.wait())
+            if self._stopping.is_set():
+                return
+            self.ends += 1
+            self._on_end(self, how)
+            if loop.time() - started >= _STEADY_AFTER:
+                delay = _FIRST_DELAY
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), delay)
+            delay = min(delay * 2, _LONGEST_DELAY)
+
+    async def _spawn(self) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *leashed(*self.part.command),
+            stdin=asyncio.subprocess.PIPE,  # its end tells the leash that we are gone
+            stdout=self.part.output,
+            stderr=self.part.output,
+            env=dict(self.part.environment),
+            pass_fds=self.part.fds,
+            start_new_session=True,
+        )
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                # its session is its own, and so is its group: a leash that stays dies along
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"

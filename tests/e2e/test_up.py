@@ -1,0 +1,251 @@
+"""`hookfast up` as its users meet it: real processes, killed in every way."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+_PATIENCE = 30.0
+
+
+@dataclass(slots=True)
+class Up:
+    """One `hookfast up`."""
+
+    home: Path
+    process: subprocess.Popen[str]
+    ports: dict[str, int]
+    children_seen: set[int] = field(default_factory=set)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['api']}"
+
+    def children(self) -> dict[str, int]:
+        """The process ids of its parts by name."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,args="], check=True, capture_output=True, text=True
+        )
+        found = {}
+        for line in listed.stdout.splitlines():
+            pid, parent, arguments = line.split(maxsplit=2)
+            named = re.search(r"(start-dev|cli worker|cli api)", arguments)
+            if int(parent) == self.process.pid and named:
+                found[named[1].removeprefix("cli ").replace("start-dev", "temporal")] = int(pid)
+        self.children_seen.update(found.values())
+        return found
+
+    def ready(self) -> bool:
+        with suppress(httpx2.TransportError):
+            return self.readyz().status_code == 200
+        return False
+
+    def readyz(self) -> httpx2.Response:
+        return httpx2.get(f"{self.url}/readyz", trust_env=False, timeout=5)
+
+
+@contextmanager
+def running_up(home: Path, *, wait: bool = True, **environment: str) -> Iterator[Up]:
+    """A `hookfast up` on `home`, killed at the end of the block if it still runs."""
+    ports = dict(zip(("api", "temporal", "temporal_ui"), _free_ports(3), strict=True))
+    given = {
+        "HOOKFAST_HOME": str(home),
+        "HOOKFAST_PORT": str(ports["api"]),
+        "HOOKFAST_TEMPORAL_PORT": str(ports["temporal"]),
+        "HOOKFAST_TEMPORAL_UI_PORT": str(ports["temporal_ui"]),
+    }
+    with (
+        (home.parent / "up.log").open("ab") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", "hookfast.cli", "up"],
+            env=_environment() | given | environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        up = Up(home=home, process=process, ports=ports)
+        try:
+            if wait:
+                _eventually(up.ready)
+                _eventually(lambda: len(up.children()) == 3)
+            yield up
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def test_it_serves_and_sigterm_ends_every_part_and_exits_with_0(home: Path) -> None:
+    with running_up(home) as up:
+        assert up.readyz().json() == {"status": "ready", "missing": []}
+        ui = httpx2.get(f"http://127.0.0.1:{up.ports['temporal_ui']}/", trust_env=False)
+        assert ui.status_code == 200
+
+        up.process.terminate()
+        printed, _ = up.process.communicate(timeout=_PATIENCE)
+
+        assert up.process.returncode == 0
+        assert not _living(up.children_seen)
+        assert up.url in printed
+        assert re.search(r"hf_[A-Za-z0-9_-]{32,}", printed), "the new operator key was not shown"
+    assert "Traceback" not in (home.parent / "up.log").read_text()
+
+
+def test_ctrl_c_in_the_terminal_ends_the_parts_in_order(home: Path) -> None:
+    with running_up(home) as up:
+        groups = {os.getpgid(pid) for pid in up.children().values()}
+        assert os.getpgid(up.process.pid) not in groups, "Ctrl-C would reach a part directly"
+
+        up.process.send_signal(signal.SIGINT)
+        up.process.wait(timeout=_PATIENCE)
+
+        assert up.process.returncode == 0
+    log = (home.parent / "up.log").read_text()
+    assert log.index("The worker drains.") < log.index("Application shutdown complete.")
+
+
+@pytest.mark.parametrize("part", ["worker", "api", "temporal"])
+def test_it_starts_a_killed_part_again(home: Path, part: str) -> None:
+    with running_up(home) as up:
+        before = up.children()
+
+        os.kill(before[part], signal.SIGKILL)
+
+        _eventually(lambda: up.children().get(part, before[part]) != before[part])
+        _eventually(up.ready)
+        after = up.children()
+        assert {name for name in before if before[name] != after[name]} == {part}
+        up.process.terminate()
+        up.process.wait(timeout=_PATIENCE)
+        assert up.process.returncode == 0
+
+
+def test_it_refuses_no_caller_while_the_api_restarts(home: Path) -> None:
+    with running_up(home) as up:
+        os.kill(up.children()["api"], signal.SIGKILL)
+
+        answer = httpx2.get(f"{up.url}/healthz", trust_env=False, timeout=_PATIENCE)
+
+        assert answer.status_code == 200
+
+
+def test_nothing_outlives_a_killed_up_and_the_next_one_takes_over(home: Path) -> None:
+    with running_up(home) as up:
+        children = set(up.children().values())
+        up.process.kill()
+        up.process.wait()
+        _eventually(lambda: not _living(children), patience=3)
+
+    with running_up(home) as again:
+        assert again.ready()
+
+
+def test_a_second_up_on_the_same_home_says_who_holds_it(home: Path) -> None:
+    with running_up(home) as up:
+        code, error = _failing_up(home)
+        assert code == 1
+        assert f"another `hookfast up` (process {up.process.pid}) runs on" in error
+        assert "HOOKFAST_HOME" in error
+
+
+def test_it_says_how_to_move_away_from_a_taken_port(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, error = _failing_up(home, HOOKFAST_PORT=str(port))
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in error
+    assert "HOOKFAST_PORT" in error
+
+
+def test_it_takes_the_next_port_for_temporal_when_the_wanted_one_is_taken(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with running_up(home, HOOKFAST_TEMPORAL_PORT=str(port)) as up:
+            up.process.terminate()
+            printed, _ = up.process.communicate(timeout=_PATIENCE)
+    found = re.search(r"127\.0\.0\.1:(\d+), namespace default", printed)
+    assert found
+    assert int(found[1]) > port
+
+
+def test_port_0_takes_a_free_port_and_prints_it(home: Path) -> None:
+    with running_up(home, wait=False, HOOKFAST_PORT="0") as up:
+        assert up.process.stdout is not None
+        line = next(line for line in up.process.stdout if line.startswith("API "))
+        up.ports["api"] = int(line.rstrip().rpartition(":")[2])
+        assert up.ready()
+
+
+def test_it_gives_up_when_a_part_cannot_start(home: Path) -> None:
+    code, error = _failing_up(home, HOOKFAST_ENCRYPTION_KEYS="not a key")
+    assert code == 1
+    assert re.search(r"the (api|worker) does not start", error)
+
+
+def _failing_up(home: Path, **environment: str) -> tuple[int, str]:
+    ports = dict(zip(("PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT"), _free_ports(3), strict=True))
+    ended = subprocess.run(
+        [sys.executable, "-m", "hookfast.cli", "up"],
+        env=_environment()
+        | {"HOOKFAST_HOME": str(home)}
+        | {f"HOOKFAST_{name}": str(port) for name, port in ports.items()}
+        | environment,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE,
+        check=False,
+    )
+    return ended.returncode, ended.stderr
+
+
+def _environment() -> dict[str, str]:
+    """Ours without settings that would reach a service of the developer's."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HOOKFAST_", "TEMPORAL_"))
+    }
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def _living(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if _lives(pid)}
+
+
+def _lives(pid: int) -> bool:
+    # a zombie that nobody has waited for yet is dead enough
+    listed = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], check=False, capture_output=True, text=True
+    )
+    return listed.stdout.strip() != "" and not listed.stdout.startswith("Z")
+
+
+def _eventually(condition: Callable[[], bool], *, patience: float = _PATIENCE) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
