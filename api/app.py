@@ -13,8 +13,10 @@ from api.context import open_context
 from api.request_body import RequestBody
 from api.routes import (
     api_keys,
+    deliveries,
     endpoints,
     event_types,
+    events,
     health,
     subscriptions,
     tenants,
@@ -23,7 +25,16 @@ from hookfast.clock import Clock, utc_now
 from hookfast.settings import Settings, load_settings
 from hookfast.version import VERSION
 
-_RESOURCES = (endpoints, subscriptions, event_types, tenants, api_keys, health)
+_RESOURCES = (
+    events,
+    deliveries,
+    endpoints,
+    subscriptions,
+    event_types,
+    tenants,
+    api_keys,
+    health,
+)
 
 
 def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> FastAPI:

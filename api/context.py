@@ -19,6 +19,7 @@ from hookfast.keys import keyring_of
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings import Settings
 from hookfast.storage.doorbell import Doorbell, doorbell_for
+from hookfast.storage.emit import Emitter
 from hookfast.storage.engine import Database
 
 
@@ -31,6 +32,7 @@ class Context:
     keyring: Keyring
     sender: Sender
     steering: Steering
+    emitter: Emitter
     temporal: Client
     doorbell: Doorbell
     keys: KeyCache
@@ -60,6 +62,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             keyring=keyring_of(settings),
             sender=sender,
             steering=Steering(client, database, fast_lane_timeout=settings.fast_lane_timeout),
+            emitter=Emitter(database, doorbell, clock=clock),
             temporal=client,
             doorbell=doorbell,
             keys=keys,

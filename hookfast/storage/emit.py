@@ -63,6 +63,8 @@ class Emitter:
         `scope` is where idempotency keys are unique. Raises the database's errors; nothing is
         stored then, or the caller cannot know and repeats it with its idempotency keys.
         """
+        if not events:
+            return []
         async with self._database.read() as connection:
             facts = await self._look_up(connection, events, scope=scope)
         if sum(len(event.data) for event in events) > _THREAD_CHARACTERS:

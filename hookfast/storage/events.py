@@ -50,11 +50,11 @@ async def get(connection: AsyncConnection, event_id: str) -> Event | None:
     return None if row is None else Event(**row)
 
 
-async def get_tenant_id(connection: AsyncConnection, event_id: str) -> tuple[str | None] | None:
-    """Whose event it is, without its body. None: there is no such event."""
-    rows = await connection.execute(select(_C.tenant_id).where(_C.id == event_id))
+async def get_summary(connection: AsyncConnection, event_id: str) -> EventSummary | None:
+    """One event, without its body."""
+    rows = await connection.execute(select(*_SUMMARY).where(_C.id == event_id))
     row = rows.first()
-    return None if row is None else (row[0],)
+    return None if row is None else EventSummary(*row)
 
 
 async def list_page(

@@ -93,6 +93,12 @@ class Draft:
         )
 
     @property
+    def deliver_at(self) -> datetime | None:
+        """When to deliver it, unless that is now: a time that is past means now."""
+        wanted = self.event.deliver_at
+        return wanted if wanted is not None and wanted > self.committed.created_at else None
+
+    @property
     def key(self) -> str | None:
         """Its idempotency key."""
         return self.event.idempotency_key
@@ -119,7 +125,7 @@ class Draft:
             "traceparent": self.traceparent,
             "deliveries": committed.deliveries,
             "created_at": committed.created_at,
-            "deliver_at": event.deliver_at,
+            "deliver_at": self.deliver_at,
             "idempotency_scope": None if self.key is None else scope,
             "idempotency_key": self.key,
             "idempotency_sha256": committed.sha256,
@@ -128,7 +134,7 @@ class Draft:
     def delivery_rows(self) -> Iterator[dict[str, Any]]:
         """One row in `deliveries` per subscriber. Pending ones are the relay's to start; those to a
         disabled endpoint are dead letters at once, and count as started so that it leaves them."""
-        now = self.committed.created_at
+        now, deliver_at = self.committed.created_at, self.deliver_at
         for subscriber in self.subscribers:
             dead = subscriber.endpoint_state == "disabled"
             yield {
@@ -141,8 +147,8 @@ class Draft:
                 "payload": subscriber.payload,
                 "status": (DeliveryStatus.DEAD if dead else DeliveryStatus.PENDING).value,
                 "reason": ENDPOINT_DISABLED if dead else None,
-                "next_attempt_at": None if dead else self.event.deliver_at or now,
-                "deliver_at": self.event.deliver_at,
+                "next_attempt_at": None if dead else deliver_at or now,
+                "deliver_at": deliver_at,
                 "created_at": now,
                 "updated_at": now,
                 "finished_at": now if dead else None,

@@ -1,0 +1,164 @@
+"""Events as callers send them: checked, with the exact text of their data kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from api.authentication import Principal
+from api.fields import Input, TenantId, TimeInput
+from api.problems import invalid_fields
+from api.routes.event_types import RESERVED
+from hookfast.errors import HookfastError, InvalidInput, TooLarge
+from hookfast.event_type import MAX_LENGTH, parse_event_type
+from hookfast.json_text import MAX_DEPTH, Source, parse_object, parse_source
+from hookfast.storage.new_events import NewEvent
+
+MAX_BATCH = 1_000
+MAX_AHEAD = timedelta(days=30)
+MAX_KEY = 255
+KEY_PATTERN = "^[!-~]+$"  # visible ASCII
+_BATCH_LEVELS = 3  # the members of the body, the elements of `events`, the members of each
+
+_IDS = {"tenant_id": "tnt_019a0b3c5d6e7f8091a2b3c4d5e6f708"}
+_DATA = {"invoice_id": "in_8Tx2", "amount": 129900, "currency": "EUR"}
+EXAMPLES: Mapping[str, Any] = {
+    "tenant": {
+        "summary": "For one tenant",
+        "value": {"type": "order.invoice.paid", **_IDS, "data": _DATA},
+    },
+    "broadcast": {
+        "summary": "For every tenant (a broadcast)",
+        "value": {
+            "type": "platform.status.changed",
+            "data": {"component": "api", "status": "operational"},
+        },
+    },
+    "later": {
+        "summary": "Delivered later",
+        "value": {
+            "type": "order.invoice.due",
+            **_IDS,
+            "data": _DATA,
+            "deliver_at": "2026-11-27T09:00:00+01:00",
+        },
+    },
+}
+
+
+class EventForm(Input):
+    """An event to emit."""
+
+    type: str = Field(
+        max_length=MAX_LENGTH, description="A registered event type, `namespace.noun.verb`."
+    )
+    data: Any = Field(description="Any JSON value. It is delivered byte for byte as it is sent.")
+    tenant_id: TenantId | None = Field(
+        None,
+        description="The one tenant the event is for; without it, every tenant (a broadcast). "
+        "A tenant's key implies its own.",
+    )
+    deliver_at: TimeInput | None = Field(
+        None,
+        description="When to deliver it: at most 30 days ahead. A time in the past means now.",
+    )
+
+
+class BatchEventForm(EventForm):
+    """An event of a batch."""
+
+    idempotency_key: (
+        Annotated[str, Field(min_length=1, max_length=MAX_KEY, pattern=KEY_PATTERN)] | None
+    ) = Field(
+        None,
+        description="What `Idempotency-Key` is for a single event. Without it, an event of a batch "
+        "with that header has the key `<header>:<index>`.",
+    )
+
+
+def parse_event(raw: bytes, *, caller: Principal, key: str | None, now: datetime) -> NewEvent:
+    """The event in the body `raw`. Raises InvalidInput, or NotFound for another's tenant."""
+    return _event(parse_object(raw), EventForm, caller=caller, key=key, now=now)
+
+
+def parse_batch(
+    raw: bytes, *, caller: Principal, key: str | None, max_event_bytes: int, now: datetime
+) -> list[NewEvent | HookfastError]:
+    """The events in the body `raw`, or what is wrong with each (pointers start at the event).
+    Raises InvalidInput where the batch itself is wrong."""
+    # two levels more than a single event's: `{"events": [`
+    body = parse_source(raw, levels=_BATCH_LEVELS, max_depth=MAX_DEPTH + 2).members
+    if body is None or body.keys() != {"events"}:
+        raise InvalidInput.at("", 'a batch is an object with the one member "events"')
+    events = body["events"].elements
+    if events is None or not 1 <= len(events) <= MAX_BATCH:
+        raise InvalidInput.at("/events", f"must be an array of 1 to {MAX_BATCH} events")
+    results: list[NewEvent | HookfastError] = []
+    for index, source in enumerate(events):
+        try:
+            results.append(
+                _batch_event(
+                    source,
+                    caller=caller,
+                    key=None if key is None else f"{key}:{index}",
+                    max_bytes=max_event_bytes,
+                    now=now,
+                )
+            )
+        except HookfastError as error:
+            results.append(error)
+    return results
+
+
+def _batch_event(
+    source: Source, *, caller: Principal, key: str | None, max_bytes: int, now: datetime
+) -> NewEvent:
+    if len(source.text.encode()) > max_bytes:
+        raise TooLarge(f"The event is larger than {max_bytes} bytes.")
+    if source.members is None:
+        raise InvalidInput.at("", "an event is a JSON object")
+    return _event(source.members, BatchEventForm, caller=caller, key=key, now=now)
+
+
+def _event(
+    members: Mapping[str, Source],
+    form_class: type[EventForm],
+    *,
+    caller: Principal,
+    key: str | None,
+    now: datetime,
+) -> NewEvent:
+    form = _form(members, form_class)
+    parse_event_type(form.type)
+    if form.type.startswith(RESERVED):
+        raise InvalidInput.at(
+            "/type", f"events that begin with {RESERVED!r} are Hookfast's own", code="reserved_name"
+        )
+    if form.deliver_at is not None and form.deliver_at - now > MAX_AHEAD:
+        raise InvalidInput.at(
+            "/deliver_at", f"must be at most {MAX_AHEAD.days} days ahead", code="too_far_ahead"
+        )
+    own_key = form.idempotency_key if isinstance(form, BatchEventForm) else None
+    return NewEvent(
+        type=form.type,
+        data=members["data"].text,
+        value=members["data"].value,
+        tenant_id=caller.tenant_for(form.tenant_id),
+        deliver_at=form.deliver_at,
+        idempotency_key=own_key or key,
+    )
+
+
+def _form(members: Mapping[str, Source], form_class: type[EventForm]) -> EventForm:
+    values = {name: source.value for name, source in members.items()}
+    try:
+        return form_class.model_validate(values)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        # "body", so that a member that is called "query" is not taken for a parameter
+        raise invalid_fields(
+            [detail | {"loc": ("body", *detail["loc"])} for detail in details]
+        ) from None
