@@ -119,7 +119,7 @@ class Problem:
         """The members of the JSON document."""
         document: dict[str, Any] = {
             "type": f"urn:hookfast:problem:{self.code}",
-            "title": HTTPStatus(self.status).phrase,
+            "title": _title(self.status),
             "status": self.status,
             "detail": self.detail,
             "code": self.code,
@@ -192,7 +192,7 @@ async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
 
 async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - narrows for the type checker
-    phrase = HTTPStatus(error.status_code).phrase
+    phrase = _title(error.status_code)
     details = {
         404: "There is nothing at this path.",
         405: "This path does not have this method; see the Allow header.",
@@ -231,6 +231,12 @@ def _unexpected(error: Exception) -> Problem:
         detail="Something went wrong here; it is not your request. The log knows it by `instance`.",
         instance=instance,
     )
+
+
+def _title(status: int) -> str:
+    # RFC 9110 renamed these two; Python's names depend on its version
+    renamed = {413: "Content Too Large", 422: "Unprocessable Content"}
+    return renamed.get(status) or HTTPStatus(status).phrase
 
 
 def _field_error(error: Any) -> FieldError:

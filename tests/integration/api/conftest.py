@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,8 +15,15 @@ from api.app import create_app
 from api.authentication import ensure_operator_key
 from api.context import Context
 from hookfast.settings import Settings
-
-OPERATOR_KEY = "hf_" + "operator-key-of-the-tests-" * 2
+from tests.api_client import (
+    OPERATOR_KEY,
+    Json,
+    KeyClient,
+    Make,
+    MakeEventType,
+    client_with,
+)
+from tests.receiver import Receiver
 
 
 @pytest.fixture
@@ -48,15 +55,6 @@ def context(app: FastAPI) -> Context:
     return app.state.context
 
 
-def client_with(app: FastAPI, key: str) -> httpx2.AsyncClient:
-    """A client that sends this API key."""
-    return httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(app),
-        base_url="http://hookfast.test/v1",
-        headers={"Authorization": f"Bearer {key}"},
-    )
-
-
 @pytest.fixture
 async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     """A client with the operator's key; paths are relative to `/v1`."""
@@ -64,17 +62,11 @@ async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-class Make(Protocol):
-    """Makes something through the API: `members` override the defaults; gives the answer."""
-
-    async def __call__(self, **members: Any) -> dict[str, Any]: ...
-
-
 def _maker(client: httpx2.AsyncClient, path: str, **defaults: Any) -> Make:
-    async def make(**members: Any) -> dict[str, Any]:
+    async def make(**members: Any) -> Json:
         answer = await client.post(path, json=defaults | members)
         assert answer.status_code == 201, answer.text
-        document: dict[str, Any] = answer.json()
+        document: Json = answer.json()
         return document
 
     return make
@@ -99,22 +91,20 @@ def make_subscription(client: httpx2.AsyncClient) -> Make:
 
 
 @pytest.fixture
-def make_event_type(client: httpx2.AsyncClient) -> Callable[..., Awaitable[dict[str, Any]]]:
+def make_event_type(client: httpx2.AsyncClient) -> MakeEventType:
     """`await make_event_type("order.invoice.paid", schema=…)` → the event type."""
 
-    async def make(name: str, **members: Any) -> dict[str, Any]:
+    async def make(name: str, **members: Any) -> Json:
         answer = await client.put(f"/event-types/{name}", json=members)
         assert answer.status_code in (200, 201), answer.text
-        document: dict[str, Any] = answer.json()
+        document: Json = answer.json()
         return document
 
     return make
 
 
 @pytest.fixture
-def key_client(
-    app: FastAPI, client: httpx2.AsyncClient
-) -> Callable[..., AbstractAsyncContextManager[httpx2.AsyncClient]]:
+def key_client(app: FastAPI, client: httpx2.AsyncClient) -> KeyClient:
     """`async with key_client(tenant_id, scope="tenant") as client:` a client with a new key."""
 
     @asynccontextmanager
@@ -127,3 +117,10 @@ def key_client(
             yield other
 
     return make
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver of webhooks on loopback."""
+    async with Receiver() as receiver:
+        yield receiver

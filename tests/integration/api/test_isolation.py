@@ -1,0 +1,225 @@
+"""No route shows or changes what belongs to another tenant. The routes are those of the OpenAPI
+document, so a new one is covered from its first day."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from api.app import create_app
+from hookfast.settings import Settings
+from tests.api_client import Json, KeyClient, Make, MakeEventType, client_with
+
+pytestmark = pytest.mark.anyio
+
+EVENT_TYPE = "order.invoice.paid"
+UNKNOWN = "0" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One route and method of the OpenAPI document."""
+
+    method: str
+    path: str
+    document: Json
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in its path."""
+        return re.findall(r"\{(\w+)\}", self.path)
+
+    @property
+    def queries(self) -> set[str]:
+        """The names of its query parameters."""
+        listed = self.document.get("parameters", [])
+        return {item["name"] for item in listed if item["in"] == "query"}
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def _operations() -> list[Operation]:
+    paths = create_app(Settings()).openapi()["paths"]
+    return [
+        Operation(method.upper(), path.removeprefix("/v1"), document)
+        for path, methods in paths.items()
+        if path.startswith("/v1/")
+        for method, document in methods.items()
+    ]
+
+
+OPERATIONS = _operations()
+# the catalogue of event types belongs to all
+OWNED = [each for each in OPERATIONS if set(each.parameters) - {"name"}]
+LISTS = [each for each in OPERATIONS if each.method == "GET" and "cursor" in each.queries]
+EMITTING = {"POST /events", "POST /events/batch"}
+
+# A body that would be fine if everything it names were the caller's. `{…}` names the victim's ids.
+BODIES: dict[str, Json] = {
+    "POST /tenants/{tenant_id}/api-keys": {"name": "x"},
+    "PATCH /tenants/{tenant_id}": {"name": "taken over"},
+    "PATCH /endpoints/{endpoint_id}": {"description": "taken over"},
+    "PATCH /subscriptions/{subscription_id}": {"active": False},
+    "POST /endpoints": {
+        "tenant_id": "{tenant_id}",
+        "url": "http://127.0.0.1:9/",
+        "verification": "none",
+    },
+    "POST /subscriptions": {"endpoint_id": "{endpoint_id}", "events": ["**"]},
+    "POST /events": {"tenant_id": "{tenant_id}", "type": EVENT_TYPE, "data": {}},
+}
+
+
+@pytest.fixture
+async def victim(
+    client: httpx2.AsyncClient,
+    make_tenant: Make,
+    make_endpoint: Make,
+    make_event_type: MakeEventType,
+) -> dict[str, str]:
+    """The ids of a tenant who has one of everything, by the names of path parameters."""
+    await make_event_type(EVENT_TYPE)
+    tenant = await make_tenant(name="Victim")
+    endpoint = await make_endpoint(tenant_id=tenant["id"], events=["**"])
+    key = await client.post(f"/tenants/{tenant['id']}/api-keys", json={"name": "theirs"})
+    event = await client.post(
+        "/events", json={"tenant_id": tenant["id"], "type": EVENT_TYPE, "data": {}}
+    )
+    assert event.status_code == 202, event.text
+    deliveries = await client.get("/deliveries", params={"event_id": event.json()["id"]})
+    return {
+        "tenant_id": tenant["id"],
+        "endpoint_id": endpoint["id"],
+        "subscription_id": endpoint["subscription"]["id"],
+        "key_id": key.json()["id"],
+        "event_id": event.json()["id"],
+        "delivery_id": deliveries.json()["data"][0]["id"],
+    }
+
+
+async def _everything(client: httpx2.AsyncClient, victim: dict[str, str]) -> list[Any]:
+    paths = [
+        f"/tenants/{victim['tenant_id']}",
+        f"/tenants/{victim['tenant_id']}/api-keys",
+        f"/endpoints/{victim['endpoint_id']}",
+        f"/subscriptions/{victim['subscription_id']}",
+        f"/events/{victim['event_id']}",
+        f"/deliveries/{victim['delivery_id']}",
+        "/endpoints",
+        "/subscriptions",
+        "/events",
+        "/deliveries",
+    ]
+    documents = []
+    for path in paths:
+        answer = await client.get(path)
+        assert answer.status_code == 200, answer.text
+        documents.append(answer.json())
+    return documents
+
+
+def _filled(value: Any, ids: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _filled(member, ids) for name, member in value.items()}
+    return value.format(**ids) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("operation", OWNED, ids=str)
+async def test_anothers_id_is_an_unknown_id(
+    client: httpx2.AsyncClient,
+    make_tenant: Make,
+    key_client: KeyClient,
+    victim: dict[str, str],
+    operation: Operation,
+) -> None:
+    body = BODIES.get(str(operation))
+    assert body is not None or "requestBody" not in operation.document, "give it a body above"
+    before = await _everything(client, victim)
+    unknown = {name: value.partition("_")[0] + "_" + UNKNOWN for name, value in victim.items()}
+    attacker = await make_tenant(name="Attacker")
+    async with key_client(attacker["id"]) as theirs:
+        answers = [
+            await theirs.request(
+                operation.method, operation.path.format(**ids), json=_filled(body, ids)
+            )
+            for ids in (victim, unknown)
+        ]
+    assert answers[0].status_code in (403, 404), answers[0].text
+    assert answers[0].status_code == answers[1].status_code
+    assert answers[0].json() == answers[1].json()
+    assert await _everything(client, victim) == before
+
+
+@pytest.mark.parametrize("path", ["/endpoints", "/subscriptions", "/events"])
+async def test_anothers_id_in_a_body_is_an_unknown_id(
+    client: httpx2.AsyncClient,
+    make_tenant: Make,
+    key_client: KeyClient,
+    victim: dict[str, str],
+    path: str,
+) -> None:
+    before = await _everything(client, victim)
+    attacker = await make_tenant()
+    async with key_client(attacker["id"]) as theirs:
+        answer = await theirs.post(path, json=_filled(BODIES[f"POST {path}"], victim))
+    assert answer.status_code == 404, answer.text
+    assert await _everything(client, victim) == before
+
+
+async def test_a_batch_refuses_only_the_items_of_another_tenant(
+    make_tenant: Make, key_client: KeyClient, victim: dict[str, str]
+) -> None:
+    mine = {"type": EVENT_TYPE, "data": {}}
+    attacker = await make_tenant()
+    async with key_client(attacker["id"]) as theirs:
+        items = [mine, mine | {"tenant_id": victim["tenant_id"]}]
+        answer = await theirs.post("/events/batch", json={"events": items})
+    assert [item["status"] for item in answer.json()["data"]] == [202, 404]
+
+
+@pytest.mark.parametrize("operation", LISTS, ids=str)
+async def test_lists_show_nothing_of_another_tenant(
+    make_tenant: Make, key_client: KeyClient, victim: dict[str, str], operation: Operation
+) -> None:
+    attacker = await make_tenant()
+    filters = sorted(operation.queries & victim.keys())
+    async with key_client(attacker["id"]) as theirs:
+        for params in [{}, *({name: victim[name]} for name in filters)]:
+            answer = await theirs.get(operation.path.format(**victim), params=params)
+            assert answer.status_code in (200, 403, 404), answer.text
+            if answer.status_code == 200:
+                shown = answer.text
+                assert not [name for name, value in victim.items() if value in shown], params
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+async def test_every_route_asks_for_a_key(
+    app: FastAPI, victim: dict[str, str], operation: Operation
+) -> None:
+    path = operation.path.format(**victim, name=EVENT_TYPE)
+    async with client_with(app, "hf_" + "x" * 43) as stranger:
+        answer = await stranger.request(operation.method, path)
+    assert answer.status_code == 401
+    assert operation.document["security"] == [{"Bearer": []}]
+
+
+FORBIDDEN = [
+    *(("tenant:read", each) for each in OPERATIONS if each.method != "GET"),
+    *(("emit", each) for each in OPERATIONS if str(each) not in EMITTING),
+]
+
+
+@pytest.mark.parametrize(("scope", "operation"), FORBIDDEN, ids=str)
+async def test_a_narrow_key_does_nothing_beyond_its_scope(
+    key_client: KeyClient, victim: dict[str, str], scope: str, operation: Operation
+) -> None:
+    path = operation.path.format(**victim, name=EVENT_TYPE)
+    async with key_client(victim["tenant_id"], scope=scope) as theirs:
+        answer = await theirs.request(operation.method, path, json={})
+    assert answer.status_code == 403, answer.text

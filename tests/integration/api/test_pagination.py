@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.api_client import Make, assert_problem
+
+pytestmark = pytest.mark.anyio
+
+Walk = Callable[..., Awaitable[list[str]]]
+
+
+@pytest.fixture
+def walk(client: httpx2.AsyncClient) -> Walk:
+    """Follow `next_cursor` to the end; gives the ids in order."""
+
+    async def walk(path: str, **params: Any) -> list[str]:
+        ids: list[str] = []
+        while True:
+            answer = await client.get(path, params=params)
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            assert len(page["data"]) <= params["limit"]
+            ids += [row["id"] for row in page["data"]]
+            if page["next_cursor"] is None:
+                return ids
+            assert len(page["data"]) == params["limit"]
+            params["cursor"] = page["next_cursor"]
+
+    return walk
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 200])
+async def test_a_walk_sees_everything_once_newest_first(
+    walk: Walk, make_tenant: Make, limit: int
+) -> None:
+    made = [(await make_tenant())["id"] for _ in range(6)]
+    assert await walk("/tenants", limit=limit) == list(reversed(made))
+
+
+async def test_every_list_is_walked_within_its_filter(
+    client: httpx2.AsyncClient, walk: Walk, make_tenant: Make, make_endpoint: Make
+) -> None:
+    tenant, other = (await make_tenant())["id"], (await make_tenant())["id"]
+    endpoints, subscriptions, keys = [], [], []
+    for _ in range(5):
+        await make_endpoint(tenant_id=other, events=["**"])
+        endpoint = await make_endpoint(tenant_id=tenant, events=["**"])
+        endpoints.append(endpoint["id"])
+        subscriptions.append(endpoint["subscription"]["id"])
+        key = await client.post(f"/tenants/{tenant}/api-keys", json={"name": "x"})
+        keys.append(key.json()["id"])
+    for path, params, made in (
+        ("/endpoints", {"tenant_id": tenant}, endpoints),
+        ("/subscriptions", {"tenant_id": tenant}, subscriptions),
+        ("/subscriptions", {"tenant_id": tenant, "matches": "a.b.c"}, subscriptions),
+        (f"/tenants/{tenant}/api-keys", {}, keys),
+    ):
+        assert await walk(path, limit=2, **params) == list(reversed(made)), path
+
+
+async def test_what_is_made_meanwhile_does_not_shift_the_pages(
+    client: httpx2.AsyncClient, make_tenant: Make
+) -> None:
+    made = [(await make_tenant())["id"] for _ in range(4)]
+    first = (await client.get("/tenants", params={"limit": 2})).json()
+    await make_tenant()
+    await client.delete(f"/tenants/{made[2]}")  # the cursor's own row
+    rest = (await client.get("/tenants", params={"cursor": first["next_cursor"]})).json()
+    assert [row["id"] for row in rest["data"]] == [made[1], made[0]]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "",
+        "?",
+        "abc",
+        "AAAA",
+        "\x00",
+        "é",
+        "a" * 401,
+        base64.urlsafe_b64encode(b"tnt_\x00").decode(),
+        base64.urlsafe_b64encode("tnt_é".encode()).decode(),
+    ],
+)
+async def test_a_cursor_that_is_none_is_refused(client: httpx2.AsyncClient, cursor: str) -> None:
+    answer = await client.get("/tenants", params={"cursor": cursor})
+    assert_problem(answer, 422, code="invalid_input", pointer="cursor")
+
+
+@pytest.mark.parametrize("limit", ["0", "201", "-1", "x", "", "1.5", "9" * 30, "1\x00"])
+async def test_a_limit_out_of_range_is_refused(client: httpx2.AsyncClient, limit: str) -> None:
+    answer = await client.get("/tenants", params={"limit": limit})
+    assert_problem(answer, 422, code="invalid_input", pointer="limit")
+
+
+@pytest.mark.parametrize("path", ["/tenants", "/endpoints", "/event-types", "/api-keys"])
+async def test_an_unknown_query_parameter_is_refused_by_name(
+    client: httpx2.AsyncClient, path: str
+) -> None:
+    answer = await client.get(path, params={"limt": "5"})
+    assert_problem(answer, 422, code="invalid_input", pointer="limt")

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from tests.api_client import KeyClient, Make, MakeEventType, assert_problem
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_creates_and_shows_a_tenant(client: httpx2.AsyncClient) -> None:
+    created = await client.post("/tenants", json={"name": "Acme", "metadata": {"plan": "gold"}})
+    assert created.status_code == 201
+    tenant = created.json()
+    assert tenant["id"].startswith("tnt_")
+    assert tenant["name"] == "Acme"
+    assert tenant["metadata"] == {"plan": "gold"}
+    assert tenant["created_at"] == tenant["updated_at"]
+    assert tenant["created_at"].endswith("Z")
+    assert (await client.get(f"/tenants/{tenant['id']}")).json() == tenant
+
+
+async def test_it_changes_only_what_the_merge_patch_names(
+    client: httpx2.AsyncClient, make_tenant: Make
+) -> None:
+    tenant = await make_tenant(name="Acme", metadata={"a": 1, "b": {"c": 2, "d": 3}})
+    path = f"/tenants/{tenant['id']}"
+    answer = await client.patch(path, json={"metadata": {"a": None, "b": {"c": 4}}})
+    assert answer.status_code == 200
+    assert answer.json()["name"] == "Acme"
+    assert answer.json()["metadata"] == {"b": {"c": 4, "d": 3}}
+    assert answer.json()["updated_at"] > tenant["updated_at"]
+    reset = await client.patch(path, json={"metadata": None, "name": "Bolt"})
+    assert reset.json()["metadata"] == {}
+    assert (await client.get(path)).json() == reset.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/name"),
+        ({"name": ""}, "/name"),
+        ({"name": "x" * 201}, "/name"),
+        ({"name": 5}, "/name"),
+        ({"name": "x", "id": "tnt_mine"}, "/id"),
+        ({"name": "x", "deleted_at": None}, "/deleted_at"),
+        ({"name": "x", "metadata": []}, "/metadata"),
+        ({"name": "x", "metadata": {"big": "x" * 9_000}}, "/metadata"),
+    ],
+)
+async def test_it_refuses_a_tenant_that_is_not_one(
+    client: httpx2.AsyncClient, body: dict[str, object], pointer: str
+) -> None:
+    assert_problem(
+        await client.post("/tenants", json=body), 422, code="invalid_input", pointer=pointer
+    )
+
+
+async def test_it_refuses_to_patch_away_what_is_required(
+    client: httpx2.AsyncClient, make_tenant: Make
+) -> None:
+    tenant = await make_tenant()
+    answer = await client.patch(f"/tenants/{tenant['id']}", json={"name": None})
+    assert_problem(answer, 422, code="invalid_input", pointer="/name")
+
+
+async def test_a_deleted_tenant_takes_keys_endpoints_and_subscriptions_with_it(
+    client: httpx2.AsyncClient,
+    make_tenant: Make,
+    make_endpoint: Make,
+    make_event_type: MakeEventType,
+    key_client: KeyClient,
+) -> None:
+    await make_event_type("order.invoice.paid")
+    tenant, other = await make_tenant(), await make_tenant()
+    endpoint = await make_endpoint(tenant_id=tenant["id"], events=["order.**"])
+    kept = await make_endpoint(tenant_id=other["id"], events=["order.**"])
+    async with key_client(tenant["id"]) as theirs:
+        assert (await theirs.get("/endpoints")).status_code == 200
+        assert (await client.delete(f"/tenants/{tenant['id']}")).status_code == 204
+        assert_problem(await theirs.get("/endpoints"), 401, code="invalid_key")
+    for path in (
+        f"/tenants/{tenant['id']}",
+        f"/endpoints/{endpoint['id']}",
+        f"/subscriptions/{endpoint['subscription']['id']}",
+        f"/tenants/{tenant['id']}/api-keys",
+    ):
+        assert_problem(await client.get(path), 404, code="not_found")
+    matching = await client.get("/subscriptions", params={"matches": "order.invoice.paid"})
+    assert [row["id"] for row in matching.json()["data"]] == [kept["subscription"]["id"]]
+    assert_problem(await client.delete(f"/tenants/{tenant['id']}"), 404, code="not_found")
+
+
+async def test_a_deleted_tenant_gets_nothing_new(
+    client: httpx2.AsyncClient, make_tenant: Make
+) -> None:
+    tenant = await make_tenant()
+    await client.delete(f"/tenants/{tenant['id']}")
+    endpoint = {"tenant_id": tenant["id"], "url": "http://127.0.0.1:9/", "verification": "none"}
+    for path, body in (
+        ("/endpoints", endpoint),
+        (f"/tenants/{tenant['id']}/api-keys", {"name": "late"}),
+    ):
+        assert_problem(await client.post(path, json=body), 404, code="not_found")
+
+
+@pytest.mark.parametrize("tenant_id", ["tnt_", "tnt_%00", "evt_" + "0" * 32, "tnt_" + "0" * 32])
+async def test_an_ill_formed_id_is_an_unknown_one(
+    client: httpx2.AsyncClient, tenant_id: str
+) -> None:
+    assert_problem(await client.get(f"/tenants/{tenant_id}"), 404, code="not_found")
