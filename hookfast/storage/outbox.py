@@ -109,12 +109,13 @@ async def mark_started(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
 ) -> None:
     """Say that these workflows exist. Rows another transaction holds are skipped: it is the record
-    of their first attempt, which marks them too."""
+    of their first attempt, which marks them too. So are rows without a lease: they were put back
+    into the outbox since."""
     if not delivery_ids:
         return
     mine = (
         select(_C.id)
-        .where(_C.id.in_(delivery_ids), _C.started_at.is_(None))
+        .where(_C.id.in_(delivery_ids), _C.started_at.is_(None), _C.leased_until.is_not(None))
         .with_for_update(skip_locked=True)
     )
     await connection.execute(

@@ -115,7 +115,7 @@ class Stack:
 async def eventually(check: Callable[[], Awaitable[Any]], *, timeout: float = 20) -> Any:
     """The first truthy answer of `check`."""
     async with asyncio.timeout(timeout):
-        while not (answer := await check()):
+        while not (answer := await check()):  # noqa: ASYNC110 - the other side is a database
             await asyncio.sleep(0.02)
         return answer
 

@@ -1,0 +1,250 @@
+"""The relay: nothing forgotten, nothing started twice, whatever is away and whoever else relays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import WorkflowEnvironment
+
+from hookfast.clock import utc_now
+from hookfast.relay import Relay
+from hookfast.settings import Settings
+from hookfast.storage import outbox
+from hookfast.storage.doorbell import doorbell_for
+from hookfast.storage.engine import Database
+from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.tables import Delivery
+from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.receiver import Receiver
+from tests.seed import KEYRING, seed_delivery, seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+LEASE = timedelta(seconds=30)
+
+
+MakeRelay = Callable[..., Relay]
+
+
+@pytest.fixture
+async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
+    bells = []
+
+    def make(client: Client, *, batch: int = 50) -> Relay:
+        bells.append(doorbell_for(database))
+        return Relay(
+            client=client,
+            database=database,
+            loader=OutgoingLoader(database, KEYRING),
+            doorbell=bells[-1],
+            batch=batch,
+            lease=LEASE,
+            fast_lane_timeout=timedelta(seconds=5),
+        )
+
+    yield make
+    for bell in bells:
+        await bell.close()
+
+
+async def unstarted(database: Database) -> int:
+    async with database.read() as connection:
+        count, _ = await outbox.backlog(connection)
+        return count
+
+
+async def test_a_claim_is_exclusive_until_its_lease_runs_out(database: Database) -> None:
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
+    ids = [await seed_delivery(database, endpoint) for _ in range(3)]
+    now = utc_now()
+    async with database.write() as connection:
+        first = await outbox.claim(connection, limit=2, lease=LEASE, now=now)
+    async with database.write() as connection:
+        second = await outbox.claim(connection, limit=5, lease=LEASE, now=now)
+    assert [row.delivery_id for row in first] == ids[:2]
+    assert [row.delivery_id for row in second] == ids[2:]
+    async with database.write() as connection:
+        later = await outbox.claim(
+            connection, limit=5, lease=LEASE, now=now + LEASE + timedelta(seconds=1)
+        )
+    assert [row.delivery_id for row in later] == ids
+
+
+async def test_twins_share_the_outbox_without_overlap(
+    temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
+) -> None:
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:9/", timeout=20)
+    ids = {await seed_delivery(database, endpoint) for _ in range(60)}
+    relays = [make_relay(temporal.client, batch=7) for _ in range(4)]
+
+    async def drain(relay: Relay) -> int:
+        total = 0
+        while found := await relay.relay_once():
+            total += found
+        await relay.mark_now()
+        return total
+
+    claimed = await asyncio.gather(*(drain(relay) for relay in relays))
+
+    assert sum(claimed) == len(ids)
+    assert await unstarted(database) == 0
+    for delivery in ids:
+        handle = temporal.client.get_workflow_handle(f"delivery/{delivery}")
+        assert (await handle.describe()).run_id
+        await handle.terminate()
+
+
+async def test_a_relay_that_dies_after_starting_leaves_nothing_to_be_sent_twice(
+    temporal: WorkflowEnvironment,
+    settings: Settings,
+    database: Database,
+    receiver: Receiver,
+    make_relay: MakeRelay,
+) -> None:
+    """Between start and mark: the row is leased again and Temporal refuses the second start."""
+    endpoint = await seed_endpoint(database, receiver.url("/ok"))
+    delivery = await seed_delivery(database, endpoint)
+    dying = make_relay(temporal.client)
+    assert await dying.relay_once() == 1  # started, never marked: it dies here
+    async with running_stack(temporal, settings, database, receiver) as stack:
+        await stack.until_status(delivery, "delivered")
+        async with database.write() as connection:  # as if the record had not marked it either
+            table = Delivery.__table__
+            await connection.execute(
+                update(table)
+                .where(table.c.id == delivery)
+                .values(started_at=None, leased_until=None)
+            )
+
+        async def marked() -> bool:
+            return await unstarted(database) == 0
+
+        await eventually(marked)
+        await asyncio.sleep(0.3)
+    assert len(receiver.requests) == 1
+
+
+async def test_a_lost_workflow_is_started_again_where_it_stood(
+    temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
+) -> None:
+    """Temporal's data is gone (here: terminated), the row says an attempt is long overdue."""
+    plan = {"delays_seconds": [3600, 0.1], "jitter": 0, "retry_on": "all"}
+    endpoint = await seed_endpoint(database, receiver.url("/fail-first/1"), plan=plan)
+    delivery = await seed_delivery(database, endpoint)
+    async with running_stack(temporal, settings, database, receiver) as stack:
+        await stack.until_status(delivery, "retrying")
+        await stack.workflow(delivery).terminate("lost")
+        now = utc_now() + timedelta(hours=2)
+        table = Delivery.__table__
+        async with database.write() as connection:
+            reopened = await outbox.reopen_lost(
+                connection, overdue_since=now - timedelta(minutes=5), now=now, limit=10
+            )
+            assert reopened == 1
+            await connection.execute(
+                update(table)
+                .where(table.c.id == delivery)
+                .values(next_attempt_at=utc_now() - timedelta(minutes=5))
+            )
+        row = await stack.until_status(delivery, "delivered")
+    assert (row.attempts, row.retries) == (2, 1)
+    numbers = [request.headers["x-hook-attempt"] for request in receiver.requests]
+    assert numbers == ["1", "2"]
+
+
+class Away:
+    """A Temporal that cannot be reached, until it can."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.away = True
+        self.asked = 0
+
+    async def start_workflow(self, *args: Any, **kwargs: Any) -> Any:
+        self.asked += 1
+        if self.away:
+            raise RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
+        return await self._client.start_workflow(*args, **kwargs)
+
+
+@asynccontextmanager
+async def relaying(relay: Relay) -> AsyncIterator[None]:
+    task = asyncio.create_task(relay.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_while_temporal_is_away_the_relay_backs_off_and_then_catches_up(
+    temporal: WorkflowEnvironment,
+    settings: Settings,
+    database: Database,
+    receiver: Receiver,
+    make_relay: MakeRelay,
+) -> None:
+    endpoint = await seed_endpoint(database, receiver.url("/ok"))
+    ids = [await seed_delivery(database, endpoint) for _ in range(10)]
+    client = Away(temporal.client)
+    relay = make_relay(client)  # type: ignore[arg-type] # the one call it makes
+    async with relaying(relay):
+        await asyncio.sleep(1.5)
+        assert 10 <= client.asked <= 60  # it backs off
+        assert await unstarted(database) == 10
+        client.away = False
+
+        async def all_started() -> bool:
+            return await unstarted(database) == 0
+
+        await eventually(all_started)
+    async with running_stack(temporal, settings, database, receiver) as stack:
+        for delivery in ids:
+            await stack.until_status(delivery, "delivered")
+    assert len(receiver.requests) == 10
+
+
+async def test_the_doorbell_wakes_the_relay_at_once(stack: Stack) -> None:
+    """The relay looks by itself every second; a ring is what makes it fast."""
+    endpoint = await stack.endpoint("/ok")
+    bell = doorbell_for(stack.database)
+    try:
+        await asyncio.sleep(1.5)  # idle
+        taken = []
+        for _ in range(3):
+            delivery = await stack.deliver(endpoint)
+            bell.ring()
+            begun = asyncio.get_running_loop().time()
+            await stack.until_status(delivery, "delivered")
+            taken.append(asyncio.get_running_loop().time() - begun)
+            await asyncio.sleep(0.4)
+        assert sorted(taken)[0] < 0.9  # once in three is enough: this is not a stopwatch
+    finally:
+        await bell.close()
+
+
+async def test_nothing_is_left_in_the_outbox_after_a_burst(stack: Stack) -> None:
+    endpoints = [await stack.endpoint("/ok") for _ in range(5)]
+    ids = [await stack.deliver(endpoint) for endpoint in endpoints for _ in range(20)]
+
+    for delivery in ids:
+        await stack.until_status(delivery, "delivered", timeout=40)
+
+    async def started() -> bool:
+        async with stack.database.read() as connection:
+            table = Delivery.__table__
+            left = await connection.execute(select(table.c.id).where(table.c.started_at.is_(None)))
+            return left.first() is None
+
+    await eventually(started)
+    assert sorted(request.message_id or "" for request in stack.receiver.requests) == sorted(ids)
