@@ -7,6 +7,7 @@ behind it can be made to wait or to fill memory. The application gets the body a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,6 +17,8 @@ from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.settings import Settings
 
 BATCH_PATH = "/v1/events/batch"
+
+_LINGER_SECONDS = 2.0
 
 
 class RequestBody:
@@ -32,9 +35,7 @@ class RequestBody:
         try:
             body = await self._read(scope, receive)
         except HookfastError as error:
-            response = problem_of(error).response()
-            response.headers["Connection"] = "close"  # what is left of the body is not read
-            await response(scope, receive, send)
+            await _refuse(error, scope, receive, send)
             return
         if body is not None:
             await self._app(scope, _replay(body, receive), send)
@@ -52,6 +53,35 @@ class RequestBody:
                 return await _collect(receive, cap)
         except TimeoutError:
             raise BodyTimeout(f"The body did not arrive within {seconds:g} seconds.") from None
+
+
+async def _refuse(error: HookfastError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the problem and close the connection, but not while the client still sends: the
+    reset that follows would destroy the answer before a client that reads late has seen it."""
+    response = problem_of(error).response()
+    response.headers["Connection"] = "close"
+
+    async def keep_open(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "more_body": True}
+        await send(message)
+
+    await response(scope, receive, keep_open)
+    if isinstance(error, TooLarge) and not _waits_to_send(scope["headers"]):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_SECONDS):
+                await _discard(receive)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _discard(receive: Receive) -> None:
+    while (await receive()).get("more_body", False):
+        pass
+
+
+def _waits_to_send(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the client asked before sending its body (`Expect: 100-continue`)."""
+    return any(name == b"expect" for name, _ in headers)
 
 
 async def _collect(receive: Receive, cap: int) -> bytes | None:
