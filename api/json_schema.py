@@ -24,6 +24,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _REFERENCES = ("$ref", "$dynamicRef")
 _DATA = frozenset({"const", "enum", "default", "examples"})  # their values are not schemas
+_MAPS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 
 
 def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> None:
@@ -67,28 +68,32 @@ def _check_parts(schema: dict[str, Any] | bool, *, pointer: str) -> None:
 
 
 def _members(schema: Any, pointer: str) -> Iterator[tuple[str, str, Any]]:
-    """Every member of every object in the schema, data aside, with its pointer."""
-    if isinstance(schema, dict):
+    """Every keyword of the schema and its sub-schemas: pointer, name, value."""
+    if isinstance(schema, list):
+        for index, value in enumerate(schema):
+            yield from _members(value, join(pointer, index))
+    elif isinstance(schema, dict):
         for name, value in schema.items():
             at = join(pointer, name)
             yield at, name, value
-            if name not in _DATA:
+            if name in _MAPS and isinstance(value, dict):
+                for key, sub_schema in value.items():
+                    yield from _members(sub_schema, join(at, key))
+            elif name not in _DATA:
                 yield from _members(value, at)
-    elif isinstance(schema, list):
-        for index, value in enumerate(schema):
-            yield from _members(value, join(pointer, index))
 
 
 def _check_applicable(schema: dict[str, Any] | bool, *, pointer: str) -> None:
     """A schema that refers to itself without looking deeper into the data never ends: apply it to
     one value of each kind and see."""
-    validator = Draft202012Validator(schema)
+    # an empty registry: the default one would fetch
+    validator = Draft202012Validator(schema, registry=Registry())
     try:
         samples: tuple[Any, ...] = ({}, [], "", 0, True, None)
         for value in samples:
             validator.is_valid(value)
-    except RecursionError:
-        raise _invalid(pointer, "the schema refers to itself without end") from None
+    except (RecursionError, Unresolvable):
+        raise _invalid(pointer, "the schema refers to itself without end, or to nothing") from None
 
 
 _REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)

@@ -211,9 +211,8 @@ async def _on_database_error(request: Request, error: Exception) -> JSONResponse
     )
     if not away:
         return _unexpected(error).response()
-    log.warning(
-        "The database is away.", method=request.method, error=type(error).__name__, exc_info=error
-    )
+    # without the traceback: SQLAlchemy's messages repeat the statement's parameters
+    log.warning("The database is away.", method=request.method, error=type(error).__name__)
     unavailable = Unavailable("The database is away. Nothing was stored; send it again.")
     return problem_of(unavailable).response()
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import anyio
 import httpx2
 import pytest
 
@@ -109,3 +110,17 @@ async def test_an_ill_formed_id_is_an_unknown_one(
     client: httpx2.AsyncClient, tenant_id: str
 ) -> None:
     assert_problem(await client.get(f"/tenants/{tenant_id}"), 404, code="not_found")
+
+
+async def test_changes_at_once_are_all_kept(client: httpx2.AsyncClient, make_tenant: Make) -> None:
+    path = f"/tenants/{(await make_tenant())['id']}"
+
+    async def change(number: int) -> None:
+        answer = await client.patch(path, json={"metadata": {str(number): number}})
+        assert answer.status_code == 200
+
+    async with anyio.create_task_group() as group:
+        for number in range(10):
+            group.start_soon(change, number)
+    kept = (await client.get(path)).json()["metadata"]
+    assert kept == {str(number): number for number in range(10)}

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import text
+
+from api.app import create_app
+from api.context import Context
+from hookfast.settings import Settings
+from hookfast.storage import workers
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def no_temporal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporal is at a port where nothing listens."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+
+
+async def _get(app: FastAPI, path: str) -> httpx2.Response:
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        return await client.get(path)
+
+
+async def test_healthz_answers_without_a_key(app: FastAPI) -> None:
+    answer = await _get(app, "/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_readyz_names_what_is_missing(app: FastAPI, context: Context) -> None:
+    answer = await _get(app, "/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "not_ready", "missing": ["worker", "temporal"]}
+    async with context.database.write() as connection:
+        await workers.beat(connection, "w1", version="1", now=context.clock())
+    assert (await _get(app, "/readyz")).json()["missing"] == ["temporal"]
+
+
+async def test_a_worker_not_seen_for_fifteen_seconds_does_not_count(
+    app: FastAPI, context: Context
+) -> None:
+    long_ago = context.clock() - timedelta(seconds=16)
+    async with context.database.write() as connection:
+        await workers.beat(connection, "w1", version="1", now=long_ago)
+    assert "worker" in (await _get(app, "/readyz")).json()["missing"]
+
+
+async def test_an_old_schema_is_not_ready(app: FastAPI, context: Context) -> None:
+    async with context.database.write() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0000'"))
+    assert "migrations" in (await _get(app, "/readyz")).json()["missing"]
+
+
+async def test_a_database_that_is_away_is_not_ready(tmp_path: Path) -> None:
+    app = create_app(Settings(home=tmp_path, database_url="postgresql://127.0.0.1:1/hookfast"))
+    async with app.router.lifespan_context(app):
+        answer = await _get(app, "/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["missing"] == ["database", "temporal"]

@@ -1,0 +1,78 @@
+"""The OpenAPI document is worth reading, and true."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.app import create_app
+from hookfast.settings import Settings
+from tests.api_client import Json
+
+pytestmark = pytest.mark.anyio
+
+DOCUMENT: Json = create_app(Settings()).openapi()
+OPERATIONS = [
+    pytest.param(operation, id=f"{method.upper()} {path}")
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+]
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        here = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return here.union(*map(_references, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(_references, value))
+    return set()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_has_a_name_a_summary_and_a_described_tag(operation: Json) -> None:
+    assert operation["operationId"].replace("_", "").isalnum()
+    assert operation["summary"]
+    [tag] = operation["tags"]
+    assert tag in [described["name"] for described in DOCUMENT["tags"]]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_behind_a_key_documents_its_problems(operation: Json) -> None:
+    if operation["tags"] == ["Health"]:
+        return
+    for status in ("401", "403", "404", "422", "503"):
+        content = operation["responses"][status]["content"]
+        assert list(content) == ["application/problem+json"]
+    if "requestBody" in operation:
+        assert {"409", "413", "415"} <= operation["responses"].keys()
+
+
+def test_operation_ids_are_unique() -> None:
+    ids = [parameter.values[0]["operationId"] for parameter in OPERATIONS]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_reference_leads_somewhere() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    for reference in _references(DOCUMENT):
+        assert reference.removeprefix("#/components/schemas/") in schemas
+
+
+def test_it_has_no_schema_of_a_validation_error_that_is_never_sent() -> None:
+    assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"]
+
+
+def test_bodies_refuse_unknown_members() -> None:
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        if name.startswith("New") or name.endswith("Form"):
+            assert schema["additionalProperties"] is False, name
+
+
+async def test_the_document_and_its_page_are_served(sqlite_url: str) -> None:
+    transport = httpx2.ASGITransport(create_app(Settings(database_url=sqlite_url)))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        assert (await client.get("/openapi.json")).json() == json.loads(json.dumps(DOCUMENT))
+        assert "/openapi.json" in (await client.get("/docs")).text

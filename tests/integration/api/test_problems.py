@@ -1,0 +1,154 @@
+"""Whatever goes wrong, the answer is a problem document that says nothing private."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import httpx2
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import make_url
+
+from api.app import create_app
+from hookfast.settings import Settings
+from tests.api_client import OPERATOR_KEY, assert_problem, client_with
+
+pytestmark = pytest.mark.anyio
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"{",
+        b"{'name': 'x'}",
+        b'{"name": "x"} x',
+        b'{"name": "x", "name": "y"}',
+        b'{"name": "x", "metadata": {"a": {"b": 1, "b": 2}}}',
+        b'{"name": NaN}',
+        b'{"name": "x", "metadata": {"n": 1e999}}',
+        b'{"name": "\\u0000"}',
+        b'{"name": "\\ud800"}',
+        b'{"name": "\xff"}',
+        b'\xef\xbb\xbf{"name": "x"}',
+        b'{"name": "x", "metadata": ' + b'{"a":' * 70 + b"1" + b"}" * 71,
+        b"[" * 100_000,
+        b'{"name": ' + b"9" * 5_000 + b"}",
+        '{"name": "x"}'.encode("utf-16"),
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+@pytest.mark.parametrize(("method", "path"), [("POST", "/tenants"), ("PUT", "/event-types/a.b.c")])
+async def test_a_body_that_is_not_strict_json_is_refused(
+    client: httpx2.AsyncClient, method: str, path: str, body: bytes
+) -> None:
+    answer = await client.request(method, path, content=body, headers=JSON)
+    assert_problem(answer, 422, code="invalid_json")
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [None, "", "text/plain", "application/x-www-form-urlencoded", "text/json", "application/jsonx"],
+)
+async def test_a_body_not_declared_as_json_is_refused(
+    client: httpx2.AsyncClient, content_type: str | None
+) -> None:
+    headers = {} if content_type is None else {"content-type": content_type}
+    answer = await client.post("/tenants", content=b'{"name": "x"}', headers=headers)
+    assert_problem(answer, 415, code="unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "Application/JSON; charset=utf-8", "application/vnd.acme+json"],
+)
+async def test_every_json_type_is_taken(client: httpx2.AsyncClient, content_type: str) -> None:
+    answer = await client.post(
+        "/tenants", content=b'{"name": "x"}', headers={"content-type": content_type}
+    )
+    assert answer.status_code == 201
+
+
+async def test_a_problem_never_repeats_the_input(client: httpx2.AsyncClient) -> None:
+    body = {"name": "x" * 201, "metadata": "the-value", "token": "s3cret"}
+    problem = assert_problem(await client.post("/tenants", json=body), 422, code="invalid_input")
+    assert [error["pointer"] for error in problem["errors"]] == ["/name", "/metadata", "/token"]
+    assert "the-value" not in str(problem)
+    assert "s3cret" not in str(problem)
+    assert "xxx" not in str(problem)
+
+
+async def test_a_problem_lists_at_most_twenty_errors_with_short_pointers(
+    client: httpx2.AsyncClient,
+) -> None:
+    body = {f"{'unknown' * 100}{number}": 1 for number in range(50)}
+    problem = assert_problem(await client.post("/tenants", json=body), 422, code="invalid_input")
+    assert len(problem["errors"]) == 20
+    assert all(len(error["pointer"]) <= 200 for error in problem["errors"])
+
+
+async def test_an_unknown_path_and_an_unknown_method_are_problems(
+    client: httpx2.AsyncClient,
+) -> None:
+    assert_problem(await client.get("/nothing"), 404, code="not_found")
+    answer = await client.delete("/event-types")
+    assert_problem(answer, 405, code="method_not_allowed")
+    assert answer.headers["allow"] == "GET"
+
+
+async def test_a_nul_in_a_query_parameter_is_refused(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/subscriptions?matches=a.b%00.c")
+    assert_problem(answer, 422, code="invalid_input", pointer="matches")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:s3cret@127.0.0.1:1/hookfast", "sqlite:///{folder}"]
+)
+async def test_a_database_that_is_away_is_503_and_said_when_to_retry(
+    tmp_path: Path, url: str
+) -> None:
+    settings = Settings(home=tmp_path, database_url=url.format(folder=tmp_path))
+    app = create_app(settings)
+    async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
+        answer = await client.get("/tenants")
+    await asyncio.sleep(0.1)  # the SQLite driver's thread still reports its end to this loop
+    problem = assert_problem(answer, 503, code="unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert "s3cret" not in str(problem)
+
+
+async def test_lost_connections_are_replaced_or_503(
+    tmp_path: Path, postgresql_url: str, postgresql_server: str
+) -> None:
+    settings = Settings(home=tmp_path, database_url=postgresql_url, operator_key=OPERATOR_KEY)
+    app = create_app(settings)
+    async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
+        assert (await client.get("/tenants")).status_code == 401
+        connection = await asyncpg.connect(postgresql_server)
+        try:
+            name = make_url(postgresql_url).database
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name
+            )
+        finally:
+            await connection.close()
+        assert (await client.get("/tenants")).status_code in (401, 503)
+
+
+async def test_an_unexpected_error_is_a_bare_500(app: FastAPI) -> None:
+    @app.get("/boom")
+    async def boom() -> None:
+        raise RuntimeError("s3cret")
+
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        answer = await client.get("/boom")
+    problem = assert_problem(answer, 500, code="internal_error")
+    assert problem["instance"].startswith("urn:uuid:")
+    assert "s3cret" not in answer.text
+    assert "boom" not in answer.text

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.json_schema import check_schema
+from hookfast.errors import InvalidInput
+
+
+def _nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"properties": {"a": schema}}
+    return schema
+
+
+_LIST = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {},
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"},
+        {"$id": "https://example.com/x", "$defs": {"node": _LIST}, "$ref": "#/$defs/node"},
+        {"$anchor": "me", "properties": {"child": {"$ref": "#me"}}},
+        {"properties": {"$ref": {"type": "string"}, "$id": {"type": "string"}}},
+        {"properties": {"pattern": {"const": 1}, "enum": {"type": "string"}}},
+        {"const": {"$ref": "https://example.com/"}},
+        {"enum": [{"$id": "x", "$ref": 5}]},
+        {"pattern": r"^[a-z]+(\.[a-z]+)*$"},
+        {"pattern": r"^([a-z0-9]+\.)+[a-z]{2,}$"},
+        {"patternProperties": {"^x-": {}}},
+        _nested(20),
+    ],
+    ids=str,
+)
+def test_it_takes_schemas_that_can_be_applied(schema: Any) -> None:
+    check_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"type": "strin"}, "/schema/type"),
+        ({"required": "a"}, "/schema/required"),
+        ({"multipleOf": 0}, "/schema/multipleOf"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#"}, "/schema/$schema"),
+        ({"$schema": 5}, "/schema/$schema"),
+        ({"$ref": "https://example.com/schema"}, "/schema/$ref"),
+        ({"$ref": "other.json"}, "/schema/$ref"),
+        ({"items": {"$dynamicRef": "file:///etc/passwd"}}, "/schema/items/$dynamicRef"),
+        ({"$ref": "#/$defs/none"}, "/schema/$ref"),
+        ({"properties": {"a/b": {"$ref": "#none"}}}, "/schema/properties/a~1b/$ref"),
+        ({"items": {"$id": "https://example.com/"}}, "/schema/items/$id"),
+        ({"$ref": "#"}, "/schema"),
+        ({"allOf": [{"anyOf": [{"$ref": "#"}]}]}, "/schema"),
+        (
+            {"properties": {"default": {"$ref": "https://example.com/"}}},
+            "/schema/properties/default/$ref",
+        ),
+        ({"pattern": "("}, "/schema/pattern"),
+        ({"pattern": "(a+)+$"}, "/schema/pattern"),
+        ({"pattern": "^(([a-z])+.?)+$"}, "/schema/pattern"),
+        ({"pattern": r"([/\w .-]*)*/?$"}, "/schema/pattern"),
+        ({"pattern": "x" * 501}, "/schema/pattern"),
+        ({"patternProperties": {"(a*)*": {}}}, "/schema/patternProperties"),
+        ({"pattern": "a{99999999999999999999}"}, "/schema"),
+        ({"title": "x" * 70_000}, "/schema"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_it_refuses_schemas_that_cannot(schema: Any, pointer: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_schema(schema)
+    assert caught.value.code == "invalid_schema"
+    assert [error.pointer for error in caught.value.errors] == [pointer]
