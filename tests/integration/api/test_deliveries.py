@@ -1,0 +1,296 @@
+"""Deliveries: listed, looked up with their attempts, and steered by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import insert, update
+
+from api.app import create_app
+from api.context import Context
+from hookfast.clock import rfc3339
+from hookfast.ids import new_id
+from hookfast.settings import Settings
+from hookfast.storage.tables import Attempt, Delivery
+from tests.api_client import (
+    OPERATOR_KEY,
+    Json,
+    KeyClient,
+    Make,
+    MakeEventType,
+    assert_problem,
+    client_with,
+)
+
+pytestmark = pytest.mark.anyio
+
+TYPE = "order.invoice.paid"
+OTHER_TYPE = "order.refund.made"
+UNKNOWN = "dlv_" + "0" * 32
+ACTIONS = ["pause", "resume", "resend", "cancel"]
+
+
+@pytest.fixture(autouse=True)
+def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of this needs Temporal. Port 9 (discard) is closed."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+
+
+@pytest.fixture(autouse=True)
+async def event_types(temporal_is_away: None, make_event_type: MakeEventType) -> None:
+    await make_event_type(TYPE)
+    await make_event_type(OTHER_TYPE)
+
+
+async def emit(client: httpx2.AsyncClient, tenant_id: str, event_type: str = TYPE) -> Json:
+    """Emit an event and give its one delivery."""
+    event = {"type": event_type, "data": 1, "tenant_id": tenant_id}
+    answer = await client.post("/events", json=event)
+    assert answer.status_code == 202, answer.text
+    answer = await client.get(f"/events/{answer.json()['id']}/deliveries")
+    [delivery] = answer.json()["data"]
+    return dict(delivery)
+
+
+async def listed(client: httpx2.AsyncClient, **filters: Any) -> list[str]:
+    answer = await client.get("/deliveries", params=filters)
+    assert answer.status_code == 200, answer.text
+    return [delivery["id"] for delivery in answer.json()["data"]]
+
+
+async def change(context: Context, delivery_id: str, **values: Any) -> None:
+    """Write to a delivery's row, as the worker would."""
+    table = Delivery.__table__
+    async with context.database.write() as connection:
+        await connection.execute(update(table).where(table.c.id == delivery_id).values(values))
+
+
+@pytest.fixture
+async def tenant(make_tenant: Make, make_endpoint: Make) -> str:
+    """A tenant whose endpoint wants everything."""
+    tenant_id = str((await make_tenant())["id"])
+    await make_endpoint(tenant_id=tenant_id, events=["**"])
+    return tenant_id
+
+
+# -- lists
+
+
+async def test_each_filter_narrows_the_list(
+    client: httpx2.AsyncClient, context: Context, make_tenant: Make, make_endpoint: Make
+) -> None:
+    tenants = [(await make_tenant())["id"] for _ in range(2)]
+    for tenant_id in tenants:
+        await make_endpoint(tenant_id=tenant_id, events=["**"])
+    a = await emit(client, tenants[0])
+    b = await emit(client, tenants[0], OTHER_TYPE)
+    c = await emit(client, tenants[1])
+    await change(context, b["id"], status="dead")
+    await change(context, c["id"], status="delivered")
+
+    ids = [c["id"], b["id"], a["id"]]
+    assert await listed(client) == ids
+    assert await listed(client, tenant_id=tenants[0]) == ids[1:]
+    assert await listed(client, endpoint_id=c["endpoint_id"]) == ids[:1]
+    assert await listed(client, subscription_id=a["subscription_id"]) == ids[1:]
+    assert await listed(client, event_id=b["event_id"]) == [b["id"]]
+    assert await listed(client, event_type=TYPE) == [c["id"], a["id"]]
+    assert await listed(client, status="pending") == [a["id"]]
+    assert await listed(client, status="dead") == [b["id"]]
+    assert await listed(client, status="delivered") == [c["id"]]
+    assert await listed(client, status="held") == []
+    assert await listed(client, since=b["created_at"]) == ids[:2]
+    assert await listed(client, until=b["created_at"]) == ids[2:]
+
+
+FILTERS = ["status", "endpoint_id", "subscription_id", "event_id", "event_type", "tenant_id"]
+
+
+@pytest.mark.parametrize("status", ["pending", "delivered"])
+async def test_any_filters_together_find_what_fits_them_all(
+    client: httpx2.AsyncClient, context: Context, tenant: str, status: str
+) -> None:
+    wanted = await emit(client, tenant)
+    await change(context, wanted["id"], status=status)
+    wanted["status"] = status
+    missing = {
+        "status": "gone",
+        "endpoint_id": "ep_" + "0" * 32,
+        "subscription_id": "sub_" + "0" * 32,
+        "event_id": "evt_" + "0" * 32,
+        "event_type": OTHER_TYPE,
+    }
+    for chosen in range(2 ** len(FILTERS)):
+        names = [name for bit, name in enumerate(FILTERS) if chosen & (1 << bit)]
+        fits = {name: wanted[name] for name in names}
+        assert await listed(client, **fits) == [wanted["id"]], names
+        for name in missing.keys() & set(names):
+            assert await listed(client, **fits | {name: missing[name]}) == [], (names, name)
+
+
+@pytest.mark.parametrize("filters", [{}, {"status": "pending"}, {"event_type": TYPE}])
+async def test_pages_meet_without_a_gap(
+    client: httpx2.AsyncClient, tenant: str, filters: Json
+) -> None:
+    ids = [(await emit(client, tenant))["id"] for _ in range(5)]
+    found: list[str] = []
+    page: Json = {"next_cursor": None}
+    while True:
+        cursor = {} if page["next_cursor"] is None else {"cursor": page["next_cursor"]}
+        answer = await client.get("/deliveries", params=filters | cursor | {"limit": 2})
+        page = answer.json()
+        found += [delivery["id"] for delivery in page["data"]]
+        if page["next_cursor"] is None:
+            break
+    assert found == ids[::-1]
+
+
+# -- one delivery
+
+
+async def test_a_delivery_shows_what_was_tried(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    delivery = await emit(client, tenant)
+    at = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
+    next_attempt_at = at + timedelta(minutes=1)
+    await change(
+        context, delivery["id"], status="retrying", attempts=1, next_attempt_at=next_attempt_at
+    )
+    attempt = {
+        "id": new_id("att", at),
+        "number": 1,
+        "trigger": "first",
+        "started_at": at,
+        "duration_ms": 12.5,
+        "result": "status",
+        "status_code": 503,
+        "error": "The receiver answered 503.",
+        "response_excerpt": "come back later",
+    }
+    async with context.database.write() as connection:
+        await connection.execute(
+            insert(Attempt.__table__),
+            attempt | {"delivery_id": delivery["id"], "endpoint_id": delivery["endpoint_id"]},
+        )
+    shown = (await client.get(f"/deliveries/{delivery['id']}")).json()
+    assert shown["status"] == "retrying"
+    assert shown["attempt_count"] == 1
+    assert shown["next_attempt_at"] == rfc3339(next_attempt_at)
+    assert shown["attempts"] == [attempt | {"started_at": rfc3339(at)}]
+    assert shown["workflow"] == {"id": f"delivery/{delivery['id']}", "url": None}
+
+
+async def test_of_very_many_attempts_the_newest_are_shown_oldest_first(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    delivery = await emit(client, tenant)
+    at = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
+    async with context.database.write() as connection:
+        await connection.execute(
+            insert(Attempt.__table__),
+            [
+                {
+                    "id": new_id("att", at),
+                    "delivery_id": delivery["id"],
+                    "endpoint_id": delivery["endpoint_id"],
+                    "number": number,
+                    "trigger": "resend",
+                    "started_at": at,
+                    "duration_ms": 1.0,
+                    "result": "timeout",
+                }
+                for number in range(1, 251)
+            ],
+        )
+    shown = (await client.get(f"/deliveries/{delivery['id']}")).json()
+    assert [attempt["number"] for attempt in shown["attempts"]] == list(range(51, 251))
+
+
+async def test_a_delivery_links_to_its_workflow_where_the_ui_is_known(
+    settings: Settings, client: httpx2.AsyncClient, tenant: str
+) -> None:
+    delivery = await emit(client, tenant)
+    app = create_app(settings.model_copy(update={"temporal_ui_url": "http://127.0.0.1:8233/"}))
+    async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as other:
+        shown = (await other.get(f"/deliveries/{delivery['id']}")).json()
+    assert shown["workflow"]["url"] == (
+        "http://127.0.0.1:8233/namespaces/default/workflows/delivery%2F" + delivery["id"]
+    )
+
+
+# -- steering
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_steering_says_to_try_again_while_temporal_is_away(
+    client: httpx2.AsyncClient, tenant: str, action: str
+) -> None:
+    delivery = await emit(client, tenant)
+    answer = await client.post(f"/deliveries/{delivery['id']}/{action}")
+    assert_problem(answer, 503, code="unavailable")
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize("status", ["delivered", "dead", "gone", "cancelled"])
+@pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
+async def test_a_finished_delivery_can_only_be_sent_again(
+    client: httpx2.AsyncClient, context: Context, tenant: str, status: str, action: str
+) -> None:
+    delivery = await emit(client, tenant)
+    await change(context, delivery["id"], status=status)
+    answer = await client.post(f"/deliveries/{delivery['id']}/{action}")
+    assert_problem(answer, 409, code="delivery_finished")
+
+
+# -- who may
+
+
+@pytest.mark.parametrize("delivery_id", [UNKNOWN, "1", "%00", UNKNOWN.upper()])
+async def test_what_is_not_there_is_not_found(client: httpx2.AsyncClient, delivery_id: str) -> None:
+    assert_problem(await client.get(f"/deliveries/{delivery_id}"), 404, code="not_found")
+    for action in ACTIONS:
+        answer = await client.post(f"/deliveries/{delivery_id}/{action}")
+        assert_problem(answer, 404, code="not_found")
+
+
+async def test_another_tenants_deliveries_do_not_exist(
+    client: httpx2.AsyncClient, tenant: str, make_tenant: Make, key_client: KeyClient
+) -> None:
+    theirs = await emit(client, tenant)
+    mine = (await make_tenant())["id"]
+    async with key_client(mine) as own:
+        assert (await own.get(f"/deliveries/{theirs['id']}")).status_code == 404
+        for action in ACTIONS:
+            answer = await own.post(f"/deliveries/{theirs['id']}/{action}")
+            assert answer.status_code == 404
+        assert await listed(own) == []
+        for name in ("endpoint_id", "subscription_id", "event_id", "event_type", "status"):
+            assert await listed(own, **{name: theirs[name]}) == []
+        answer = await own.get("/deliveries", params={"tenant_id": tenant})
+        assert answer.status_code == 404
+
+
+async def test_a_reading_key_may_look_and_not_steer(
+    client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
+) -> None:
+    delivery = await emit(client, tenant)
+    async with key_client(tenant, scope="tenant:read") as own:
+        assert await listed(own) == [delivery["id"]]
+        assert (await own.get(f"/deliveries/{delivery['id']}")).status_code == 200
+        for action in ACTIONS:
+            answer = await own.post(f"/deliveries/{delivery['id']}/{action}")
+            assert_problem(answer, 403, code="forbidden")
+
+
+async def test_an_emitting_key_may_not_look(
+    app: FastAPI, client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
+) -> None:
+    delivery = await emit(client, tenant)
+    async with key_client(tenant, scope="emit") as own:
+        for path in ("/deliveries", f"/deliveries/{delivery['id']}"):
+            assert_problem(await own.get(path), 403, code="forbidden")

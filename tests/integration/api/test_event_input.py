@@ -1,0 +1,370 @@
+"""What bad events get: a clear problem, the same on both databases, and nothing is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import func, select
+
+from api.context import Context
+from hookfast.clock import rfc3339
+from hookfast.storage.tables import Event
+from tests.api_client import (
+    OPERATOR_KEY,
+    KeyClient,
+    Make,
+    MakeEventType,
+    assert_problem,
+)
+
+pytestmark = pytest.mark.anyio
+
+TYPE = "order.invoice.paid"
+JSON = {"Content-Type": "application/json"}
+TENANT = "tnt_" + "0" * 32
+
+
+@pytest.fixture(autouse=True)
+async def event_type(make_event_type: MakeEventType) -> None:
+    await make_event_type(TYPE)
+
+
+async def stored_events(context: Context) -> int:
+    async with context.database.read() as connection:
+        count = await connection.execute(select(func.count()).select_from(Event.__table__))
+        return count.scalar_one()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b" \n",
+        b"{",
+        b'{"type": "order.invoice.paid", "data": }',
+        b'{"type": "order.invoice.paid", "data": 1} x',
+        b'{"type": "order.invoice.paid", "data": NaN}',
+        b'{"type": "order.invoice.paid", "data": -Infinity}',
+        b'{"type": "order.invoice.paid", "data": 1e999}',
+        b'{"type": "order.invoice.paid", "data": "\\ud800"}',
+        b'{"type": "order.invoice.paid", "data": "\\u0000"}',
+        b'{"type": "order.invoice.paid", "data": "\x00"}',
+        b'{"type": "order.invoice.paid", "data": "\xff"}',
+        b'{"type": "order.invoice.paid", "data": "\xed\xa0\x80"}',
+        b'\xef\xbb\xbf{"type": "order.invoice.paid", "data": 1}',
+        b'{"type": "order.invoice.paid", "data": 1, "data": 2}',
+        b'{"type": "order.invoice.paid", "data": {"a": 1, "a": 1}}',
+        b'{"type": "order.invoice.paid", "data": ' + b"[" * 64 + b"]" * 64 + b"}",
+        b'{"type": "order.invoice.paid", "data": ' + b"9" * 5_000 + b"}",
+        b"[]",
+        b"null",
+        b'"order.invoice.paid"',
+    ],
+)
+@pytest.mark.parametrize("path", ["/events", "/events/batch"])
+async def test_what_is_not_strict_json_is_refused(
+    client: httpx2.AsyncClient, context: Context, path: str, raw: bytes
+) -> None:
+    answer = await client.post(path, content=raw, headers=JSON)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["code"] in ("invalid_json", "invalid_input")
+    assert await stored_events(context) == 0
+
+
+@pytest.mark.parametrize(
+    ("members", "code", "pointer"),
+    [
+        # the type
+        ({"type": None}, "invalid_input", "/type"),
+        ({"type": 7}, "invalid_input", "/type"),
+        ({"type": ""}, "invalid_event_type", "/type"),
+        ({"type": "order.paid"}, "invalid_event_type", "/type"),
+        ({"type": "Order.Invoice.Paid"}, "invalid_event_type", "/type"),
+        ({"type": "order.*.paid"}, "invalid_event_type", "/type"),
+        ({"type": "order.invoice.paid\n"}, "invalid_event_type", "/type"),
+        ({"type": "a.b." + "c" * 130}, "invalid_input", "/type"),
+        ({"type": "order.invoice.voided"}, "unknown_event_type", "/type"),
+        ({"type": "hookfast.endpoint.disabled"}, "reserved_name", "/type"),
+        # the tenant
+        ({"tenant_id": 7}, "invalid_input", "/tenant_id"),
+        ({"tenant_id": "acme"}, "invalid_input", "/tenant_id"),
+        ({"tenant_id": TENANT.upper()}, "invalid_input", "/tenant_id"),
+        ({"tenant_id": f"{TENANT}\n"}, "invalid_input", "/tenant_id"),
+        # when
+        ({"deliver_at": "tomorrow"}, "invalid_input", "/deliver_at"),
+        ({"deliver_at": 1763637300}, "invalid_input", "/deliver_at"),
+        ({"deliver_at": "2026-11-20T11:15:00"}, "invalid_input", "/deliver_at"),
+        ({"deliver_at": "2026-02-31T11:15:00Z"}, "invalid_input", "/deliver_at"),
+        ({"deliver_at": "0001-01-01T00:00:00+01:00"}, "invalid_input", "/deliver_at"),
+        ({"deliver_at": "9999-12-31T23:59:59Z"}, "too_far_ahead", "/deliver_at"),
+        # members there are not
+        ({"id": "evt_1"}, "invalid_input", "/id"),
+        ({"Data": 1}, "invalid_input", "/Data"),
+        ({"idempotency_key": "k"}, "invalid_input", "/idempotency_key"),
+        ({"query": 1}, "invalid_input", "/query"),
+        ({"a/b~c": 1}, "invalid_input", "/a~1b~0c"),
+    ],
+)
+async def test_a_member_that_is_wrong_is_pointed_at(
+    client: httpx2.AsyncClient,
+    context: Context,
+    members: dict[str, Any],
+    code: str,
+    pointer: str,
+) -> None:
+    answer = await client.post("/events", json={"type": TYPE, "data": 1} | members)
+    assert_problem(answer, 422, code=code, pointer=pointer)
+    assert await stored_events(context) == 0
+
+
+@pytest.mark.parametrize("missing", ["type", "data"])
+async def test_a_member_that_is_missing_is_pointed_at(
+    client: httpx2.AsyncClient, missing: str
+) -> None:
+    members = {"type": TYPE, "data": 1}
+    del members[missing]
+    answer = await client.post("/events", json=members)
+    assert_problem(answer, 422, code="invalid_input", pointer=f"/{missing}")
+
+
+@pytest.mark.parametrize("data", [None, False, 0, "", [], {}, 1.5, "x" * 1000])
+async def test_data_may_be_any_json_value(client: httpx2.AsyncClient, data: Any) -> None:
+    answer = await client.post("/events", json={"type": TYPE, "data": data})
+    assert answer.status_code == 202, answer.text
+    event = await client.get(f"/events/{answer.json()['id']}")
+    assert event.json()["data"] == data
+
+
+async def test_data_may_nest_as_deep_as_the_limit(client: httpx2.AsyncClient) -> None:
+    data = b"[" * 63 + b"]" * 63  # and the event around it makes 64
+    raw = b'{"type": "order.invoice.paid", "data": ' + data + b"}"
+    answer = await client.post("/events", content=raw, headers=JSON)
+    assert answer.status_code == 202, answer.text
+    batch = b'{"events": [' + raw + b"]}"
+    answer = await client.post("/events/batch", content=batch, headers=JSON)
+    assert answer.json()["accepted"] == 1
+
+
+async def test_a_delivery_may_be_thirty_days_ahead_and_no_more(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    limit = context.clock() + timedelta(days=30)
+    event = {"type": TYPE, "data": 1}
+    answer = await client.post("/events", json=event | {"deliver_at": rfc3339(limit)})
+    assert answer.status_code == 202, answer.text
+    over = rfc3339(limit + timedelta(minutes=1))
+    answer = await client.post("/events", json=event | {"deliver_at": over})
+    assert_problem(answer, 422, code="too_far_ahead", pointer="/deliver_at")
+
+
+async def test_a_tenant_that_is_not_there_is_not_found(
+    client: httpx2.AsyncClient, make_tenant: Make
+) -> None:
+    event = {"type": TYPE, "data": 1}
+    answer = await client.post("/events", json=event | {"tenant_id": TENANT})
+    assert_problem(answer, 404, code="not_found")
+    gone = (await make_tenant())["id"]
+    assert (await client.post("/events", json=event | {"tenant_id": gone})).status_code == 202
+    assert (await client.delete(f"/tenants/{gone}")).status_code == 204
+    answer = await client.post("/events", json=event | {"tenant_id": gone})
+    assert_problem(answer, 404, code="not_found")
+
+
+# -- schemas
+
+SCHEMA = {
+    "type": "object",
+    "required": ["id", "amount"],
+    "properties": {
+        "id": {"type": "string"},
+        "amount": {"type": "integer", "minimum": 0},
+        "lines": {"type": "array", "items": {"$ref": "#/$defs/line"}},
+    },
+    "$defs": {"line": {"type": "object", "properties": {"a/b": {"const": 1}}}},
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "pointers"),
+    [
+        ([], ["/data"]),
+        ({"id": "x"}, ["/data"]),
+        ({"id": 1, "amount": -1}, ["/data/amount", "/data/id"]),
+        ({"id": "x", "amount": 1, "more": 1}, ["/data"]),
+        ({"id": "x", "amount": 1, "lines": [{}, {"a/b": 2}]}, ["/data/lines/1/a~1b"]),
+    ],
+)
+async def test_data_that_does_not_fit_the_schema_is_refused_with_pointers(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType, data: Any, pointers: list[str]
+) -> None:
+    await make_event_type(TYPE, schema=SCHEMA)
+    answer = await client.post("/events", json={"type": TYPE, "data": data})
+    problem = assert_problem(answer, 422, code="schema_violation")
+    assert sorted(error["pointer"] for error in problem["errors"]) == pointers
+    assert (
+        await client.post("/events", json={"type": TYPE, "data": {"id": "x", "amount": 1}})
+    ).status_code == 202
+
+
+async def test_at_most_twenty_schema_errors_are_listed(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType
+) -> None:
+    await make_event_type(TYPE, schema={"items": {"type": "string"}})
+    answer = await client.post("/events", json={"type": TYPE, "data": list(range(1000))})
+    problem = assert_problem(answer, 422, code="schema_violation")
+    assert [error["pointer"] for error in problem["errors"]] == [f"/data/{n}" for n in range(20)]
+
+
+async def test_a_problem_never_repeats_the_data(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType
+) -> None:
+    await make_event_type(TYPE, schema={"type": "integer"})
+    answer = await client.post("/events", json={"type": TYPE, "data": "s3cret"})
+    assert "s3cret" not in answer.text
+
+
+async def test_a_changed_schema_counts_from_the_next_event(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType
+) -> None:
+    event = {"type": TYPE, "data": 1}
+    for schema, status in [({"type": "string"}, 422), (True, 202), (False, 422), (None, 202)]:
+        await make_event_type(TYPE, schema=schema)
+        assert (await client.post("/events", json=event)).status_code == status
+
+
+async def test_a_deleted_event_type_is_unknown_from_the_next_event(
+    client: httpx2.AsyncClient,
+) -> None:
+    event = {"type": TYPE, "data": 1}
+    assert (await client.post("/events", json=event)).status_code == 202
+    assert (await client.delete(f"/event-types/{TYPE}")).status_code == 204
+    assert_problem(await client.post("/events", json=event), 422, code="unknown_event_type")
+
+
+async def test_a_schema_that_meets_data_it_cannot_handle_says_so(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType
+) -> None:
+    await make_event_type(TYPE, schema={"multipleOf": 0.5})
+    # an integer that is no float: dividing it overflows
+    raw = b'{"type": "order.invoice.paid", "data": 1' + b"0" * 400 + b"}"
+    answer = await client.post("/events", content=raw, headers=JSON)
+    assert_problem(answer, 422, code="schema_unusable", pointer="/type")
+
+
+# -- headers and parameters
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/xml", None])
+async def test_a_body_that_is_not_declared_as_json_is_refused(
+    client: httpx2.AsyncClient, media_type: str | None
+) -> None:
+    headers = {} if media_type is None else {"Content-Type": media_type}
+    answer = await client.post("/events", content=b'{"type": 1}', headers=headers)
+    assert_problem(answer, 415, code="unsupported_media_type")
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, "ä".encode("latin-1"), "\t"])
+@pytest.mark.parametrize("path", ["/events", "/events/batch"])
+async def test_an_idempotency_key_is_visible_ascii(
+    client: httpx2.AsyncClient, path: str, key: str | bytes
+) -> None:
+    event = {"type": TYPE, "data": 1}
+    body = event if path == "/events" else {"events": [event]}
+    answer = await client.post(path, json=body, headers={"Idempotency-Key": key})
+    assert_problem(answer, 422, code="invalid_input", pointer="Idempotency-Key")
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/events?color=red", "color"),
+        ("/events?type=paid", "type"),
+        ("/events?type=order.invoice.paid%00", "type"),
+        ("/events?tenant_id=acme", "tenant_id"),
+        ("/events?since=yesterday", "since"),
+        ("/events?until=2026-11-20T11:15:00", "until"),
+        ("/events?limit=0", "limit"),
+        ("/events?limit=201", "limit"),
+        ("/events?cursor=%F0%9F%92%A9", "cursor"),
+        ("/deliveries?status=lost", "status"),
+        ("/deliveries?endpoint_id=evt_1", "endpoint_id"),
+        ("/deliveries?subscription_id=%00", "subscription_id"),
+        ("/deliveries?event_id=1", "event_id"),
+        ("/deliveries?event_type=**", "event_type"),
+        ("/deliveries?since=1763637300", "since"),
+    ],
+)
+async def test_a_query_parameter_that_is_wrong_is_named(
+    client: httpx2.AsyncClient, path: str, parameter: str
+) -> None:
+    answer = await client.get(path)
+    assert answer.status_code == 422, answer.text
+    assert [error["pointer"] for error in answer.json()["errors"]] == [parameter]
+
+
+@pytest.mark.parametrize("event_id", ["1", "evt_1", f"dlv_{'0' * 32}", "%00", "%ED%A0%80", "é"])
+async def test_an_ill_formed_id_in_a_path_is_not_found(
+    client: httpx2.AsyncClient, event_id: str
+) -> None:
+    for path in (f"/events/{event_id}", f"/events/{event_id}/deliveries"):
+        assert (await client.get(path)).status_code == 404
+
+
+# -- sizes
+
+
+@pytest.fixture
+async def server(app: FastAPI) -> AsyncIterator[str]:
+    """The application behind a real server: its base URL."""
+    config = uvicorn.Config(app, port=0, lifespan="off", log_config=None)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn offers no event for it
+        await asyncio.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/v1"
+    server.should_exit = True
+    await task
+
+
+def event_of_size(size: int) -> bytes:
+    frame = len(b'{"type":"order.invoice.paid","data":""}')
+    return b'{"type":"order.invoice.paid","data":"%s"}' % (b"x" * (size - frame))
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_an_event_may_be_as_large_as_the_limit_and_no_larger(
+    server: str, context: Context, chunked: bool
+) -> None:
+    limit = context.settings.max_event_bytes
+    headers = JSON | {"Authorization": f"Bearer {OPERATOR_KEY}"}
+
+    async def chunks(body: bytes) -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 10_000):
+            yield body[start : start + 10_000]
+
+    async with httpx2.AsyncClient(base_url=server, headers=headers) as client:
+        for size, status in [(limit, 202), (limit + 1, 413), (4 * limit, 413)]:
+            body = event_of_size(size)
+            assert len(body) == size
+            content = chunks(body) if chunked else body
+            answer = await client.post("/events", content=content)
+            assert answer.status_code == status, answer.text
+    assert await stored_events(context) == 1
+
+
+async def test_another_tenants_id_is_not_found_even_when_the_rest_is_fine(
+    make_tenant: Make, key_client: KeyClient
+) -> None:
+    mine, other = await make_tenant(), await make_tenant()
+    async with key_client(mine["id"], scope="emit") as own:
+        event = {"type": TYPE, "data": 1, "tenant_id": other["id"]}
+        assert_problem(await own.post("/events", json=event), 404, code="not_found")
+        assert (await own.post("/events", json=event | {"tenant_id": mine["id"]})).is_success

@@ -1,0 +1,200 @@
+"""One event per idempotency key, however often and however concurrently it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta, timezone
+from typing import Any
+
+import httpx2
+import pytest
+from sqlalchemy import func, select
+
+from api.context import Context
+from hookfast.clock import rfc3339
+from hookfast.storage.tables import Delivery, Event
+from tests.api_client import KeyClient, Make, MakeEventType, assert_problem
+
+pytestmark = pytest.mark.anyio
+
+TYPE = "order.invoice.paid"
+REPLAYED = "Idempotent-Replayed"
+
+
+@pytest.fixture(autouse=True)
+async def tenant(make_event_type: MakeEventType, make_tenant: Make, make_endpoint: Make) -> str:
+    """A tenant whose endpoint wants everything."""
+    await make_event_type(TYPE)
+    tenant_id = str((await make_tenant())["id"])
+    await make_endpoint(tenant_id=tenant_id, events=["**"])
+    return tenant_id
+
+
+async def emit(
+    client: httpx2.AsyncClient, key: str | None, content: str | None = None, **members: Any
+) -> httpx2.Response:
+    headers = {"Content-Type": "application/json"}
+    if key is not None:
+        headers["Idempotency-Key"] = key
+    if content is not None:
+        return await client.post("/events", content=content, headers=headers)
+    return await client.post("/events", json={"type": TYPE, "data": 1} | members, headers=headers)
+
+
+async def counts(context: Context) -> tuple[int, int]:
+    """How many events and deliveries there are."""
+    async with context.database.read() as connection:
+        events = await connection.execute(select(func.count()).select_from(Event.__table__))
+        deliveries = await connection.execute(select(func.count()).select_from(Delivery.__table__))
+        return events.scalar_one(), deliveries.scalar_one()
+
+
+async def test_the_same_key_and_event_give_the_same_answer(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    first, again = await emit(client, "k"), await emit(client, "k")
+    assert first.status_code == again.status_code == 202
+    assert first.json() == again.json()
+    assert REPLAYED not in first.headers
+    assert again.headers[REPLAYED] == "true"
+    assert await counts(context) == (1, 1)
+
+
+async def test_without_a_key_every_request_is_an_event(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    first, second = await emit(client, None), await emit(client, None)
+    assert first.json()["id"] != second.json()["id"]
+    assert await counts(context) == (2, 2)
+
+
+async def test_how_the_json_is_written_does_not_matter(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    first = await emit(client, "k", '{"type":"order.invoice.paid","data":{"a":1,"b":"\\u00e9"}}')
+    again = await emit(client, "k", '{"data": {"b": "é", "a": 1}, "type": "order.invoice.paid"}')
+    assert again.headers[REPLAYED] == "true"
+    assert first.json() == again.json()
+    assert await counts(context) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"data": 2},
+        {"data": "1"},
+        {"data": True},
+        {"data": None},
+        {"tenant_id": None, "data": [1]},
+        {"type": "order.invoice.voided"},
+        {"deliver_at": "2020-01-01T00:00:00Z"},
+    ],
+)
+async def test_the_same_key_with_another_event_is_a_conflict(
+    client: httpx2.AsyncClient, context: Context, other: dict[str, Any]
+) -> None:
+    assert (await emit(client, "k")).status_code == 202
+    assert_problem(await emit(client, "k", **other), 409, code="idempotency_key_reused")
+    assert await counts(context) == (1, 1)
+
+
+async def test_a_tenant_is_part_of_what_an_event_says(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    assert (await emit(client, "k")).status_code == 202
+    assert_problem(await emit(client, "k", tenant_id=tenant), 409, code="idempotency_key_reused")
+
+
+async def test_a_time_that_has_passed_meanwhile_is_still_the_same_event(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    soon = context.clock() + timedelta(seconds=0.3)
+    first = await emit(client, "k", deliver_at=rfc3339(soon))
+    await asyncio.sleep(0.4)
+    elsewhere = soon.astimezone(timezone(timedelta(hours=1)))
+    again = await emit(client, "k", deliver_at=elsewhere.isoformat())
+    assert first.json() == again.json()
+
+
+async def test_keys_belong_to_the_tenant_or_to_the_operator(
+    client: httpx2.AsyncClient,
+    context: Context,
+    tenant: str,
+    make_tenant: Make,
+    key_client: KeyClient,
+) -> None:
+    other = str((await make_tenant())["id"])
+    ids = {(await emit(client, "k")).json()["id"]}
+    async with key_client(tenant) as own, key_client(other) as others:
+        for who in (own, others):
+            answer = await emit(who, "k", data="else")
+            assert answer.status_code == 202, answer.text
+            ids.add(answer.json()["id"])
+    assert len(ids) == 3
+    async with key_client(tenant, scope="emit") as again:  # another key of the same tenant
+        assert (await emit(again, "k", data="else")).headers[REPLAYED] == "true"
+
+
+async def test_a_refused_event_leaves_its_key_free(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType
+) -> None:
+    await make_event_type(TYPE, schema={"type": "string"})
+    assert_problem(await emit(client, "k", data=1), 422, code="schema_violation")
+    answer = await emit(client, "k", data="good")
+    assert answer.status_code == 202
+    assert REPLAYED not in answer.headers
+
+
+async def test_a_replay_is_answered_even_if_the_event_would_be_refused_now(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType
+) -> None:
+    first = await emit(client, "k")
+    await make_event_type(TYPE, schema=False)
+    assert (await emit(client, "k")).json() == first.json()
+    assert (await client.delete(f"/event-types/{TYPE}")).status_code == 204
+    assert (await emit(client, "k")).json() == first.json()
+
+
+async def test_twenty_at_once_make_one_event(client: httpx2.AsyncClient, context: Context) -> None:
+    answers = await asyncio.gather(*(emit(client, "k") for _ in range(20)))
+    assert [answer.status_code for answer in answers] == [202] * 20
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert sum(REPLAYED not in answer.headers for answer in answers) == 1
+    assert await counts(context) == (1, 1)
+
+
+async def test_of_twenty_different_events_at_once_one_wins(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    answers = await asyncio.gather(*(emit(client, "k", data=n) for n in range(20)))
+    assert sorted(answer.status_code for answer in answers) == [202] + [409] * 19
+    assert await counts(context) == (1, 1)
+
+
+async def test_batches_that_share_keys_in_any_order_neither_deadlock_nor_double(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    events = [{"type": TYPE, "data": n, "idempotency_key": f"k{n}"} for n in range(50)]
+
+    async def send(turn: int) -> httpx2.Response:
+        order = events[turn:] + events[:turn] if turn % 2 else events[::-1]
+        return await client.post("/events/batch", json={"events": order})
+
+    answers = await asyncio.gather(*(send(turn) for turn in range(10)))
+    assert [answer.json()["accepted"] for answer in answers] == [50] * 10
+    assert await counts(context) == (50, 50)
+
+
+async def test_a_key_of_255_visible_characters_is_fine(client: httpx2.AsyncClient) -> None:
+    key = "".join(map(chr, range(0x21, 0x7F))) + "x" * (255 - 94)
+    assert (await emit(client, key)).status_code == 202
+    assert (await emit(client, key)).headers[REPLAYED] == "true"
+
+
+async def test_an_emit_key_of_the_operator_shares_its_keys(
+    client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
+) -> None:
+    first = await emit(client, "k", tenant_id=tenant)
+    async with key_client(tenant, scope="emit") as own:
+        second = await emit(own, "k")
+    assert first.json()["id"] != second.json()["id"]
