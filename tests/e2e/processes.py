@@ -1,0 +1,105 @@
+"""Real processes for the tests that kill them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from temporalio.client import Client
+
+from hookfast.temporal import SEARCH_ATTRIBUTES
+from tests.seed import KEY
+from tests.temporal_server import temporal_binary
+
+OPERATOR_KEY = "hf_" + "e" * 40
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(
+    home: Path, database_url: str, temporal_address: str, **more: str
+) -> dict[str, str]:
+    """The environment of a worker or an API on this database and Temporal."""
+    return {
+        **os.environ,
+        "HOOKFAST_HOME": str(home),
+        "HOOKFAST_DATABASE_URL": database_url,
+        "HOOKFAST_ENCRYPTION_KEYS": base64.b64encode(KEY).decode(),
+        "HOOKFAST_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+        "HOOKFAST_ALLOW_HTTP": "true",
+        "HOOKFAST_ALLOW_UNVERIFIED": "true",
+        "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY,
+        "HOOKFAST_RELAY_LEASE": "2",
+        "TEMPORAL_ADDRESS": temporal_address,
+        **more,
+    }
+
+
+@asynccontextmanager
+async def running(
+    *command: str, env: Mapping[str, str], log: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A child process; killed at the end if it still runs."""
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *command, env=dict(env), stdout=output, stderr=output
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def worker(
+    env: Mapping[str, str], log: Path
+) -> contextlib.AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    """A worker process."""
+    return running(sys.executable, "worker.py", env=env, log=log)
+
+
+@asynccontextmanager
+async def temporal_process(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A Temporal dev server that keeps its data in a file and can be killed."""
+    attributes = [
+        part for key in SEARCH_ATTRIBUTES for part in ("--search-attribute", f"{key.name}=Keyword")
+    ]
+    async with running(
+        temporal_binary(),
+        *("server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), "--headless"),
+        *("--db-filename", str(folder / "temporal.db"), "--log-level", "error"),
+        *attributes,
+        env=os.environ,
+        log=folder / "temporal.log",
+    ) as process:
+        await until_serving(port)
+        yield process
+
+
+async def until_serving(port: int) -> Client:
+    """A client, once the Temporal on this port answers."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(RuntimeError):
+                return await Client.connect(f"127.0.0.1:{port}")
+            await asyncio.sleep(0.2)
+
+
+async def stop(process: asyncio.subprocess.Process) -> None:
+    """SIGKILL, as a crash would."""
+    process.send_signal(signal.SIGKILL)
+    await process.wait()

@@ -1,0 +1,109 @@
+"""kill -9 between any two steps loses nothing, and what is repeated carries the same message id."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from hookfast.storage.engine import Database
+from tests.e2e.processes import environment, running, stop, worker
+from tests.receiver import Receiver
+from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.temporal_server import temporal_server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+async def temporal() -> AsyncIterator[WorkflowEnvironment]:
+    async with temporal_server() as environment:
+        yield environment
+
+
+@pytest.fixture
+def env(temporal: WorkflowEnvironment, tmp_path: Path, database_url: str) -> dict[str, str]:
+    address = temporal.client.service_client.config.target_host
+    return environment(tmp_path, database_url, address)
+
+
+async def until_delivered(database: Database, delivery: str) -> Any:
+    async with asyncio.timeout(60):
+        while (row := await delivery_row(database, delivery)).status != "delivered":  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("die_at", "requests"),
+    [
+        ("claimed", 1),  # the lease runs out and another relay starts it
+        ("started", 1),  # Temporal refuses the second start
+        ("sent", 2),  # at least once: nobody knows that it arrived
+        ("recorded", 1),  # the record says that it has been sent
+    ],
+)
+async def test_a_worker_killed_between_two_steps_loses_nothing(
+    env: dict[str, str], database: Database, tmp_path: Path, die_at: str, requests: int
+) -> None:
+    log = tmp_path / "worker.log"
+    async with Receiver() as receiver:
+        endpoint = await seed_endpoint(database, receiver.url("/ok"))
+        delivery = await seed_delivery(database, endpoint)
+        command = (sys.executable, "-m", "tests.e2e.dying_worker")
+        async with running(*command, env=env | {"DIE_AT": die_at}, log=log) as dying:
+            assert await dying.wait() == -signal.SIGKILL, log.read_text()
+        async with worker(env, log):
+            row = await until_delivered(database, delivery)
+
+    assert {request.message_id for request in receiver.requests} == {delivery}
+    assert len(receiver.requests) == requests
+    assert row.attempts == 1
+    assert len(await attempt_rows(database, delivery)) == 1
+    assert {request.headers["x-hook-attempt"] for request in receiver.requests} == {"1"}
+
+
+@pytest.mark.parametrize("timeout", [5, 20], ids=["fast lane", "regular lane"])
+async def test_a_worker_killed_in_the_middle_of_a_request_makes_it_again(
+    env: dict[str, str], database: Database, tmp_path: Path, timeout: float
+) -> None:
+    log = tmp_path / "worker.log"
+    async with Receiver() as receiver:
+        receiver.routes["/hook"] = "/slow/30"
+        endpoint = await seed_endpoint(database, receiver.url("/hook"), timeout=timeout)
+        delivery = await seed_delivery(database, endpoint)
+        async with worker(env, log) as first:
+            await receiver.wait_for(1, timeout=30)
+            await stop(first)
+        receiver.routes["/hook"] = "/ok"
+        async with worker(env, log):
+            row = await until_delivered(database, delivery)
+
+    assert row.attempts == 1
+    assert [request.message_id for request in receiver.requests] == [delivery, delivery]
+    assert receiver.requests[0].body == receiver.requests[1].body
+
+
+async def test_sigterm_lets_attempts_under_way_end_and_be_recorded(
+    env: dict[str, str], database: Database, tmp_path: Path
+) -> None:
+    log = tmp_path / "worker.log"
+    async with Receiver() as receiver:
+        fast = await seed_endpoint(database, receiver.url("/slow/2"))
+        regular = await seed_endpoint(database, receiver.url("/slow/2"), timeout=20)
+        deliveries = [await seed_delivery(database, one) for one in (fast, regular)]
+        async with worker(env, log) as draining:
+            await receiver.wait_for(2, timeout=30)
+            draining.send_signal(signal.SIGTERM)
+            assert await draining.wait() == 0, log.read_text()
+        async with worker(env, log):
+            for delivery in deliveries:
+                await until_delivered(database, delivery)
+
+    assert sorted(request.message_id or "" for request in receiver.requests) == sorted(deliveries)
