@@ -36,7 +36,11 @@ class Database:
             self.kind: Kind = "sqlite"
         elif backend == "postgresql":
             self._writer = self._reader = create_async_engine(
-                url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True
+                url,
+                pool_size=pool_size,
+                max_overflow=pool_size,
+                pool_pre_ping=True,
+                hide_parameters=True,  # bodies and secrets stay out of error texts
             )
             self.kind = "postgresql"
         else:
@@ -77,6 +81,7 @@ def _sqlite_engine(url: str, *, size: int, begin: str) -> AsyncEngine:
         pool_size=size,
         max_overflow=0,
         pool_timeout=60,
+        hide_parameters=True,
         # the statements below choose the transaction themselves
         connect_args={"isolation_level": None, "timeout": 30},
     )

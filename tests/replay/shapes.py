@@ -1,0 +1,160 @@
+"""The shapes a delivery's history can take. `python -m tests.replay.shapes` records each of them
+from a real server into `tests/replay/histories/`, leaving those that are there already: a history
+that was saved once stays, for workflows that began then may still run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+
+from hookfast.clock import utc_now
+from hookfast.settings import Settings
+from hookfast.storage.engine import Database
+from hookfast.storage.migrate import migrate
+from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.receiver import Receiver
+from tests.temporal_server import temporal_server
+
+HISTORIES = Path(__file__).with_name("histories")
+QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}
+LONG = {"delays_seconds": [0.02] * 30, "jitter": 0, "retry_on": "all"}
+PATIENT = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
+
+
+async def delivered_at_once(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/ok"))
+
+
+async def delivered_in_the_regular_lane(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/ok", timeout=20))
+
+
+async def delivered_after_two_retries(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/fail-first/2", plan=QUICK))
+
+
+async def dead_after_all_retries(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/status/500", plan=QUICK))
+
+
+async def continued_as_new(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/status/500", plan=LONG))
+
+
+async def gone(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/status/410"))
+
+
+async def scheduled(stack: Stack) -> str:
+    due = utc_now() + timedelta(seconds=1)
+    return await stack.deliver(await stack.endpoint("/ok"), deliver_at=due)
+
+
+async def cancelled_while_scheduled(stack: Stack) -> str:
+    due = utc_now() + timedelta(days=1)
+    delivery = await stack.deliver(await stack.endpoint("/ok"), deliver_at=due)
+    await _started(stack, delivery)
+    await stack.workflow(delivery).signal("cancel")
+    return delivery
+
+
+async def paused_resent_and_resumed(stack: Stack) -> str:
+    delivery = await stack.deliver(await stack.endpoint("/fail-first/2", plan=QUICK))
+    await stack.until_status(delivery, "retrying")
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_status(delivery, "paused")
+    await stack.workflow(delivery).signal("resend")
+    await stack.receiver.wait_for(2)
+    await stack.workflow(delivery).signal("resume")
+    return delivery
+
+
+async def resent_while_waiting(stack: Stack) -> str:
+    delivery = await stack.deliver(await stack.endpoint("/fail-first/2", plan=PATIENT))
+    await stack.until_status(delivery, "retrying")
+    for count in (2, 3):
+        await stack.workflow(delivery).signal("resend")
+        await stack.receiver.wait_for(count)
+    return delivery
+
+
+async def crowded_out_of_the_fast_lane(stack: Stack) -> str:
+    endpoint = await stack.endpoint("/slow/0.5")
+    deliveries = [await stack.deliver(endpoint) for _ in range(20)]
+    for delivery in deliveries:
+        await stack.until_status(delivery, "delivered")
+    for delivery in deliveries:
+        history = await stack.workflow(delivery).fetch_history()
+        if any(
+            event.HasField("activity_task_scheduled_event_attributes") for event in history.events
+        ):
+            return delivery
+    raise AssertionError("nothing was crowded out")
+
+
+async def _started(stack: Stack, delivery: str) -> None:
+    async def started() -> bool:
+        return (await stack.row(delivery)).started_at is not None
+
+    await eventually(started)
+
+
+SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
+    delivered_at_once,
+    delivered_in_the_regular_lane,
+    delivered_after_two_retries,
+    dead_after_all_retries,
+    continued_as_new,
+    gone,
+    scheduled,
+    cancelled_while_scheduled,
+    paused_resent_and_resumed,
+    resent_while_waiting,
+    crowded_out_of_the_fast_lane,
+)
+
+
+async def record(folder: Path) -> None:
+    """Record every shape that is not in `folder` yet."""
+    wanted = [shape for shape in SHAPES if not (folder / f"{shape.__name__}.json").exists()]
+    for shape in wanted:
+        with tempfile.TemporaryDirectory() as home:
+            settings = Settings(
+                home=Path(home),
+                encryption_keys=_KEY,
+                allowed_private_networks=(ip_network("127.0.0.0/8"),),
+                allow_http=True,
+                shutdown_grace=timedelta(seconds=5),
+            )
+            async with (
+                temporal_server() as temporal,
+                Database(settings.resolved_database_url) as database,
+                Receiver() as receiver,
+            ):
+                await migrate(database)
+                async with running_stack(temporal, settings, database, receiver) as stack:
+                    delivery = await shape(stack)
+                    await stack.until_closed(delivery)
+                    first = await _first_run(stack, delivery)
+                    (folder / f"{shape.__name__}.json").write_text(first + "\n")
+        print(f"recorded {shape.__name__}", file=sys.stderr)
+
+
+async def _first_run(stack: Stack, delivery: str) -> str:
+    description = await stack.workflow(delivery).describe()
+    run_id = description.raw_description.workflow_execution_info.first_run_id
+    handle = stack.client.get_workflow_handle(f"delivery/{delivery}", run_id=run_id)
+    return (await handle.fetch_history()).to_json()
+
+
+_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="  # tests.seed.KEY
+
+if __name__ == "__main__":
+    HISTORIES.mkdir(exist_ok=True)
+    asyncio.run(record(HISTORIES))

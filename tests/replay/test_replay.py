@@ -1,0 +1,51 @@
+"""Workflow code is replayed for days: today's code must follow every history ever saved.
+
+A change that breaks one of these would break deliveries that are under way: put it behind
+`workflow.patched` and save a history of the new shape (`python -m tests.replay.shapes`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from temporalio import workflow
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+
+from hookfast.delivery import WORKFLOW_TYPE, DeliveryOrder
+from tests.integration.delivery.conftest import SANDBOX
+from tests.replay.shapes import HISTORIES, SHAPES
+from workflows.delivery import DeliveryWorkflow
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
+async def test_a_saved_history_replays(path: Path) -> None:
+    saved = path.read_text()  # noqa: ASYNC240 - nothing else runs in this loop
+    history = WorkflowHistory.from_json(f"delivery/{path.stem}", saved)
+    replayer = Replayer(workflows=[DeliveryWorkflow], workflow_runner=SANDBOX)
+    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    assert result.replay_failure is None
+
+
+def test_every_shape_has_a_saved_history() -> None:
+    saved = {path.stem for path in HISTORIES.glob("*.json")}
+    assert {shape.__name__ for shape in SHAPES} <= saved
+
+
+async def test_a_changed_command_order_is_noticed() -> None:
+    """The proof that the tests above can fail."""
+
+    @workflow.defn(name=WORKFLOW_TYPE, sandboxed=False)
+    class Changed:
+        @workflow.run
+        async def run(self, order: DeliveryOrder) -> None:
+            await workflow.sleep(1)
+
+    path = HISTORIES / "delivered_at_once.json"
+    history = WorkflowHistory.from_json("delivery/changed", path.read_text())
+    replayer = Replayer(workflows=[Changed])
+    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    assert isinstance(result.replay_failure, workflow.NondeterminismError)
