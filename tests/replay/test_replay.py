@@ -35,17 +35,19 @@ def test_every_shape_has_a_saved_history() -> None:
     assert {shape.__name__ for shape in SHAPES} <= saved
 
 
+@workflow.defn(name=WORKFLOW_TYPE, sandboxed=False)
+class ChangedWorkflow:
+    """What nobody may do to a workflow that runs: other commands in place of the old ones."""
+
+    @workflow.run
+    async def run(self, order: DeliveryOrder) -> None:
+        await workflow.sleep(1)
+
+
 async def test_a_changed_command_order_is_noticed() -> None:
-    """The proof that the tests above can fail."""
-
-    @workflow.defn(name=WORKFLOW_TYPE, sandboxed=False)
-    class Changed:
-        @workflow.run
-        async def run(self, order: DeliveryOrder) -> None:
-            await workflow.sleep(1)
-
+    """The proof that the test above can fail."""
     path = HISTORIES / "delivered_at_once.json"
-    history = WorkflowHistory.from_json("delivery/changed", path.read_text())
-    replayer = Replayer(workflows=[Changed])
+    history = WorkflowHistory.from_json("delivery/changed", path.read_text())  # noqa: ASYNC240
+    replayer = Replayer(workflows=[ChangedWorkflow])
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     assert isinstance(result.replay_failure, workflow.NondeterminismError)
