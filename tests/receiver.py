@@ -32,7 +32,9 @@
 | `/close`                      | closes without an answer
 | `/close-mid-headers`, `/close-mid-body` | closes in the middle
 | `/close-after`                | 200 with keep-alive, then closes
-| `/extra`                      | 200, and a second answer nobody asked for
+| `/extra`, `/extra-chunked`    | 200, and a second answer nobody asked for
+| `/extra-no-content`           | 204, and a body all the same
+| `/blank-lines`                | 200 with a chunk of 30,000 empty lines
 | `/reset-early`                | reset when the headers have come, the body unread
 | `/reset`, `/reset-mid-body`   | reset when the request has come; in the middle of the answer
 
@@ -197,6 +199,8 @@ class _Call:
         self.raw(_head(status, {"Content-Length": str(len(body)), **named}) + body)
 
     def raw(self, data: bytes) -> None:
+        if self.writer.is_closing():
+            raise ConnectionResetError  # uvloop's transports would raise a RuntimeError
         self.writer.write(data)
 
     async def drip(self, data: bytes, seconds: float) -> None:
@@ -364,6 +368,28 @@ async def _extra(call: _Call) -> None:
     call.answer(200, b"forged")
 
 
+async def _extra_chunked(call: _Call) -> None:
+    call.raw(
+        _head(200, {"Transfer-Encoding": "chunked"})
+        + b"4\r\no\n\nk\r\n0\r\nX-Trailer: x\r\n\r\n"
+        + _head(200, {"Content-Length": "6"})
+        + b"forged"
+    )
+
+
+async def _extra_no_content(call: _Call) -> None:
+    call.answer(204, b"forged\n")
+
+
+async def _blank_lines(call: _Call) -> None:
+    call.raw(
+        _head(200, {"Transfer-Encoding": "chunked"})
+        + b"7530\r\n"
+        + b"\n" * 30_000
+        + b"\r\n0\r\n\r\n"
+    )
+
+
 async def _reset(call: _Call) -> None:
     call.reset()
 
@@ -375,6 +401,7 @@ async def _reset_mid_body(call: _Call) -> None:
 
 
 _BEHAVIOURS: Mapping[str, Callable[[_Call], Awaitable[None]]] = {
+    "blank-lines": _blank_lines,
     "body": _body,
     "challenge": _challenge,
     "challenge-query": _challenge_query,
@@ -391,6 +418,8 @@ _BEHAVIOURS: Mapping[str, Callable[[_Call], Awaitable[None]]] = {
     "endless-body": _endless_body,
     "endless-interim": _endless_interim,
     "extra": _extra,
+    "extra-chunked": _extra_chunked,
+    "extra-no-content": _extra_no_content,
     "fail-first": _fail_first,
     "fixed-challenge": _fixed_challenge,
     "garbage": _garbage,

@@ -1,7 +1,7 @@
-"""Open a connection to a URL's host: resolve once, judge every answer, dial a judged literal.
+"""Reach a host: resolve once, judge every answer, connect to a judged literal.
 
 Nothing resolves the name a second time, so it cannot point elsewhere between the check and the
-connection (DNS rebinding). TLS still verifies the name, which is also sent as SNI.
+connection (DNS rebinding). TLS, set up by others, verifies the name and sends it as SNI.
 """
 
 from __future__ import annotations
@@ -9,65 +9,47 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from collections.abc import Sequence
 from ipaddress import ip_address
 
 from hookfast.outcome import Result
 from hookfast.sender.address_guard import AddressGuard, AddressRefused, Network
-from hookfast.sender.failure import (
-    Phase,
-    Progress,
-    RequestFailed,
-    address_refused,
-    handshake_failed,
-    not_connected,
-    unresolved,
-)
+from hookfast.sender.failure import RequestFailed, address_refused, not_connected, unresolved
+from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.resolver import Resolver
-from hookfast.sender.stream import Stream
-from hookfast.sender.url import Url
+from hookfast.sender.url import peer_name
 
 _STAGGER_SECONDS = 0.25  # RFC 8305, section 8: "Connection Attempt Delay"
 _MAX_DIALLED = 8  # a name with a thousand addresses must not turn an attempt into a port scan
 
 
 class Dialer:
-    """Opens connections under one guard, resolver and TLS configuration."""
+    """Opens TCP connections under one guard and resolver."""
 
-    def __init__(
-        self, *, guard: AddressGuard, resolver: Resolver, ssl_context: ssl.SSLContext
-    ) -> None:
+    def __init__(self, *, guard: AddressGuard, resolver: Resolver) -> None:
         self._guard = guard
         self._resolver = resolver
-        self._ssl_context = ssl_context
 
-    async def dial(self, url: Url, progress: Progress, *, within: Sequence[Network]) -> Stream:
-        """A connection to `url`'s host and port, TLS set up where the scheme asks for it.
+    async def dial(self, host: str, port: int, *, within: Sequence[Network]) -> socket.socket:
+        """A non-blocking socket connected to `host`, which has to lie in the networks `within`,
+        where any are given.
 
-        Raises RequestFailed. Knows no deadline: the caller cancels.
+        Raises RequestFailed; OSError when we lack what it takes, e.g. file descriptors. Knows no
+        deadline: the caller cancels.
         """
+        progress = current_progress()
         progress.phase = Phase.RESOLVING
-        addresses = await self._addresses(url.host)
+        addresses = await self._addresses(host)
         try:
             self._guard.check(addresses, within=within)
         except AddressRefused as refused:
-            raise address_refused(url.host, refused.address, refused.rule) from None
+            raise address_refused(host, refused.address, refused.rule) from None
 
         progress.phase = Phase.CONNECTING
         try:
-            connected = await _connect_first(addresses[:_MAX_DIALLED], url.port)
+            return await _connect_first(addresses[:_MAX_DIALLED], port)
         except OSError as error:
-            raise not_connected(url.peer, error) from error
-
-        progress.phase = Phase.HANDSHAKE
-        try:
-            return await self._stream(connected, url)
-        except OSError as error:
-            raise handshake_failed(url.peer, error) from error
-        except BaseException:
-            connected.close()
-            raise
+            raise not_connected(peer_name(host, port), error) from error
 
     async def _addresses(self, host: str) -> Sequence[str]:
         if _is_address(host):
@@ -79,16 +61,6 @@ class Dialer:
         if not addresses:
             raise RequestFailed(Result.DNS, f"The name {host} does not resolve to an address.")
         return addresses
-
-    async def _stream(self, connected: socket.socket, url: Url) -> Stream:
-        secure = url.scheme == "https"
-        _, stream = await asyncio.get_running_loop().create_connection(
-            Stream,
-            sock=connected,
-            ssl=self._ssl_context if secure else None,
-            server_hostname=url.host if secure else None,
-        )
-        return stream
 
 
 def _is_address(host: str) -> bool:

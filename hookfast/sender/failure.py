@@ -10,28 +10,9 @@ import errno
 import os
 import socket
 import ssl
-from dataclasses import dataclass
-from enum import StrEnum
 
 from hookfast.outcome import Result
-
-
-class Phase(StrEnum):
-    """Where a request stands; the value ends the sentence 'No answer within 5 s: …'."""
-
-    RESOLVING = "the name {peer} did not resolve in time."
-    CONNECTING = "the connection to {peer} did not open in time."
-    HANDSHAKE = "the TLS handshake with {peer} did not finish in time."
-    WAITING = "{peer} took the connection but did not answer in time."
-    HEADERS = "{peer} began its answer but did not finish the headers in time."
-    BODY = "{peer} sent its headers but did not finish the body in time."
-
-
-@dataclass(slots=True)
-class Progress:
-    """The phase a request is in, updated as it goes: a deadline can pass in any of them."""
-
-    phase: Phase = Phase.RESOLVING
+from hookfast.sender.progress import Phase, Progress
 
 
 class RequestFailed(Exception):
@@ -126,3 +107,9 @@ def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
 def not_http(peer: str, what: str = "is not valid HTTP/1.1") -> RequestFailed:
     """Bytes came back that are not an HTTP answer we accept."""
     return RequestFailed(Result.PROTOCOL, f"What {peer} answered {what}.")
+
+
+def answer_refused(peer: str, progress: Progress) -> RequestFailed:
+    """httpcore2 and h11 did not accept the answer. They word a connection that the peer closed in
+    the middle of a body as a breach of the protocol too."""
+    return broken(peer, progress.phase, None) if progress.ended else not_http(peer)

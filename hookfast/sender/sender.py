@@ -12,6 +12,8 @@ import codecs
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 
 import httpx2
@@ -19,15 +21,29 @@ import httpx2
 from hookfast.clock import Clock, utc_now
 from hookfast.outcome import Outcome, Result
 from hookfast.sender.address_guard import AddressGuard, Network
+from hookfast.sender.connection import BodyCut
 from hookfast.sender.dial import Dialer
-from hookfast.sender.failure import Progress, RequestFailed, timed_out
-from hookfast.sender.http1 import Answer, Connection
-from hookfast.sender.pool import ConnectionPool
+from hookfast.sender.failure import RequestFailed, timed_out
+from hookfast.sender.progress import begin_progress
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
 from hookfast.sender.retry_after import parse_retry_after
+from hookfast.sender.transport import NETWORKS, OriginTransport
 from hookfast.sender.url import Url, parse_url
 
+_OWNED = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"}
+)
 _RETRY_AFTER_STATUSES = frozenset({429, 503})
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A final answer, its body as it came; `cut` tells that it was longer than what was read."""
+
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+    cut: bool
 
 
 class Sender:
@@ -50,12 +66,9 @@ class Sender:
         self._excerpt_bytes = excerpt_bytes
         self._clock = clock
         self._resolver = Resolver(lookup)
-        self._dialer = Dialer(
-            guard=guard,
-            resolver=self._resolver,
-            ssl_context=ssl_context or _default_ssl_context(),
+        self._transport = OriginTransport(
+            Dialer(guard=guard, resolver=self._resolver), ssl_context or _default_ssl_context()
         )
-        self._pool = ConnectionPool()
 
     async def post(
         self,
@@ -91,12 +104,12 @@ class Sender:
         )
         if answer is None:
             return outcome, {}, ""
-        return outcome, answer.headers, _text(answer.body, cut=answer.cut)
+        return outcome, dict(answer.headers.items()), _text(answer.body, cut=answer.cut)
 
     async def aclose(self) -> None:
         """Close the idle connections; one in use closes when its request ends."""
         self._resolver.close()
-        await self._pool.aclose()
+        await self._transport.aclose()
 
     async def __aenter__(self) -> Sender:
         return self
@@ -113,20 +126,14 @@ class Sender:
         body: bytes,
         timeout: float,
         networks: Sequence[Network],
-    ) -> tuple[Outcome, Answer | None]:
+    ) -> tuple[Outcome, _Answer | None]:
         target = parse_url(url)
-        progress = Progress()
+        request = _request(method, target, headers=headers, body=body, networks=tuple(networks))
+        progress = begin_progress()
         started = time.perf_counter()
         try:
             async with asyncio.timeout(timeout) as deadline:
-                answer = await self._exchange(
-                    method,
-                    target,
-                    headers=headers,
-                    body=body,
-                    networks=tuple(networks),
-                    progress=progress,
-                )
+                answer = await self._exchange(request)
         except RequestFailed as failed:
             return _failure(failed, started), None
         except TimeoutError:
@@ -135,32 +142,20 @@ class Sender:
             return _failure(timed_out(progress.phase, target.peer, timeout), started), None
         return self._answered(answer, _milliseconds_since(started)), answer
 
-    async def _exchange(
-        self,
-        method: str,
-        url: Url,
-        *,
-        headers: Mapping[str, str],
-        body: bytes,
-        networks: tuple[Network, ...],
-        progress: Progress,
-    ) -> Answer:
-        key = (url.scheme, url.host, url.port, networks)
-        connection = self._pool.take(key)
-        if connection is None:
-            stream = await self._dialer.dial(url, progress, within=networks)
-            connection = Connection(stream, url.peer)
+    async def _exchange(self, request: httpx2.Request) -> _Answer:
+        response = await self._transport.handle_async_request(request)
+        body = bytearray()
+        cut = False
         try:
-            answer = await connection.exchange(
-                method, url, headers=headers, body=body, progress=progress
-            )
-        except BaseException:
-            connection.stream.close()
-            raise
-        self._pool.give_back(key, connection)
-        return answer
+            async for part in response.aiter_raw():
+                body += part
+        except BodyCut:
+            cut = True
+        finally:
+            await response.aclose()
+        return _Answer(response.status_code, response.headers, bytes(body), cut)
 
-    def _answered(self, answer: Answer, duration_ms: float) -> Outcome:
+    def _answered(self, answer: _Answer, duration_ms: float) -> Outcome:
         success = 200 <= answer.status < 300
         retry_after = None
         if answer.status in _RETRY_AFTER_STATUSES and "retry-after" in answer.headers:
@@ -178,10 +173,32 @@ class Sender:
         )
 
 
+def _request(
+    method: str, url: Url, *, headers: Mapping[str, str], body: bytes, networks: tuple[Network, ...]
+) -> httpx2.Request:
+    """The request, with the headers that are ours whatever `headers` says."""
+    lines = [("Host", url.authority), ("Accept-Encoding", "identity")]
+    lines += [(name, value) for name, value in headers.items() if name.lower() not in _OWNED]
+    if method == "POST":
+        lines.append(("Content-Length", str(len(body))))
+    return httpx2.Request(
+        method,
+        _origin_url(url.scheme, url.authority),
+        headers=lines,
+        stream=httpx2.ByteStream(body),
+        # The target goes out as the endpoint's owner wrote it; httpx2 would normalise it.
+        extensions={"target": url.target, NETWORKS: networks},
+    )
+
+
+@lru_cache(maxsize=4096)
+def _origin_url(scheme: str, authority: str) -> httpx2.URL:
+    return httpx2.URL(f"{scheme}://{authority}/")
+
+
 def _default_ssl_context() -> ssl.SSLContext:
     context = httpx2.create_ssl_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
     return context
 
 

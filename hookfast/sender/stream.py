@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import select
-from typing import cast
+from collections.abc import Iterable
+from typing import Any, cast
 
 # Reading pauses above this many unread bytes, so that a receiver that floods us costs no memory.
 _HIGH_WATER = 128 * 1024
 
 
 class Stream(asyncio.Protocol):
-    """A connected socket. For one reader at a time."""
+    """A connected socket; what comes in gathers in `buffer`. For one reader at a time.
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
+    `registries` hold the stream for as long as it is open.
+    """
+
+    def __init__(self, registries: Iterable[set[Stream]] = ()) -> None:
+        self.buffer = bytearray()
+        self._registries = tuple(registries)
         self._ended = False
         self._error: OSError | None = None
         self._reader: asyncio.Future[None] | None = None
@@ -26,24 +31,28 @@ class Stream(asyncio.Protocol):
         the receiver has read all of it. A broken connection shows at the next read."""
         self._transport.write(data)
 
-    async def read(self, limit: int) -> bytes:
-        """Up to `limit` bytes, at least one; `b""` at the end of the stream.
+    async def filled(self) -> bool:
+        """Return True when there is something in `buffer`, False at the end of the stream.
 
         Raises OSError (`ssl.SSLError` among them) when the connection broke.
         """
-        while not self._buffer:
+        while not self.buffer:
             if self._error is not None:
                 raise self._error
             if self._ended:
-                return b""
+                return False
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
             finally:
                 self._reader = None
-        data = bytes(self._buffer[:limit])
-        del self._buffer[:limit]
-        if self._paused and len(self._buffer) <= _HIGH_WATER:
+        return True
+
+    def take(self, count: int) -> bytes:
+        """Remove and return the first `count` bytes of `buffer`, or all where there are fewer."""
+        data = bytes(self.buffer[:count])
+        del self.buffer[:count]
+        if self._paused and len(self.buffer) <= _HIGH_WATER:
             self._paused = False
             if not self._transport.is_closing():
                 self._transport.resume_reading()
@@ -56,14 +65,17 @@ class Stream(asyncio.Protocol):
         Between two requests anything else means that the peer has closed it, or is about to. The
         socket is asked as well: the loop may not have seen the end that the kernel has.
         """
-        if self._buffer or self._ended or self._transport.is_closing():
+        if self.buffer or self._ended or self._transport.is_closing():
             return False
-        poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return not poll.poll(0)
+        return not self._poll.poll(0)
+
+    def transport_info(self, name: str) -> Any:
+        """What asyncio's transport knows under `name`, e.g. `ssl_object`; None for nothing."""
+        return self._transport.get_extra_info(name)
 
     def close(self) -> None:
         """Close at once, whatever is queued; no TLS farewell to wait for."""
+        self._unregister()
         self._transport.abort()
 
     async def wait_closed(self) -> None:
@@ -74,10 +86,14 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._poll = select.poll()
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        for registry in self._registries:
+            registry.add(self)
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if len(self._buffer) > _HIGH_WATER and not self._paused:
+        self.buffer += data
+        if len(self.buffer) > _HIGH_WATER and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
@@ -90,9 +106,14 @@ class Stream(asyncio.Protocol):
         self._ended = True
         if isinstance(exc, OSError):
             self._error = exc
+        self._unregister()
         self._closed.set()
         self._wake()
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
+
+    def _unregister(self) -> None:
+        for registry in self._registries:
+            registry.discard(self)

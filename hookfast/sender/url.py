@@ -50,7 +50,12 @@ class Url:
     @property
     def peer(self) -> str:
         """`host:port`, for messages."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return peer_name(self.host, self.port)
+
+
+def peer_name(host: str, port: int) -> str:
+    """`host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_url(url: str, *, allow_http: bool, pointer: str = "/url") -> str:

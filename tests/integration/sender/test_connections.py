@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import resource
 import socket
 import ssl
 import threading
@@ -10,16 +13,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
+import httpx2
 import pytest
 
 from hookfast.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
-from hookfast.sender.failure import Progress
-from hookfast.sender.http1 import Connection
-from hookfast.sender.pool import ConnectionPool
+from hookfast.sender.progress import Phase, begin_progress
 from hookfast.sender.resolver import Lookup, Resolver
-from hookfast.sender.url import parse_url
+from hookfast.sender.transport import OriginTransport
 from tests.integration.sender.conftest import LOOPBACK
 from tests.receiver import Receiver
 
@@ -233,7 +235,18 @@ async def test_it_opens_a_second_connection_when_the_first_is_in_use(
     assert receiver.connections == 3
 
 
-@pytest.mark.parametrize("path", ["/extra", "/body/100000", "/close-after", "/drip-body/0.01"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/extra",
+        "/extra-chunked",
+        "/extra-no-content",
+        "/blank-lines",
+        "/body/100000",
+        "/close-after",
+        "/drip-body/0.01",
+    ],
+)
 async def test_it_never_reuses_a_connection_that_did_not_end_cleanly(
     sender: Sender, receiver: Receiver, path: str
 ) -> None:
@@ -271,53 +284,93 @@ async def test_a_request_under_way_when_the_sender_closes_ends_and_then_closes(
 
 
 async def test_an_idle_connection_closes_after_its_time(receiver: Receiver) -> None:
-    pool = ConnectionPool(idle_seconds=0.05)
-    pool.give_back("origin", await _used_connection(receiver))
-    assert len(pool) == 1
-    await asyncio.sleep(0.1)
-    assert len(pool) == 0
-    assert pool.take("origin") is None
-    await _until_closed(receiver)
+    async with transporting(idle_seconds=0.05) as transport:
+        await get(transport, receiver.url())
+        assert transport.open_connections == 1
+        await asyncio.sleep(0.1)
+        assert transport.open_connections == 0
+        await _until_closed(receiver)
+
+
+async def test_an_idle_connection_closes_after_its_time_beside_one_in_use(
+    receiver: Receiver,
+) -> None:
+    async with transporting(idle_seconds=0.05) as transport:
+        await asyncio.gather(
+            get(transport, receiver.url("/slow/0.15")), get(transport, receiver.url())
+        )
+        assert transport.open_connections == 1
 
 
 async def test_the_pool_keeps_a_few_connections_per_origin_and_drops_the_oldest(
     receiver: Receiver,
 ) -> None:
-    pool = ConnectionPool(max_idle_per_origin=2)
-    connections = [await _used_connection(receiver) for _ in range(3)]
-    for connection in connections:
-        pool.give_back("origin", connection)
-    assert len(pool) == 2
-    assert pool.take("origin") is connections[2]
-    assert pool.take("origin") is connections[1]
-    assert pool.take("origin") is None
-    for connection in connections:
-        connection.stream.close()
+    slow = receiver.url("/slow/0.3")
+    async with transporting(max_idle_per_origin=2) as transport:
+        running = []
+        for count in (1, 2, 3):
+            running.append(asyncio.create_task(get(transport, slow)))
+            await receiver.wait_for(count)
+        await asyncio.gather(*running)
+        assert transport.open_connections == 2
+        await asyncio.gather(*(get(transport, slow) for _ in range(2)))
+    assert {request.connection for request in receiver.requests[3:]} == {2, 3}
 
 
 async def test_the_pool_drops_the_origin_that_was_used_longest_ago(receiver: Receiver) -> None:
-    pool = ConnectionPool(max_idle=2)
-    for key in ("a", "b", "c"):
-        pool.give_back(key, await _used_connection(receiver))
-    assert pool.take("a") is None
-    for key in ("b", "c"):
-        connection = pool.take(key)
-        assert connection is not None
-        connection.stream.close()
-    await pool.aclose()
+    async with transporting(max_open=2) as transport:
+        for name in ("a", "b", "c", "b", "c", "a"):
+            await get(transport, receiver.url(host=f"{name}.example"))
+        assert transport.open_connections == 2
+    assert [request.connection for request in receiver.requests] == [1, 2, 3, 2, 3, 4]
 
 
-async def _used_connection(receiver: Receiver) -> Connection:
-    url = parse_url(receiver.url())
-    resolver = Resolver()
-    dialer = Dialer(
-        guard=AddressGuard(LOOPBACK), resolver=resolver, ssl_context=ssl.create_default_context()
-    )
-    stream = await dialer.dial(url, Progress(), within=())
+async def test_a_request_waits_for_a_connection_when_an_origin_has_all_it_may(
+    receiver: Receiver,
+) -> None:
+    async with transporting(max_per_origin=1) as transport:
+        first = asyncio.create_task(get(transport, receiver.url("/slow/0.1")))
+        await receiver.wait_for(1)
+        progress = begin_progress()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await transport.handle_async_request(httpx2.Request("GET", receiver.url()))
+        assert progress.phase is Phase.QUEUED
+        await get(transport, receiver.url())
+        await first
+    assert [request.connection for request in receiver.requests] == [1, 1]
+
+
+async def test_our_own_shortage_of_descriptors_is_no_outcome(
+    sender: Sender, receiver: Receiver
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files") as shortage:
+            await post(sender, receiver.url())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert shortage.value.errno == errno.EMFILE
+    assert (await post(sender, receiver.url())).succeeded
+
+
+@asynccontextmanager
+async def transporting(**limits: float) -> AsyncIterator[OriginTransport]:
+    """A transport for which every name is this machine."""
+    resolver = Resolver(lambda host: ["127.0.0.1"])
+    dialer = Dialer(guard=AddressGuard(LOOPBACK), resolver=resolver)
+    async with OriginTransport(dialer, ssl.create_default_context(), **limits) as transport:
+        yield transport
     resolver.close()
-    connection = Connection(stream, url.peer)
-    await connection.exchange("POST", url, headers={}, body=b"{}", progress=Progress())
-    return connection
+
+
+async def get(transport: OriginTransport, url: str) -> None:
+    begin_progress()
+    response = await transport.handle_async_request(httpx2.Request("GET", url))
+    await response.aread()
 
 
 async def _until_closed(receiver: Receiver) -> None:

@@ -156,6 +156,28 @@ async def test_a_long_body_is_cut_and_the_status_decides(
     assert len(text) <= 65536
 
 
+async def test_a_chunked_body_arrives_whole_whatever_lines_it_has(
+    sender: Sender, receiver: Receiver
+) -> None:
+    _, _, text = await sender.get(receiver.url("/blank-lines"), headers={}, timeout=5)
+    assert text == "\n" * 30_000
+
+
+@pytest.mark.parametrize("target", ["/a/../b", "/%7e/%2F", "/a?", "/?q=|'<>\"{}", "/a//b;x=,"])
+async def test_it_sends_the_path_and_query_as_they_were_written(
+    sender: Sender, receiver: Receiver, target: str
+) -> None:
+    await post(sender, receiver.url(target))
+    assert receiver.requests[0].path == target
+
+
+async def test_a_custom_upgrade_header_is_not_sent(sender: Sender, receiver: Receiver) -> None:
+    headers = {"Upgrade": "x", "Connection": "upgrade"}
+    outcome = await sender.post(receiver.url("/upgrade"), headers=headers, body=b"", timeout=5)
+    assert outcome.result is Result.PROTOCOL
+    assert "upgrade" not in receiver.requests[0].headers
+
+
 async def test_it_never_unpacks_a_compressed_answer(sender: Sender, receiver: Receiver) -> None:
     outcome = await post(sender, receiver.url("/gzip-bomb"))
     assert outcome.succeeded
