@@ -13,6 +13,8 @@ from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
+from hookfast.payloads import DATA_CONVERTER
+
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
 HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
 HOOK_EVENT_TYPE = SearchAttributeKey.for_keyword("HookEventType")
@@ -32,7 +34,9 @@ async def connect(*, lazy: bool = False) -> Client:
     # gzip costs more than the bytes it saves on loopback
     near = config["target_host"].startswith(("127.", "localhost:", "[::1]"))
     compression = GrpcCompression.NONE if near else GrpcCompression.GZIP
-    return await Client.connect(**config, lazy=lazy, grpc_compression=compression)
+    return await Client.connect(
+        **config, lazy=lazy, grpc_compression=compression, data_converter=DATA_CONVERTER
+    )
 
 
 async def register_search_attributes(client: Client) -> None:

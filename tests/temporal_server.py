@@ -10,6 +10,7 @@ from pathlib import Path
 
 from temporalio.testing import WorkflowEnvironment
 
+from hookfast.payloads import DATA_CONVERTER
 from hookfast.temporal import SEARCH_ATTRIBUTES
 
 _TIME_SKIPPING = [
@@ -41,10 +42,13 @@ async def temporal_server(*, time_skipping: bool = False) -> AsyncIterator[Workf
             dev_server_existing_path=temporal_binary(),
             dev_server_extra_args=_TIME_SKIPPING,
             search_attributes=SEARCH_ATTRIBUTES,
+            data_converter=DATA_CONVERTER,
         )
     else:
         environment = await WorkflowEnvironment.start_local(
-            dev_server_existing_path=temporal_binary(), search_attributes=SEARCH_ATTRIBUTES
+            dev_server_existing_path=temporal_binary(),
+            search_attributes=SEARCH_ATTRIBUTES,
+            data_converter=DATA_CONVERTER,
         )
     async with environment:
         yield environment

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from sqlalchemy import event, make_url
+from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from hookfast.errors import Misconfigured
+from hookfast.storage.sqlite_connection import Begin, connector
 
 Kind = Literal["sqlite", "postgresql"]
 
@@ -31,8 +32,8 @@ class Database:
             if not parsed.database or parsed.database == ":memory:":
                 raise Misconfigured("HOOKFAST_DATABASE_URL must name a SQLite file, not memory")
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _sqlite_engine(url, size=1, begin="BEGIN IMMEDIATE")
-            self._reader = _sqlite_engine(url, size=4, begin="BEGIN")
+            self._writer = _sqlite_engine(parsed.database, size=1, begin="BEGIN IMMEDIATE")
+            self._reader = _sqlite_engine(parsed.database, size=4, begin="BEGIN")
             self.kind: Kind = "sqlite"
         elif backend == "postgresql":
             self._writer = self._reader = create_async_engine(
@@ -74,31 +75,13 @@ class Database:
         await self.close()
 
 
-def _sqlite_engine(url: str, *, size: int, begin: str) -> AsyncEngine:
-    engine = create_async_engine(
-        url,
+def _sqlite_engine(file: str, *, size: int, begin: Begin) -> AsyncEngine:
+    return create_async_engine(
+        "sqlite+aiosqlite:///",
+        async_creator=connector(file, begin),
         poolclass=AsyncAdaptedQueuePool,
         pool_size=size,
         max_overflow=0,
         pool_timeout=60,
         hide_parameters=True,
-        # the statements below choose the transaction themselves
-        connect_args={"isolation_level": None, "timeout": 30},
     )
-
-    @event.listens_for(engine.sync_engine, "connect")
-    def _configure(connection: Any, _record: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
-        # FULL: an acknowledged event survives a power cut, not only a killed process
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.execute("PRAGMA busy_timeout=30000")
-        cursor.execute("PRAGMA cache_size=-65536")
-        cursor.close()
-
-    @event.listens_for(engine.sync_engine, "begin")
-    def _begin(connection: Any) -> None:
-        connection.exec_driver_sql(begin)
-
-    return engine

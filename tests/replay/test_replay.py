@@ -14,6 +14,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from hookfast.delivery import WORKFLOW_TYPE, DeliveryOrder
+from hookfast.payloads import DATA_CONVERTER
 from tests.integration.delivery.conftest import SANDBOX
 from tests.replay.shapes import HISTORIES, SHAPES
 from workflows.delivery import DeliveryWorkflow
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.anyio
 async def test_a_saved_history_replays(path: Path) -> None:
     saved = path.read_text()  # noqa: ASYNC240 - nothing else runs in this loop
     history = WorkflowHistory.from_json(f"delivery/{path.stem}", saved)
-    replayer = Replayer(workflows=[DeliveryWorkflow], workflow_runner=SANDBOX)
+    replayer = Replayer(
+        workflows=[DeliveryWorkflow], workflow_runner=SANDBOX, data_converter=DATA_CONVERTER
+    )
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     assert result.replay_failure is None
 
@@ -47,7 +50,7 @@ class ChangedWorkflow:
 async def test_a_changed_command_order_is_noticed() -> None:
     """The proof that the test above can fail."""
     path = HISTORIES / "delivered_at_once.json"
-    history = WorkflowHistory.from_json("delivery/changed", path.read_text())  # noqa: ASYNC240
-    replayer = Replayer(workflows=[ChangedWorkflow])
+    history = WorkflowHistory.from_json("delivery/changed", path.read_text())
+    replayer = Replayer(workflows=[ChangedWorkflow], data_converter=DATA_CONVERTER)
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     assert isinstance(result.replay_failure, workflow.NondeterminismError)

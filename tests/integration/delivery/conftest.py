@@ -29,7 +29,9 @@ from worker import running_worker
 
 # The sandbox reloads what is not passed through; our pure modules and pydantic are safe to share.
 SANDBOX = SandboxedWorkflowRunner(
-    restrictions=SandboxRestrictions.default.with_passthrough_modules("hookfast")
+    restrictions=SandboxRestrictions.default.with_passthrough_modules(
+        "hookfast", "pydantic", "pydantic_core"
+    )
 )
 
 

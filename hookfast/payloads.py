@@ -1,0 +1,65 @@
+"""How values travel in workflow history: JSON, as Temporal's own converter writes it, with pydantic
+doing the work and fields that hold their default left out.
+
+Temporal's converter resolves a dataclass's type hints anew for every value (180–290 µs for ours;
+this takes about 5) and writes every field, so this is faster and makes histories shorter. It stays
+`json/plain`: the Temporal UI and CLI read it, and what either converter wrote, the other reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    EncodingPayloadConverter,
+    JSONPlainPayloadConverter,
+)
+
+
+class DataclassJSONConverter(EncodingPayloadConverter):
+    """`json/plain`: our dataclasses through pydantic, everything else as Temporal does it."""
+
+    def __init__(self) -> None:
+        self._plain = JSONPlainPayloadConverter()
+
+    @property
+    def encoding(self) -> str:
+        return self._plain.encoding
+
+    def to_payload(self, value: Any) -> Payload | None:
+        if not dataclasses.is_dataclass(value) or isinstance(value, type):
+            return self._plain.to_payload(value)
+        data = _adapter(type(value)).dump_json(value, exclude_defaults=True)
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=data)
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        if type_hint is None or not dataclasses.is_dataclass(type_hint):
+            return self._plain.from_payload(payload, type_hint)
+        return _adapter(type_hint).validate_json(payload.data)
+
+
+class _PayloadConverter(CompositePayloadConverter):
+    def __init__(self) -> None:
+        ours = DataclassJSONConverter()
+        super().__init__(
+            *(
+                ours if one.encoding == ours.encoding else one
+                for one in DefaultPayloadConverter.default_encoding_payload_converters
+            )
+        )
+
+
+@lru_cache(maxsize=256)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+DATA_CONVERTER = DataConverter(payload_converter_class=_PayloadConverter)
+"""What every client of ours is connected with."""

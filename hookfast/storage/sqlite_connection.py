@@ -1,0 +1,128 @@
+"""An aiosqlite connection that crosses to its thread once per statement.
+
+aiosqlite crosses for the cursor, the execution, the fetch and the close; SQLAlchemy wants all four
+for every statement. Here a statement runs, is fetched and closed in one crossing, which also begins
+the transaction if none is open. An emit thus crosses 7 times instead of 24, at some 0.1 ms each.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import aiosqlite
+
+Begin = Literal["BEGIN", "BEGIN IMMEDIATE"]
+
+_PRAGMAS = (
+    "PRAGMA busy_timeout=30000",
+    "PRAGMA journal_mode=WAL",
+    # FULL: an acknowledged event survives a power cut, not only a killed process
+    "PRAGMA synchronous=FULL",
+    "PRAGMA cache_size=-65536",
+)
+
+
+def connector(file: str, begin: Begin) -> Callable[..., Awaitable[aiosqlite.Connection]]:
+    """What SQLAlchemy opens connections to `file` with (`async_creator`). `begin` starts their
+    transactions: IMMEDIATE takes the write lock first, so that no transaction fails half-way for
+    having to upgrade."""
+
+    async def connect(*_: object, **__: object) -> aiosqlite.Connection:
+        connection = _Connection(partial(_open, file), 64)
+        connection._thread.daemon = True  # as SQLAlchemy does with the connections it makes
+        connection.begin = begin
+        return await connection
+
+    return connect
+
+
+def _open(file: str) -> sqlite3.Connection:
+    # isolation_level None: the driver leaves transactions to us
+    connection = sqlite3.connect(file, timeout=30, isolation_level=None)
+    for pragma in _PRAGMAS:
+        connection.execute(pragma)
+    return connection
+
+
+class _Connection(aiosqlite.Connection):
+    begin: Begin = "BEGIN"
+
+    def cursor(self) -> Any:
+        return _Cursor(self)
+
+    async def run(self, method: str, sql: str, parameters: Any) -> _Result:
+        """Execute in the thread, all in one go."""
+        call = partial(_run, self._conn, self.begin, method, sql, parameters)
+        result: _Result = await self._execute(call)  # type: ignore[no-untyped-call]
+        return result
+
+    async def commit(self) -> None:
+        if self._conn.in_transaction:
+            await super().commit()
+
+    async def rollback(self) -> None:
+        if self._conn.in_transaction:
+            await super().rollback()
+
+
+class _Result:
+    __slots__ = ("description", "lastrowid", "rowcount", "rows")
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self.description = cursor.description
+        self.rows: Sequence[Any] = cursor.fetchall() if self.description else ()
+        self.rowcount = cursor.rowcount  # after the fetch: RETURNING counts as it goes
+        self.lastrowid = cursor.lastrowid
+
+
+def _run(
+    connection: sqlite3.Connection, begin: Begin, method: str, sql: str, parameters: Any
+) -> _Result:
+    if not connection.in_transaction:
+        connection.execute(begin)
+    cursor = connection.cursor()
+    try:
+        getattr(cursor, method)(sql, parameters)
+        return _Result(cursor)
+    finally:
+        cursor.close()
+
+
+class _Cursor:
+    """The part of an aiosqlite cursor that SQLAlchemy uses, with the rows fetched already."""
+
+    arraysize = 1
+    description: Any = None
+    rowcount = -1
+    lastrowid: int | None = None
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+        self._rows: Sequence[Any] = ()
+
+    async def __aenter__(self) -> _Cursor:
+        return self
+
+    async def execute(self, sql: str, parameters: Any = ()) -> _Cursor:
+        return await self._keep("execute", sql, parameters)
+
+    async def executemany(self, sql: str, parameters: Any) -> _Cursor:
+        return await self._keep("executemany", sql, parameters)
+
+    async def fetchall(self) -> Sequence[Any]:
+        rows, self._rows = self._rows, ()
+        return rows
+
+    async def close(self) -> None:
+        """Nothing is open: the thread closed its cursor after the fetch."""
+
+    async def _keep(self, method: str, sql: str, parameters: Any) -> _Cursor:
+        result = await self._connection.run(method, sql, parameters)
+        self.description = result.description
+        self.rowcount = result.rowcount
+        self.lastrowid = result.lastrowid
+        self._rows = result.rows
+        return self
