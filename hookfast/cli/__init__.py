@@ -27,6 +27,14 @@ def _up() -> None:
     up.main()
 
 
+@app.command("demo")
+def _demo() -> None:
+    """Run everything, with a receiver on loopback and events on their way to it."""
+    from hookfast.cli import demo
+
+    demo.main()
+
+
 @app.command("api")
 def _api(
     fd: Annotated[

@@ -70,7 +70,7 @@ class EmbeddedTemporal:
             command=(find_binary(), *self._arguments()),
             environment=_without_temporal_settings(os.environ),
             grace=_GRACE,
-            output=log,
+            output=log.fileno(),
             fds=fds,
         )
 

@@ -13,7 +13,7 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Self
+from typing import Self
 
 import structlog
 
@@ -38,16 +38,16 @@ class CannotStart(HookfastError):
 class Part:
     """A process to keep running.
 
-    `environment` is all of it. `output` takes what it prints (default: our standard error), `fds`
-    are file descriptors it inherits. `grace` is the time between SIGTERM and SIGKILL, in seconds;
-    `before_stop` is called before the SIGTERM.
+    `environment` is all of it. `output` is the file descriptor that takes what it prints (default:
+    our standard error), `fds` are those it inherits. `grace` is the time between SIGTERM and
+    SIGKILL, in seconds; `before_stop` is called before the SIGTERM.
     """
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     grace: float
-    output: IO[bytes] | int = 2
+    output: int = 2
     fds: tuple[int, ...] = ()
     before_stop: Callable[[], None] = lambda: None
 

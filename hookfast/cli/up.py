@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from socket import socket
-from typing import IO
 
 import httpx2
 import structlog
@@ -60,9 +59,10 @@ async def _run(settings: Settings) -> None:
 
 @asynccontextmanager
 async def service(
-    settings: Settings, hurry: asyncio.Event, *, output: IO[bytes] | int = _STDERR
+    settings: Settings, hurry: asyncio.Event, *, output: int = _STDERR
 ) -> AsyncIterator[Service]:
-    """The whole service while the block lasts; `output` takes the logs of its processes.
+    """The whole service while the block lasts; `output` is the file descriptor that takes
+    the logs of its processes.
 
     A new operator key is printed as soon as it exists. On leaving, the worker, the API and Temporal
     end in this order; `hurry` cuts that short. Raises Misconfigured or CannotStart.
@@ -99,9 +99,7 @@ async def service(
         )
 
 
-def _api(
-    environment: dict[str, str], listener: socket, *, output: IO[bytes] | int, lock: int
-) -> Part:
+def _api(environment: dict[str, str], listener: socket, *, output: int, lock: int) -> Part:
     return Part(
         name="api",
         command=(*_SELF, "api", "--fd", str(listener.fileno())),
@@ -113,9 +111,7 @@ def _api(
     )
 
 
-def _worker(
-    environment: dict[str, str], settings: Settings, *, output: IO[bytes] | int, lock: int
-) -> Part:
+def _worker(environment: dict[str, str], settings: Settings, *, output: int, lock: int) -> Part:
     return Part(
         name="worker",
         command=(*_SELF, "worker"),

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-_PATIENCE = 30.0
+from tests.e2e.service_process import PATIENCE, environment, eventually, free_ports, lives
 
 
 @dataclass(slots=True)
@@ -48,6 +47,7 @@ class Up:
         return found
 
     def ready(self) -> bool:
+        assert self.process.poll() is None, f"up ended; see {self.home.parent / 'up.log'}"
         with suppress(httpx2.TransportError):
             return self.readyz().status_code == 200
         return False
@@ -57,9 +57,9 @@ class Up:
 
 
 @contextmanager
-def running_up(home: Path, *, wait: bool = True, **environment: str) -> Iterator[Up]:
+def running_up(home: Path, *, wait: bool = True, **settings: str) -> Iterator[Up]:
     """A `hookfast up` on `home`, killed at the end of the block if it still runs."""
-    ports = dict(zip(("api", "temporal", "temporal_ui"), _free_ports(3), strict=True))
+    ports = dict(zip(("api", "temporal", "temporal_ui"), free_ports(3), strict=True))
     given = {
         "HOOKFAST_HOME": str(home),
         "HOOKFAST_PORT": str(ports["api"]),
@@ -70,7 +70,7 @@ def running_up(home: Path, *, wait: bool = True, **environment: str) -> Iterator
         (home.parent / "up.log").open("ab") as log,
         subprocess.Popen(
             [sys.executable, "-m", "hookfast.cli", "up"],
-            env=_environment() | given | environment,
+            env=environment() | given | settings,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -79,8 +79,8 @@ def running_up(home: Path, *, wait: bool = True, **environment: str) -> Iterator
         up = Up(home=home, process=process, ports=ports)
         try:
             if wait:
-                _eventually(up.ready)
-                _eventually(lambda: len(up.children()) == 3)
+                eventually(up.ready)
+                eventually(lambda: len(up.children()) == 3)
             yield up
         finally:
             process.kill()
@@ -98,7 +98,7 @@ def test_it_serves_and_sigterm_ends_every_part_and_exits_with_0(home: Path) -> N
         assert ui.status_code == 200
 
         up.process.terminate()
-        printed, _ = up.process.communicate(timeout=_PATIENCE)
+        printed, _ = up.process.communicate(timeout=PATIENCE)
 
         assert up.process.returncode == 0
         assert not _living(up.children_seen)
@@ -113,7 +113,7 @@ def test_ctrl_c_in_the_terminal_ends_the_parts_in_order(home: Path) -> None:
         assert os.getpgid(up.process.pid) not in groups, "Ctrl-C would reach a part directly"
 
         up.process.send_signal(signal.SIGINT)
-        up.process.wait(timeout=_PATIENCE)
+        up.process.wait(timeout=PATIENCE)
 
         assert up.process.returncode == 0
     log = (home.parent / "up.log").read_text()
@@ -127,12 +127,12 @@ def test_it_starts_a_killed_part_again(home: Path, part: str) -> None:
 
         os.kill(before[part], signal.SIGKILL)
 
-        _eventually(lambda: up.children().get(part, before[part]) != before[part])
-        _eventually(up.ready)
+        eventually(lambda: up.children().get(part, before[part]) != before[part])
+        eventually(up.ready)
         after = up.children()
         assert {name for name in before if before[name] != after[name]} == {part}
         up.process.terminate()
-        up.process.wait(timeout=_PATIENCE)
+        up.process.wait(timeout=PATIENCE)
         assert up.process.returncode == 0
 
 
@@ -140,7 +140,7 @@ def test_it_refuses_no_caller_while_the_api_restarts(home: Path) -> None:
     with running_up(home) as up:
         os.kill(up.children()["api"], signal.SIGKILL)
 
-        answer = httpx2.get(f"{up.url}/healthz", trust_env=False, timeout=_PATIENCE)
+        answer = httpx2.get(f"{up.url}/healthz", trust_env=False, timeout=PATIENCE)
 
         assert answer.status_code == 200
 
@@ -150,7 +150,7 @@ def test_nothing_outlives_a_killed_up_and_the_next_one_takes_over(home: Path) ->
         children = set(up.children().values())
         up.process.kill()
         up.process.wait()
-        _eventually(lambda: not _living(children), patience=3)
+        eventually(lambda: not _living(children), patience=3)
 
     with running_up(home) as again:
         assert again.ready()
@@ -178,7 +178,7 @@ def test_it_takes_the_next_port_for_temporal_when_the_wanted_one_is_taken(home: 
         port = taken.getsockname()[1]
         with running_up(home, HOOKFAST_TEMPORAL_PORT=str(port)) as up:
             up.process.terminate()
-            printed, _ = up.process.communicate(timeout=_PATIENCE)
+            printed, _ = up.process.communicate(timeout=PATIENCE)
     found = re.search(r"127\.0\.0\.1:(\d+), namespace default", printed)
     assert found
     assert int(found[1]) > port
@@ -198,54 +198,21 @@ def test_it_gives_up_when_a_part_cannot_start(home: Path) -> None:
     assert re.search(r"the (api|worker) does not start", error)
 
 
-def _failing_up(home: Path, **environment: str) -> tuple[int, str]:
-    ports = dict(zip(("PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT"), _free_ports(3), strict=True))
+def _failing_up(home: Path, **settings: str) -> tuple[int, str]:
+    ports = dict(zip(("PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT"), free_ports(3), strict=True))
     ended = subprocess.run(
         [sys.executable, "-m", "hookfast.cli", "up"],
-        env=_environment()
+        env=environment()
         | {"HOOKFAST_HOME": str(home)}
         | {f"HOOKFAST_{name}": str(port) for name, port in ports.items()}
-        | environment,
+        | settings,
         capture_output=True,
         text=True,
-        timeout=_PATIENCE,
+        timeout=PATIENCE,
         check=False,
     )
     return ended.returncode, ended.stderr
 
 
-def _environment() -> dict[str, str]:
-    """Ours without settings that would reach a service of the developer's."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("HOOKFAST_", "TEMPORAL_"))
-    }
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
 def _living(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if _lives(pid)}
-
-
-def _lives(pid: int) -> bool:
-    # a zombie that nobody has waited for yet is dead enough
-    listed = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], check=False, capture_output=True, text=True
-    )
-    return listed.stdout.strip() != "" and not listed.stdout.startswith("Z")
-
-
-def _eventually(condition: Callable[[], bool], *, patience: float = _PATIENCE) -> None:
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
+    return {pid for pid in pids if lives(pid)}
