@@ -93,7 +93,7 @@ async def seed_delivery(
     data: Any = None,
     deliver_at: datetime | None = None,
 ) -> str:
-    """An event with its delivery to this endpoint, as if just emitted; returns the delivery's id."""
+    """An event with its delivery to this endpoint, as if just emitted; returns the delivery id."""
     now = utc_now()
     event_id, delivery_id = new_id("evt", now), new_id("dlv", now)
     async with database.write() as connection:
