@@ -1,0 +1,75 @@
+"""`hookfast config`: what is in force, without its secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hookfast.cli import app
+from hookfast.cli.config import markdown
+from hookfast.settings import Settings, load_settings
+
+_KEY = "hf_" + "k" * 40
+_README = Path(__file__).parents[3] / "README.md"
+
+
+@pytest.fixture(autouse=True)
+def _settings_of_this_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)  # no .env
+    monkeypatch.setenv("HOOKFAST_OPERATOR_KEY", _KEY)
+    monkeypatch.setenv("HOOKFAST_DATABASE_URL", "postgresql://hookfast:hunter2@db/hookfast")
+    monkeypatch.setenv("HOOKFAST_SHUTDOWN_GRACE", "12.5")
+    monkeypatch.setenv("HOOKFAST_ALLOWED_PRIVATE_NETWORKS", "127.0.0.0/8,10.0.0.0/8")
+    load_settings.cache_clear()
+    yield
+    load_settings.cache_clear()
+
+
+def test_it_prints_every_setting_in_force_as_json() -> None:
+    printed = CliRunner().invoke(app, ["config", "--json"])
+    values = json.loads(printed.stdout)
+    assert list(values) == [f"HOOKFAST_{name.upper()}" for name in Settings.model_fields]
+    assert values["HOOKFAST_PORT"] == 8080
+    assert values["HOOKFAST_SHUTDOWN_GRACE"] == 12.5
+    assert values["HOOKFAST_ALLOWED_PRIVATE_NETWORKS"] == "127.0.0.0/8,10.0.0.0/8"
+    assert values["HOOKFAST_PUBLIC_URL"] is None
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--markdown"]])
+def test_it_never_prints_a_secret(options: list[str]) -> None:
+    printed = CliRunner().invoke(app, ["config", *options])
+    assert printed.exit_code == 0
+    assert _KEY not in printed.stdout
+    assert "hunter2" not in printed.stdout
+
+
+def test_the_table_names_and_describes_every_setting() -> None:
+    printed = CliRunner().invoke(app, ["config"], env={"COLUMNS": "200"})
+    for name, field in Settings.model_fields.items():
+        assert f"HOOKFAST_{name.upper()}" in printed.stdout
+        assert field.description
+
+
+def test_a_wrong_setting_is_named_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hookfast.cli import main
+
+    monkeypatch.setenv("HOOKFAST_OPERATOR_KEY", "short")
+    monkeypatch.setenv("HOOKFAST_PORT", "ninety")
+    monkeypatch.setattr("sys.argv", ["hookfast", "config"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert "HOOKFAST_OPERATOR_KEY: must be 'hf_' followed by" in said
+    assert "HOOKFAST_PORT: " in said
+    assert "short" not in said
+
+
+def test_the_readme_has_the_settings_as_they_are() -> None:
+    assert markdown() in _README.read_text(), "run `hookfast config --markdown`"

@@ -1,0 +1,77 @@
+"""What the README tells receivers to do is true of what Hookfast sends."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import WebhookVerificationError
+
+from hookfast.retry_plan import PRESETS
+from hookfast.signature import Profile, generate_secret, secret_key, sign
+
+_ROOT = Path(__file__).parents[2]
+_README = (_ROOT / "README.md").read_text()
+_BLOCKS = re.findall(r"```python\n(.*?)```", _README, re.DOTALL)
+_BODY = b'{"id":"evt_1","type":"order.invoice.paid","data":{"amount":129900}}'
+
+
+def _function(block: str, name: str) -> Callable[..., Any]:
+    namespace: dict[str, Any] = {}
+    exec(block, namespace)  # noqa: S102 - the README's own code
+    function: Callable[..., Any] = namespace[name]
+    return function
+
+
+def _headers(profile: Profile, secrets: list[str], at: float | None = None) -> Mapping[str, str]:
+    return sign(
+        profile,
+        keys=[secret_key(secret) for secret in secrets],
+        message_id="dlv_1",
+        timestamp=int(at or time.time()),
+        body=_BODY,
+    )
+
+
+def test_its_stdlib_snippet_accepts_what_we_sign_and_nothing_else() -> None:
+    verify = _function(_BLOCKS[0], "verify")
+    old, new = generate_secret(), generate_secret()
+    rotating = _headers(Profile.HOOK, [new, old])
+    assert verify(old, rotating, _BODY)
+    assert verify(new, rotating, _BODY)
+    assert not verify(generate_secret(), rotating, _BODY)
+    assert not verify(new, rotating, _BODY + b" ")
+    assert not verify(new, _headers(Profile.HOOK, [new], time.time() - 301), _BODY)
+    assert not verify(new, {}, _BODY)
+    assert not verify(new, {"X-Hook-Signature": "ÿ", "X-Hook-Timestamp": "x"}, _BODY)
+
+
+def test_its_standard_webhooks_snippet_accepts_what_we_sign_and_nothing_else() -> None:
+    receive = _function(_BLOCKS[1], "receive")
+    secret = generate_secret()
+    headers = _headers(Profile.STANDARD, [secret])
+    assert receive(secret, headers, _BODY)["type"] == "order.invoice.paid"
+    with pytest.raises(WebhookVerificationError):
+        receive(secret, headers, _BODY + b" ")
+
+
+def test_the_example_receiver_verifies_as_the_readme_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    example = (_ROOT / "docs/examples/receiver.py").read_text()
+    assert _BLOCKS[0].partition("\n\n\n")[2] in example
+    monkeypatch.setattr("sys.argv", ["receiver.py"])
+    assert callable(runpy.run_path(str(_ROOT / "docs/examples/receiver.py"))["verify"])
+
+
+def test_its_table_has_every_retry_plan_with_its_timeout() -> None:
+    listed = re.findall(r"^\| `(\w+)`.*\| (\d+) s \|", _README, re.MULTILINE)
+    assert listed == [(plan.name, f"{plan.timeout:g}") for plan in PRESETS.values()]
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\(((?!https?://)[^)]+)\)", _README))
+def test_its_links_into_the_repository_lead_somewhere(target: str) -> None:
+    assert (_ROOT / target).exists()
