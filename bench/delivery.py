@@ -228,10 +228,13 @@ async def _unfinished(bench: Bench) -> bool:
     return bool(answer.json()["data"])
 
 
-async def measure_latency(bench: Bench, *, rate: float, seconds: float) -> dict[str, list[float]]:
+async def measure_latency(
+    bench: Bench, side: Side, *, rate: float, seconds: float
+) -> dict[str, list[float]]:
     """Single events at a fixed rate: milliseconds to the 202, and from the emit to the sink."""
     await bench.client.get(f"{bench.sink}/reset")
     accepted: list[float] = []
+    before, own_before = bench.cpu_now(), time.process_time()
 
     async def emit() -> None:
         sent_at = time.monotonic_ns()
@@ -247,6 +250,9 @@ async def measure_latency(bench: Bench, *, rate: float, seconds: float) -> dict[
             group.create_task(emit())
     while await bench.sunk() < len(accepted):  # noqa: ASYNC110
         await asyncio.sleep(0.02)
+    spent = _spent(before, bench.cpu_now())
+    spent["load generator"] = time.process_time() - own_before
+    side.add(len(accepted), loop.time() - begun, spent)
     report = (await bench.client.get(f"{bench.sink}/report")).json()
     return {"accept": accepted, "emit → sink": report}
 
@@ -275,14 +281,14 @@ async def _register(bench: Bench) -> None:
 # -- the report --------------------------------------------------------------------------------
 
 
-def _report(floor: Side, product: Side, latencies: dict[str, list[float]], rate: float) -> None:
+def _report(sides: list[Side], latencies: dict[str, list[float]]) -> None:
+    floor, product, single = sides
     processes = ["temporal", "worker", "api", "sink", "load generator"]
-    table = Table(title=f"Deliveries, medians of {len(floor.rates)} rounds, {os.cpu_count()} cores")
-    table.add_column("")
-    table.add_column("deliveries/s", justify="right")
-    for name in [*processes, "sum"]:
-        table.add_column(f"{name}\nCPU ms", justify="right")
-    for side in (floor, product):
+    title = f"Medians of {len(floor.rates)} rounds, {os.cpu_count()} cores; CPU ms per delivery"
+    table = Table(title=title)
+    for name in ("", "deliveries/s", *processes, "sum"):
+        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+    for side in sides:
         costs = [statistics.median(side.cpu.get(name, [0.0])) for name in processes]
         table.add_row(
             side.name,
@@ -296,7 +302,7 @@ def _report(floor: Side, product: Side, latencies: dict[str, list[float]], rate:
         f"product / floor: {statistics.median(ratios):.2f} "
         f"(by round: {', '.join(f'{ratio:.2f}' for ratio in ratios)})"
     )
-    table = Table(title=f"Single events at {rate:g}/s, ms")
+    table = Table(title=f"{single.name.capitalize()}, ms")
     for name in ("", "count", "p50", "p95", "p99", "max"):
         table.add_column(name, justify="right")
     for name, values in latencies.items():
@@ -318,8 +324,11 @@ async def _main(arguments: argparse.Namespace) -> None:
                 await measure_product(bench, product, arguments.count)
             console.print("fixed rate …", style="dim")
             await asyncio.sleep(3)
-            latencies = await measure_latency(bench, rate=arguments.rate, seconds=arguments.seconds)
-    _report(floor, product, latencies, arguments.rate)
+            single = Side(f"singles at {arguments.rate:g}/s")
+            latencies = await measure_latency(
+                bench, single, rate=arguments.rate, seconds=arguments.seconds
+            )
+    _report([floor, product, single], latencies)
 
 
 def main() -> None:
