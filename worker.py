@@ -95,7 +95,7 @@ async def running_worker(
     retries = Worker(
         client,
         task_queue=RETRIES_QUEUE,
-        activities=[attempts.attempt, attempts.record_attempt],
+        activities=[attempts.attempt, attempts.record_attempt, attempts.note_status],
         max_concurrent_activities=settings.max_concurrent_attempts,
         graceful_shutdown_timeout=settings.shutdown_grace,
     )

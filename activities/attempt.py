@@ -22,6 +22,7 @@ from hookfast import traceparent
 from hookfast.clock import Clock, utc_now
 from hookfast.delivery import AttemptFacts, AttemptOrder, AttemptReport, StatusNote
 from hookfast.envelope import thin_body
+from hookfast.errors import NotFound
 from hookfast.ids import new_id
 from hookfast.outcome import DeliveryStatus, Outcome, Result
 from hookfast.request_headers import request_headers
@@ -65,7 +66,13 @@ class AttemptActivities:
     @activity.defn(name="attempt")
     async def attempt(self, order: AttemptOrder) -> AttemptReport:
         """Make one attempt, unless it has been made already or there is a reason not to."""
-        outgoing = await self._loader.load(order.delivery_id, order.number)
+        try:
+            outgoing = await self._loader.load(order.delivery_id, order.number)
+        except NotFound as error:
+            # Its rows are gone (a database restored from before the event): nothing can be sent
+            # and nothing recorded, now or later.
+            log.error("A delivery has no row; its workflow ends.", delivery_id=order.delivery_id)
+            return AttemptReport(next=Next.DEAD, reason="not_found", error=error.message)
         if outgoing.earlier is not None:
             # This attempt was committed by a worker that died before it could report: do not
             # send it twice.

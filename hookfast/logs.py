@@ -44,6 +44,6 @@ def configure_logging(settings: Settings, *, process: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    for chatty in ("uvicorn.access", "httpcore2", "httpx2", "asyncio"):
+    for chatty in ("uvicorn.access", "httpcore2", "httpx2", "asyncio", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     structlog.contextvars.bind_contextvars(process=process)

@@ -7,11 +7,13 @@ left here is the waiting, which is what Temporal is for.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy, SearchAttributeKey
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from hookfast.clock import rfc3339
 from hookfast.delivery import (
@@ -33,6 +35,9 @@ _ATTEMPTS_PER_RUN = 24  # then continue as new: a run's history stays small enou
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
 )
+# Local activities are tried once and then handed to the regular lane: while the database is away,
+# a local retry would hold a workflow task, grow the history and keep a worker from shutting down.
+_ONCE = RetryPolicy(maximum_attempts=1)
 # A fast-lane attempt: 5 s for the request, the rest for the database before and after it.
 _LOCAL_TIMEOUT = timedelta(seconds=30)
 # Any other attempt: at most 30 s for the request. A worker that dies is noticed by its heartbeat.
@@ -64,6 +69,15 @@ class DeliveryWorkflow:
     @workflow.run
     async def run(self, order: DeliveryOrder) -> DeliveryState:
         """Deliver, or end trying; the result is where the delivery stands."""
+        try:
+            return await self._deliver()
+        except (asyncio.CancelledError, FailureError) as error:
+            # Temporal's own cancel button means what the signal means
+            if not is_cancelled_exception(error):
+                raise
+            return await self._cancel()
+
+    async def _deliver(self) -> DeliveryState:
         while True:
             trigger = await self._wait_until_due()
             if trigger is None:
@@ -77,7 +91,7 @@ class DeliveryWorkflow:
                     return self.state()
                 self._start_over()
             if self._attempts_this_run >= _ATTEMPTS_PER_RUN:
-                workflow.continue_as_new(replace(order, progress=self._now))
+                workflow.continue_as_new(replace(self._order, progress=self._now))
 
     # -- signals and query: they only record; the loop above acts ------------------------------
 
@@ -195,22 +209,28 @@ class DeliveryWorkflow:
         report = None
         if trigger is Trigger.FIRST and self._order.fast_lane:
             report = await self._attempt_in_fast_lane(order)
-        if report is None or report.crowded:
+        if report is None:
             report = await self._attempt_in_regular_lane(order)
         if not report.recorded:
             await self._record(report)
         self._now.last_error = report.error
         return report
 
-    async def _attempt_in_fast_lane(self, order: AttemptOrder) -> AttemptReport:
-        report: AttemptReport = await workflow.execute_local_activity(
-            "attempt",
-            order,
-            result_type=AttemptReport,
-            start_to_close_timeout=_LOCAL_TIMEOUT,
-            retry_policy=_UNTIL_DONE,
-        )
-        return report
+    async def _attempt_in_fast_lane(self, order: AttemptOrder) -> AttemptReport | None:
+        """None when the fast lane is full for this endpoint, or we could not work there."""
+        try:
+            report: AttemptReport = await workflow.execute_local_activity(
+                "attempt",
+                order,
+                result_type=AttemptReport,
+                start_to_close_timeout=_LOCAL_TIMEOUT,
+                retry_policy=_ONCE,
+            )
+        except FailureError as error:  # a local activity's own error comes unwrapped
+            if is_cancelled_exception(error):
+                raise
+            return None
+        return None if report.crowded else report
 
     async def _attempt_in_regular_lane(self, order: AttemptOrder) -> AttemptReport:
         self._show(f"attempt {order.number} under way")
@@ -281,12 +301,25 @@ class DeliveryWorkflow:
     async def _note(self, status: DeliveryStatus, *, next_attempt_at: datetime | None) -> None:
         """Write a status that no attempt writes."""
         self._become(status)
-        await workflow.execute_local_activity(
-            "note_status",
-            StatusNote(self._order.delivery_id, status, next_attempt_at),
-            start_to_close_timeout=_RECORD_TIMEOUT,
-            retry_policy=_UNTIL_DONE,
-        )
+        note = StatusNote(self._order.delivery_id, status, next_attempt_at)
+        try:
+            await workflow.execute_local_activity(
+                "note_status",
+                note,
+                start_to_close_timeout=_RECORD_TIMEOUT,
+                retry_policy=_ONCE,
+            )
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise
+            await workflow.execute_activity(
+                "note_status",
+                note,
+                task_queue=RETRIES_QUEUE,
+                start_to_close_timeout=_RECORD_TIMEOUT,
+                retry_policy=_UNTIL_DONE,
+                summary=f"note that it is {status.value}",
+            )
 
     def _become(self, status: DeliveryStatus) -> None:
         if status is not self._now.status:

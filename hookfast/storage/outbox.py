@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Table, and_, func, or_, select, update
+from sqlalchemy import Integer, Table, and_, bindparam, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.retry_plan import PlanSpec
@@ -64,24 +64,49 @@ _PENDING_COLUMNS = (
 )
 
 
+_TIME = _C.leased_until.type
+# Common table expressions, which PostgreSQL evaluates once when they lock rows: as a plain subquery
+# it might run the SELECT again for every row, and lease more than the limit.
+_FREE = (
+    select(_C.id)
+    .where(
+        _C.started_at.is_(None),
+        or_(_C.leased_until.is_(None), _C.leased_until < bindparam("now", type_=_TIME)),
+    )
+    .order_by(_C.id)
+    .limit(bindparam("limit", type_=Integer))
+    # PostgreSQL only (SQLite has one writer and ignores it): twins pass each other by
+    .with_for_update(skip_locked=True)
+    .cte("free")
+)
+_CLAIM = (
+    update(_DELIVERIES)
+    .where(_C.id.in_(select(_FREE.c.id)))
+    .values(leased_until=bindparam("until", type_=_TIME))
+    .returning(*_PENDING_COLUMNS)
+)
+_UNMARKED = (
+    select(_C.id)
+    .where(
+        _C.id.in_(bindparam("ids", expanding=True)),
+        _C.started_at.is_(None),
+        _C.leased_until.is_not(None),
+    )
+    .with_for_update(skip_locked=True)
+    .cte("unmarked")
+)
+_MARK = (
+    update(_DELIVERIES)
+    .where(_C.id.in_(select(_UNMARKED.c.id)))
+    .values(started_at=bindparam("now", type_=_TIME), leased_until=None)
+)
+
+
 async def claim(
     connection: AsyncConnection, *, limit: int, lease: timedelta, now: datetime
 ) -> list[PendingDelivery]:
     """Lease the oldest free rows, at most `limit`, and return them, oldest first."""
-    free = (
-        select(_C.id)
-        .where(_C.started_at.is_(None), or_(_C.leased_until.is_(None), _C.leased_until < now))
-        .order_by(_C.id)
-        .limit(limit)
-        # PostgreSQL only (SQLite has one writer and ignores it): twins pass each other by
-        .with_for_update(skip_locked=True)
-    )
-    claimed = await connection.execute(
-        update(_DELIVERIES)
-        .where(_C.id.in_(free.scalar_subquery()))
-        .values(leased_until=now + lease)
-        .returning(*_PENDING_COLUMNS)
-    )
+    claimed = await connection.execute(_CLAIM, {"limit": limit, "now": now, "until": now + lease})
     rows = [PendingDelivery(**row) for row in claimed.mappings()]
     return sorted(rows, key=lambda row: row.delivery_id)
 
@@ -111,18 +136,8 @@ async def mark_started(
     """Say that these workflows exist. Rows another transaction holds are skipped: it is the record
     of their first attempt, which marks them too. So are rows without a lease: they were put back
     into the outbox since."""
-    if not delivery_ids:
-        return
-    mine = (
-        select(_C.id)
-        .where(_C.id.in_(delivery_ids), _C.started_at.is_(None), _C.leased_until.is_not(None))
-        .with_for_update(skip_locked=True)
-    )
-    await connection.execute(
-        update(_DELIVERIES)
-        .where(_C.id.in_(mine.scalar_subquery()))
-        .values(started_at=now, leased_until=None)
-    )
+    if delivery_ids:
+        await connection.execute(_MARK, {"ids": list(delivery_ids), "now": now})
 
 
 async def release(connection: AsyncConnection, delivery_ids: Sequence[str]) -> None:

@@ -15,21 +15,19 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Table, bindparam, func, insert, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, utc_now
 from hookfast.delivery import AttemptFacts
 from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import Next
+from hookfast.storage import endpoint_health
 from hookfast.storage.engine import Database, Kind
-from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth
+from hookfast.storage.tables import Attempt, Delivery, Endpoint
 
 _ATTEMPTS: Table = Attempt.__table__
 _DELIVERIES: Table = Delivery.__table__
 _ENDPOINTS: Table = Endpoint.__table__
-_HEALTH: Table = EndpointHealth.__table__
 
 _MAX_BATCH = 500
 
@@ -116,14 +114,14 @@ async def _write(
     fresh = [record for record in records if record.facts.attempt_id not in known]
     if not fresh:
         return
-    await connection.execute(insert(_ATTEMPTS), [_attempt_row(record) for record in fresh])
+    await connection.execute(_ADD, [_attempt_row(record) for record in fresh])
     moving = [_delivery_row(record, now) for record in fresh if record.next is not None]
     if moving:
         await connection.execute(_MOVE, moving)
     still = [_still_row(record, now) for record in fresh if record.next is None]
     if still:
         await connection.execute(_STAY, still)
-    await _update_health(connection, fresh, kind=kind)
+    await endpoint_health.count(connection, [_result(record) for record in fresh], kind=kind)
     gone = sorted({record.facts.endpoint_id for record in fresh if record.next is Next.GONE})
     if gone:
         await connection.execute(
@@ -133,12 +131,26 @@ async def _write(
         )
 
 
+_KNOWN = select(_ATTEMPTS.c.id).where(_ATTEMPTS.c.id.in_(bindparam("ids", expanding=True)))
+_ADD = insert(_ATTEMPTS)
+
+
 async def _already_recorded(
     connection: AsyncConnection, records: Iterable[AttemptRecord]
 ) -> set[str]:
-    ids = [record.facts.attempt_id for record in records]
-    rows = await connection.execute(select(_ATTEMPTS.c.id).where(_ATTEMPTS.c.id.in_(ids)))
+    rows = await connection.execute(
+        _KNOWN, {"ids": [record.facts.attempt_id for record in records]}
+    )
     return set(rows.scalars())
+
+
+def _result(record: AttemptRecord) -> endpoint_health.Result:
+    return endpoint_health.Result(
+        endpoint_id=record.facts.endpoint_id,
+        at=record.facts.started_at,
+        succeeded=record.succeeded,
+        error=record.error,
+    )
 
 
 def _attempt_row(record: AttemptRecord) -> dict[str, Any]:
@@ -209,62 +221,3 @@ def _delivery_row(record: AttemptRecord, now: datetime) -> dict[str, Any]:
 
 def _still_row(record: AttemptRecord, now: datetime) -> dict[str, Any]:
     return {"b_id": record.facts.delivery_id, "b_now": now}
-
-
-async def _update_health(
-    connection: AsyncConnection, records: Iterable[AttemptRecord], *, kind: Kind
-) -> None:
-    """A success resets an endpoint's count (and writes nothing when it is clean already), a failure
-    raises it. Within one batch the attempts count in the order they ended."""
-    by_endpoint: dict[str, list[AttemptRecord]] = {}
-    for record in sorted(records, key=lambda record: record.facts.started_at):
-        by_endpoint.setdefault(record.facts.endpoint_id, []).append(record)
-    healed = [endpoint for endpoint, rows in by_endpoint.items() if _any_success(rows)]
-    if healed:
-        await connection.execute(
-            update(_HEALTH)
-            .where(_HEALTH.c.endpoint_id.in_(sorted(healed)), _HEALTH.c.consecutive_failures > 0)
-            .values(
-                consecutive_failures=0,
-                first_failure_at=None,
-                last_success_at=max(row.facts.started_at for row in records),
-            )
-        )
-    insert_health = postgresql_insert if kind == "postgresql" else sqlite_insert
-    for endpoint_id in sorted(by_endpoint):
-        trailing = _trailing_failures(by_endpoint[endpoint_id])
-        if not trailing:
-            continue
-        first, last = trailing[0], trailing[-1]
-        statement = insert_health(_HEALTH).values(
-            endpoint_id=endpoint_id,
-            consecutive_failures=len(trailing),
-            first_failure_at=first.facts.started_at,
-            last_failure_at=last.facts.started_at,
-            last_error=last.error,
-        )
-        await connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["endpoint_id"],
-                set_={
-                    "consecutive_failures": _HEALTH.c.consecutive_failures
-                    + statement.excluded.consecutive_failures,
-                    "first_failure_at": func.coalesce(
-                        _HEALTH.c.first_failure_at, statement.excluded.first_failure_at
-                    ),
-                    "last_failure_at": statement.excluded.last_failure_at,
-                    "last_error": statement.excluded.last_error,
-                },
-            )
-        )
-
-
-def _any_success(records: Iterable[AttemptRecord]) -> bool:
-    return any(record.succeeded for record in records)
-
-
-def _trailing_failures(records: Sequence[AttemptRecord]) -> list[AttemptRecord]:
-    for index in range(len(records) - 1, -1, -1):
-        if records[index].succeeded:
-            return list(records[index + 1 :])
-    return list(records)

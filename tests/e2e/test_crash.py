@@ -21,8 +21,9 @@ from tests.temporal_server import temporal_server
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 async def temporal() -> AsyncIterator[WorkflowEnvironment]:
+    """A server for each test: what a killed worker leaves behind is not the next test's."""
     async with temporal_server() as environment:
         yield environment
 

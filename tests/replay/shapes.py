@@ -12,11 +12,15 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock, patch
 
+from activities.attempt import AttemptActivities
 from hookfast.clock import utc_now
 from hookfast.settings import Settings
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import migrate
+from hookfast.storage.outgoing import OutgoingLoader
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
 from tests.temporal_server import temporal_server
@@ -61,6 +65,35 @@ async def cancelled_while_scheduled(stack: Stack) -> str:
     delivery = await stack.deliver(await stack.endpoint("/ok"), deliver_at=due)
     await _started(stack, delivery)
     await stack.workflow(delivery).signal("cancel")
+    return delivery
+
+
+async def cancelled_by_temporal(stack: Stack) -> str:
+    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
+    await stack.until_status(delivery, "retrying")
+    await stack.workflow(delivery).cancel()
+    return delivery
+
+
+async def moved_to_the_regular_lane_when_the_database_failed(stack: Stack) -> str:
+    load = OutgoingLoader.load
+    failures = iter([OSError("the database is away")])
+
+    async def failing_once(*args: Any) -> Any:
+        for error in failures:
+            raise error
+        return await load(*args)
+
+    with patch.object(OutgoingLoader, "load", failing_once):
+        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        await stack.until_status(delivery, "delivered")
+    return delivery
+
+
+async def recorded_later_when_the_database_failed(stack: Stack) -> str:
+    with patch.object(AttemptActivities, "_try_to_record", AsyncMock(return_value=False)):
+        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        await stack.until_status(delivery, "delivered")
     return delivery
 
 
@@ -114,6 +147,9 @@ SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     gone,
     scheduled,
     cancelled_while_scheduled,
+    cancelled_by_temporal,
+    moved_to_the_regular_lane_when_the_database_failed,
+    recorded_later_when_the_database_failed,
     paused_resent_and_resumed,
     resent_while_waiting,
     crowded_out_of_the_fast_lane,

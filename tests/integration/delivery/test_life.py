@@ -7,12 +7,17 @@ import hashlib
 import hmac
 import json
 from datetime import timedelta
+from typing import Any
+from unittest.mock import AsyncMock, patch
 
 import pytest
 from sqlalchemy import select, update
 from standardwebhooks import Webhook
 
+from activities.attempt import AttemptActivities
 from hookfast.clock import utc_now
+from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.recorder import Recorder
 from hookfast.storage.tables import Endpoint, EndpointHealth
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.seed import EVENT_TYPE, SECRET
@@ -223,3 +228,64 @@ async def test_a_crowd_to_one_endpoint_spills_into_the_regular_lane(stack: Stack
         assert row.attempts == 1
 
     assert len(stack.receiver.requests) == 30
+
+
+async def test_an_attempt_whose_record_fails_is_recorded_later_and_not_sent_again(
+    stack: Stack,
+) -> None:
+    """The database goes away between the answer and the record."""
+    with patch.object(AttemptActivities, "_try_to_record", AsyncMock(return_value=False)):
+        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        row = await stack.until_status(delivery, "delivered")
+
+    assert row.attempts == 1
+    assert len(stack.receiver.requests) == 1
+    (attempt,) = await stack.attempts(delivery)
+    assert (attempt.status_code, attempt.result) == (200, "success")
+
+
+async def test_a_record_that_fails_for_a_moment_is_tried_again_on_the_spot(stack: Stack) -> None:
+    record = Recorder.record
+    failures = iter([OSError("away"), OSError("away")])
+
+    async def failing_twice(*args: Any) -> None:
+        for error in failures:
+            raise error
+        await record(*args)
+
+    with patch.object(Recorder, "record", failing_twice):
+        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        await stack.until_status(delivery, "delivered")
+
+    assert len(stack.receiver.requests) == 1
+    assert len(await stack.attempts(delivery)) == 1
+
+
+async def test_a_delivery_goes_on_when_the_database_was_away_before_the_request(
+    stack: Stack,
+) -> None:
+    load = OutgoingLoader.load
+    failures = iter([OSError("away"), OSError("away")])
+
+    async def failing_twice(*args: Any) -> Any:
+        for error in failures:
+            raise error
+        return await load(*args)
+
+    with patch.object(OutgoingLoader, "load", failing_twice):
+        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        row = await stack.until_status(delivery, "delivered")
+
+    assert row.attempts == 1
+    assert len(stack.receiver.requests) == 1
+
+
+async def test_temporals_own_cancel_means_what_the_signal_means(stack: Stack) -> None:
+    plan = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
+    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=plan))
+    await stack.until_status(delivery, "retrying")
+
+    await stack.workflow(delivery).cancel()
+
+    row = await stack.until_status(delivery, "cancelled")
+    assert row.next_attempt_at is None

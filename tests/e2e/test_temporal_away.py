@@ -1,0 +1,100 @@
+"""Temporal is killed while events come in: every one is accepted, and delivered when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from hookfast.storage.engine import Database
+from tests.e2e.processes import (
+    OPERATOR_KEY,
+    environment,
+    free_port,
+    running,
+    stop,
+    temporal_process,
+    worker,
+)
+from tests.receiver import Receiver
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+
+EVENT = {"type": "order.invoice.paid", "data": {"total": 1}}
+
+
+async def until_healthy(client: httpx2.AsyncClient) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(httpx2.TransportError):
+                if (await client.get("/healthz")).status_code == 200:
+                    return
+            await asyncio.sleep(0.1)
+
+
+async def register(client: httpx2.AsyncClient, url: str) -> None:
+    await client.put(f"/v1/event-types/{EVENT['type']}", json={})
+    tenant = (await client.post("/v1/tenants", json={"name": "Acme"})).json()["id"]
+    created = await client.post(
+        "/v1/endpoints",
+        json={"url": url, "tenant_id": tenant, "events": ["**"], "verification": "none"},
+    )
+    assert created.status_code == 201, created.text
+
+
+async def emit(client: httpx2.AsyncClient, count: int) -> None:
+    for _ in range(count):
+        answer = await client.post("/v1/events", json=EVENT)
+        assert answer.status_code == 202, answer.text
+        assert answer.json()["deliveries"] == 1
+        await asyncio.sleep(0.05)
+
+
+async def count(client: httpx2.AsyncClient, status: str) -> int:
+    answer = await client.get("/v1/deliveries", params={"status": status, "limit": 200})
+    return len(answer.json()["data"])
+
+
+async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_back(
+    database_url: str, database: Database, tmp_path: Path
+) -> None:
+    temporal_port, api_port = free_port(), free_port()
+    env = environment(
+        tmp_path,
+        database_url,
+        f"127.0.0.1:{temporal_port}",
+        HOOKFAST_PORT=str(api_port),
+    )
+    command = (sys.executable, "-m", "hookfast.cli", "api")
+    async with (
+        Receiver() as receiver,
+        running(*command, env=env, log=tmp_path / "api.log"),
+        httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{api_port}",
+            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+            timeout=20,
+            trust_env=False,
+        ) as client,
+    ):
+        await until_healthy(client)
+        await register(client, receiver.url("/ok"))
+        async with worker(env, tmp_path / "worker.log"):
+            async with temporal_process(tmp_path, temporal_port) as temporal:
+                await emit(client, 20)
+                await receiver.wait_for(10, timeout=60)
+                killed = asyncio.create_task(stop(temporal))
+                await emit(client, 40)  # some are in the middle of being started
+                await killed
+            await emit(client, 40)
+            await asyncio.sleep(8)
+            async with temporal_process(tmp_path, temporal_port):
+                await emit(client, 10)
+                async with asyncio.timeout(120):
+                    while await count(client, "delivered") < 110:  # noqa: ASYNC110 - by its API
+                        await asyncio.sleep(0.2)
+
+    assert len({request.message_id for request in receiver.requests}) == 110
