@@ -119,7 +119,7 @@ async def running_worker(
     finally:
         with contextlib.suppress(SQLAlchemyError, OSError):
             # A courtesy to /readyz and to the next relay; leases and heartbeats run out anyway.
-            await relay.mark_now()
+            await relay.finish()
             async with database.write() as connection:
                 await workers.leave(connection, worker_id)
         await recorder.close()

@@ -3,12 +3,12 @@
 Any number of relays may run; leases keep them apart. The order of a round, and what each step's
 crash leaves behind:
 
-1. One transaction marks what the last round started and leases the next rows.
+1. One transaction marks what was started since the last round and leases the next rows.
    Crash after: the leases run out and another relay takes the rows.
-2. Start each workflow, under an id made of the delivery's.
+2. Start each workflow, under an id made of the delivery's, while the next round may begin.
    Crash after some: those run; their rows are leased again later, and Temporal answers the second
    start of the same id with "exists".
-3. Remember them for the next round's step 1. Crash before: as above. An attempt's record marks its
+3. Remember them for a later round's step 1. Crash before: as above. An attempt's record marks its
    row too, so usually nothing is left to do.
 """
 
@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio.client import Client
 from temporalio.common import (
     WorkflowIDConflictPolicy,
@@ -40,9 +40,9 @@ from hookfast.storage.outgoing import OutgoingLoader, Target
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
 _MARK_SECONDS = 0.2  # marks what it started this long after the last round, when nothing follows
-_BACKOFF_LONGEST = 15.0
+_BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
 _START_TIMEOUT = timedelta(seconds=10)
-_CONCURRENT_STARTS = 32
+_CONCURRENT_STARTS = 32  # more only queue up in the server
 
 log = structlog.get_logger()
 
@@ -70,60 +70,89 @@ class Relay:
         self._lease = lease
         self._fast_lane_timeout = fast_lane_timeout
         self._clock = clock
-        self._starts = asyncio.Semaphore(_CONCURRENT_STARTS)
+        self._slots = asyncio.Semaphore(_CONCURRENT_STARTS)
+        self._starting: set[asyncio.Task[None]] = set()
         self._started: list[str] = []
+        self._failed: list[str] = []
+        self._trouble: Exception | None = None
         self._backoff = 0.0
 
     async def run(self) -> None:
-        """Relay until cancelled. A database or a Temporal that is away is waited for."""
+        """Relay until cancelled; what is being started then is still started. A database or a
+        Temporal that is away is waited for."""
         await self._doorbell.listen()
-        while True:
-            try:
-                found = await self.relay_once()
-            except (SQLAlchemyError, OSError) as error:
-                await self._back_off("The relay cannot reach the database.", error)
-                continue
-            if found < self._batch:
-                await self._doorbell.wait(_MARK_SECONDS if self._started else _IDLE_SECONDS)
+        leasing: asyncio.Task[int] | None = None
+        try:
+            while True:
+                room = await self._room()
+                leasing = asyncio.create_task(self._lease_and_start(room))
+                found = await asyncio.shield(leasing)
+                if self._trouble is not None:
+                    await self._back_off()
+                elif found < room:
+                    await self._doorbell.wait(_MARK_SECONDS if self._started else _IDLE_SECONDS)
+        finally:
+            if leasing is not None:
+                await asyncio.wait([leasing])
+            await self._settle()
 
     async def relay_once(self) -> int:
-        """One round; returns how many rows it leased."""
-        marking, self._started = self._started, []
+        """One round by itself: lease, start, and wait for that; returns how many were leased."""
+        found = await self._lease_and_start(self._batch)
+        await self._settle()
+        return found
+
+    async def finish(self) -> None:
+        """Mark what was started, without leasing more: the last step of a clean shutdown."""
+        async with self._database.write() as connection:
+            await self._settle_accounts(connection)
+
+    async def _lease_and_start(self, limit: int) -> int:
+        """Lease at most `limit` rows and begin to start their workflows; returns how many."""
         try:
             async with self._database.write() as connection:
-                now = self._clock()
-                await outbox.mark_started(connection, marking, now=now)
-                rows = await outbox.claim(connection, limit=self._batch, lease=self._lease, now=now)
-        except BaseException:
-            self._started = marking + self._started
-            raise
-        if not rows:
+                await self._settle_accounts(connection)
+                rows = await outbox.claim(
+                    connection, limit=limit, lease=self._lease, now=self._clock()
+                )
+            if not rows:
+                return 0
+            async with self._database.read() as connection:
+                claimed = await self._loader.prime(connection, rows)
+        except Exception as error:  # the relay outlives every trouble, of the database or ours
+            self._trouble = error
             return 0
-        async with self._database.read() as connection:
-            claimed = await self._loader.prime(connection, rows)
-        failures = [
-            failure
-            for failure in await asyncio.gather(*(self._start(*one) for one in claimed))
-            if failure is not None
-        ]
-        if failures:
-            await self._give_back([delivery_id for delivery_id, _ in failures])
-            await self._back_off("The relay cannot start workflows.", failures[0][1])
-        else:
-            self._backoff = 0.0
+        for row, target in claimed:
+            task = asyncio.create_task(self._start(row, target), name=f"start-{row.delivery_id}")
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
         return len(rows)
 
-    async def mark_now(self) -> None:
-        """Mark what was started, without claiming more: the last step of a clean shutdown."""
-        marking, self._started = self._started, []
-        async with self._database.write() as connection:
-            await outbox.mark_started(connection, marking, now=self._clock())
+    async def _settle_accounts(self, connection: AsyncConnection) -> None:
+        """Mark what was started since the last time, and give back what could not be."""
+        started, failed = self._started, self._failed
+        await outbox.mark_started(connection, started, now=self._clock())
+        await outbox.release(connection, failed)
+        # A commit that fails after this costs nothing but the leases' running out.
+        self._started = self._started[len(started) :]
+        self._failed = self._failed[len(failed) :]
 
-    async def _start(self, row: PendingDelivery, target: Target) -> tuple[str, Exception] | None:
-        """Start one delivery's workflow; None, or why it could not be started now."""
+    async def _room(self) -> int:
+        """How many more may be started, once that is a good part of the batch: leasing a few at a
+        time would spend a transaction on each."""
+        while (room := self._batch - len(self._starting)) < max(1, self._batch // 2):
+            await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED)
+        return room
+
+    async def _settle(self) -> None:
+        if self._starting:
+            await asyncio.wait(self._starting)
+
+    async def _start(self, row: PendingDelivery, target: Target) -> None:
+        """Start one delivery's workflow, and note whether that went well."""
         route = Route(target.url, target.plan, target.timeout_seconds)
-        async with self._starts:
-            try:
+        try:
+            async with self._slots:
                 await self._client.start_workflow(
                     WORKFLOW_TYPE,
                     delivery_order(row, route, fast_lane_timeout=self._fast_lane_timeout),
@@ -140,28 +169,37 @@ class Relay:
                     static_summary=summary(row, route),
                     rpc_timeout=_START_TIMEOUT,
                 )
-            except WorkflowAlreadyStartedError:
-                pass  # it has run: as good as started
-            except RPCError as error:
-                if error.status is RPCStatusCode.INVALID_ARGUMENT:
-                    # Not Temporal's being away but our fault: keep the lease, so that this row is
-                    # tried again only when it runs out and holds up nobody else.
-                    log.error(
-                        "Temporal refuses to start a delivery.",
-                        delivery_id=row.delivery_id,
-                        error=error.message,
-                    )
-                    return None
-                return row.delivery_id, error
+        except WorkflowAlreadyStartedError:
+            pass  # it has run: as good as started
+        except RPCError as error:
+            if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                self._failed.append(row.delivery_id)
+                self._trouble = error
+                return
+            self._refused(row, error)
+            return
+        except Exception as error:  # ours: one row must not hold up the others
+            self._refused(row, error)
+            return
         self._started.append(row.delivery_id)
-        return None
+        self._backoff = 0.0
 
-    async def _give_back(self, delivery_ids: Sequence[str]) -> None:
-        async with self._database.write() as connection:
-            await outbox.release(connection, delivery_ids)
+    def _refused(self, row: PendingDelivery, error: Exception) -> None:
+        """Not Temporal's being away but our fault: the row keeps its lease, so that it is tried
+        again only when that runs out."""
+        log.error("A delivery cannot be started.", delivery_id=row.delivery_id, exc_info=error)
 
-    async def _back_off(self, message: str, error: Exception) -> None:
-        self._backoff = min(max(self._backoff * 2, 0.25), _BACKOFF_LONGEST)
+    async def _back_off(self) -> None:
+        error, self._trouble = self._trouble, None
+        await self._settle()
+        self._backoff = min(max(self._backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
         pause = self._backoff * random.uniform(0.5, 1.0)  # noqa: S311 - twins should not march in step
-        log.warning(message, error=type(error).__name__, retry_in_seconds=round(pause, 2))
+        if isinstance(error, SQLAlchemyError | OSError | RPCError):
+            log.warning(
+                "The relay waits for the database or Temporal.",
+                error=f"{type(error).__name__}: {str(error)[:200]}",
+                retry_in_seconds=round(pause, 2),
+            )
+        else:
+            log.error("The relay failed and goes on.", exc_info=error)
         await asyncio.sleep(pause)

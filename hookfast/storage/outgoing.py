@@ -15,11 +15,12 @@ from datetime import datetime
 from ipaddress import ip_network
 from typing import Any
 
+import structlog
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, utc_now
-from hookfast.errors import NotFound
+from hookfast.errors import HookfastError, Misconfigured, NotFound
 from hookfast.keyring import Keyring
 from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import PlanSpec
@@ -36,6 +37,8 @@ _ATTEMPTS: Table = Attempt.__table__
 _ENDPOINT_SECONDS = 2.0
 _EVENT_CACHE_BYTES = 64 * 1024 * 1024
 _PRIMED_LIMIT = 10_000
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,8 @@ class Outgoing:
 
 
 class OutgoingLoader:
-    """One per process. Raises NotFound for a delivery whose row, event or endpoint is missing."""
+    """One per process. Raises NotFound for a delivery whose row or event is missing, Misconfigured
+    for one whose endpoint cannot be used (its secret cannot be opened)."""
 
     def __init__(self, database: Database, keyring: Keyring, *, clock: Clock = utc_now) -> None:
         self._database = database
@@ -131,8 +135,10 @@ class OutgoingLoader:
             targets = await self._load_targets(connection, {row.endpoint_id})
             events = await self._load_events(connection, {row.event_id})
             earlier = await _earlier(connection, row, number)
-        if row.endpoint_id not in targets or row.event_id not in events:
-            raise NotFound(f"The event or the endpoint of {delivery_id} is missing.")
+        if row.event_id not in events:
+            raise NotFound(f"The event of {delivery_id} is missing.")
+        if row.endpoint_id not in targets:
+            raise Misconfigured(f"The endpoint of {delivery_id} cannot be used now; see the log.")
         return _outgoing(row, events[row.event_id], targets[row.endpoint_id], earlier=earlier)
 
     def _fresh_target(self, endpoint_id: str) -> Target | None:
@@ -157,8 +163,15 @@ class OutgoingLoader:
             )
             now = time.monotonic()
             for row in rows.mappings():
-                found[row["id"]] = self._open(row)
-                self._targets[row["id"]] = (now, found[row["id"]])
+                try:
+                    found[row["id"]] = self._open(row)
+                except HookfastError as error:
+                    # a key that is missing, say: it must not stop the other endpoints' deliveries
+                    log.error(
+                        "An endpoint cannot be used.", endpoint_id=row["id"], error=error.message
+                    )
+                else:
+                    self._targets[row["id"]] = (now, found[row["id"]])
             if len(self._targets) > _PRIMED_LIMIT:
                 self._targets = {
                     key: known

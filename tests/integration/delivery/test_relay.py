@@ -16,16 +16,17 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
+from hookfast.keyring import Keyring
 from hookfast.relay import Relay
 from hookfast.settings import Settings
 from hookfast.storage import outbox
 from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables import Delivery, Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
-from tests.seed import KEYRING, seed_delivery, seed_endpoint
+from tests.seed import KEYRING, SECRET, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +91,7 @@ async def test_twins_share_the_outbox_without_overlap(
         total = 0
         while found := await relay.relay_once():
             total += found
-        await relay.mark_now()
+        await relay.finish()
         return total
 
     claimed = await asyncio.gather(*(drain(relay) for relay in relays))
@@ -159,6 +160,22 @@ async def test_a_lost_workflow_is_started_again_where_it_stood(
     assert (row.attempts, row.retries) == (2, 1)
     numbers = [request.headers["x-hook-attempt"] for request in receiver.requests]
     assert numbers == ["1", "2"]
+
+
+async def test_an_endpoint_that_cannot_be_used_does_not_hold_up_the_others(stack: Stack) -> None:
+    """Its secret was sealed with a key that is not there any more."""
+    broken, healthy = await stack.endpoint("/ok"), await stack.endpoint("/ok")
+    table = Endpoint.__table__
+    other = Keyring([bytes(32)])
+    sealed = [{"sealed": other.seal(SECRET, context=broken), "expires_at": None}]
+    async with stack.database.write() as connection:
+        await connection.execute(update(table).where(table.c.id == broken).values(secrets=sealed))
+    stuck = await stack.deliver(broken)
+    delivery = await stack.deliver(healthy)
+
+    await stack.until_status(delivery, "delivered")
+
+    assert (await stack.row(stuck)).status == "pending"
 
 
 class Away:
