@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Select, Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.event_type import matching_patterns
@@ -46,9 +46,11 @@ async def find_subscribers(
     found: dict[Audience, list[Subscriber]] = {}
     for event_type, tenants in tenants_of.items():
         named = {tenant for tenant in tenants if tenant is not None}
-        statement = matching_statement(event_type, None if None in tenants else named)
+        found_rows = await connection.execute(
+            *matching(event_type, None if None in tenants else named)
+        )
         # a dictionary and not DISTINCT: it needs no sort and keeps the order of the look-up
-        rows = {row.id: Subscriber(*row) for row in await connection.execute(statement)}
+        rows = {row.id: Subscriber(*row) for row in found_rows}
         by_tenant: defaultdict[str, list[Subscriber]] = defaultdict(list)
         for subscriber in rows.values():
             by_tenant[subscriber.tenant_id].append(subscriber)
@@ -59,26 +61,34 @@ async def find_subscribers(
     return found
 
 
-def matching_statement(event_type: str, tenants: Iterable[str] | None) -> Select[Any]:
-    """The subscribers to `event_type` of these tenants, or of all; a subscription may come more
-    than once."""
-    patterns, subscriptions, endpoints = _PATTERNS.c, _SUBSCRIPTIONS.c, _ENDPOINTS.c
-    statement = (
-        select(
-            subscriptions.id,
-            subscriptions.tenant_id,
-            subscriptions.endpoint_id,
-            subscriptions.payload,
-            endpoints.state,
-        )
-        .join_from(_PATTERNS, _SUBSCRIPTIONS, patterns.subscription_id == subscriptions.id)
-        .join(_ENDPOINTS, subscriptions.endpoint_id == endpoints.id)
-        .where(
-            patterns.pattern.in_(matching_patterns(event_type)),
-            subscriptions.active,
-            endpoints.deleted_at.is_(None),
-        )
+# Made once: building a statement anew for every event costs as much as running it.
+_MATCHING = (
+    select(
+        _SUBSCRIPTIONS.c.id,
+        _SUBSCRIPTIONS.c.tenant_id,
+        _SUBSCRIPTIONS.c.endpoint_id,
+        _SUBSCRIPTIONS.c.payload,
+        _ENDPOINTS.c.state,
     )
+    .join_from(_PATTERNS, _SUBSCRIPTIONS, _PATTERNS.c.subscription_id == _SUBSCRIPTIONS.c.id)
+    .join(_ENDPOINTS, _SUBSCRIPTIONS.c.endpoint_id == _ENDPOINTS.c.id)
+    .where(
+        _PATTERNS.c.pattern.in_(bindparam("patterns", expanding=True)),
+        _SUBSCRIPTIONS.c.active,
+        _ENDPOINTS.c.deleted_at.is_(None),
+    )
+)
+_MATCHING_OF_TENANTS = _MATCHING.where(
+    _PATTERNS.c.tenant_id.in_(bindparam("tenants", expanding=True))
+)
+
+
+def matching(
+    event_type: str, tenants: Iterable[str] | None
+) -> tuple[Select[Any], dict[str, list[str]]]:
+    """The statement, and its parameters, that finds the subscribers to `event_type` of these
+    tenants, or of all; a subscription may come more than once."""
+    patterns = list(matching_patterns(event_type))
     if tenants is None:
-        return statement
-    return statement.where(patterns.tenant_id.in_(sorted(tenants)))
+        return _MATCHING, {"patterns": patterns}
+    return _MATCHING_OF_TENANTS, {"patterns": patterns, "tenants": sorted(tenants)}

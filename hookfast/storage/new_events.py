@@ -156,6 +156,9 @@ class Draft:
             }
 
 
+_ADD_EVENTS, _ADD_DELIVERIES = insert(_EVENTS), insert(_DELIVERIES)
+
+
 async def commit_drafts(
     connection: AsyncConnection, drafts: Sequence[Draft], *, scope: str
 ) -> dict[str, Committed]:
@@ -168,7 +171,7 @@ async def commit_drafts(
     # In the order of their keys: two batches that share keys wait for each other in one order.
     keyed = {draft.key: draft for draft in sorted(drafts, key=_by_key) if draft.key is not None}
     if plain:
-        await connection.execute(insert(_EVENTS), [draft.event_row(scope) for draft in plain])
+        await connection.execute(_ADD_EVENTS, [draft.event_row(scope) for draft in plain])
     committed: dict[str, Committed] = {}
     if keyed:
         inserted = await _insert_new(connection, keyed.values(), scope=scope)
@@ -225,10 +228,10 @@ async def _insert_deliveries(connection: AsyncConnection, drafts: Iterable[Draft
         for row in draft.delivery_rows():
             rows.append(row)
             if len(rows) == _ROWS_PER_INSERT:
-                await connection.execute(insert(_DELIVERIES), rows)
+                await connection.execute(_ADD_DELIVERIES, rows)
                 rows = []
     if rows:
-        await connection.execute(insert(_DELIVERIES), rows)
+        await connection.execute(_ADD_DELIVERIES, rows)
 
 
 def _by_key(draft: Draft) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
-from sqlalchemy import Table, select
+from sqlalchemy import Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import FieldError, InvalidInput
@@ -60,6 +60,11 @@ class Schema:
             )
 
 
+_IN_FORCE = select(_EVENT_TYPES.c.name, _EVENT_TYPES.c.updated_at).where(
+    _EVENT_TYPES.c.name.in_(bindparam("names", expanding=True))
+)
+
+
 class SchemaCache:
     """One per process. Each look-up asks the database which versions are in force and compiles
     only those it has not seen, so a changed schema counts at once."""
@@ -69,8 +74,7 @@ class SchemaCache:
 
     async def load(self, connection: AsyncConnection, names: Collection[str]) -> dict[str, Schema]:
         """The schemas of those event types that are registered, by name."""
-        c = _EVENT_TYPES.c
-        rows = await connection.execute(select(c.name, c.updated_at).where(c.name.in_(names)))
+        rows = await connection.execute(_IN_FORCE, {"names": list(names)})
         in_force = {name: updated_at for name, updated_at in rows}
         stale = [
             name

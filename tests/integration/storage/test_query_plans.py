@@ -17,7 +17,7 @@ from hookfast.storage import deliveries, events
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.engine import Database
 from hookfast.storage.events import EventFilter
-from hookfast.storage.fan_out import matching_statement
+from hookfast.storage.fan_out import matching
 
 pytestmark = pytest.mark.anyio
 
@@ -224,7 +224,8 @@ async def test_a_page_of_events_is_one_range_of_an_index(
 
 @pytest.mark.parametrize("tenants", [[SMALL_TENANT], [SMALL_TENANT, "tnt_55"]])
 async def test_subscribers_are_found_by_their_patterns(filled: str, tenants: list[str]) -> None:
-    statement = matching_statement(RARE, tenants)
+    statement, parameters = matching(RARE, tenants)
+    statement = statement.params(**parameters)
     await check(filled, statement, index="sqlite_autoindex_subscription_patterns_1")
 
 
