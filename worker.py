@@ -15,7 +15,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from activities.attempt import AttemptActivities
 from hookfast import temporal
 from hookfast.clock import utc_now
 from hookfast.delivery import DELIVERIES_QUEUE, RETRIES_QUEUE
+from hookfast.garbage import freeze_startup
 from hookfast.keys import keyring_of
 from hookfast.logs import configure_logging
 from hookfast.relay import Relay
@@ -178,6 +179,7 @@ async def run(settings: Settings) -> None:
         if client is None:
             return
         async with running_worker(settings, client, database):
+            freeze_startup()
             log.info("The worker is ready.", version=VERSION, database=database.kind)
             await stop.wait()
             log.info("The worker drains.", grace=str(settings.shutdown_grace))
@@ -202,11 +204,18 @@ def main() -> None:
     """Entry of `hookfast worker` and of `python worker.py`."""
     settings = load_settings()
     configure_logging(settings, process="worker")
-    with contextlib.suppress(ImportError):  # not on every platform; asyncio's own loop works too
-        import uvloop
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run(settings))
 
-        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    asyncio.run(run(settings))
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where there is one; asyncio's own loop works too."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from api.app import create_app
 from hookfast.cli.console import print_operator_key, read_settings
 from hookfast.cli.prepare import prepare
 from hookfast.errors import Misconfigured
+from hookfast.garbage import freeze_startup
 from hookfast.logs import configure_logging
 from hookfast.settings import Settings
 
@@ -74,6 +75,7 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
         # uvicorn raises the signal again once it has shut down; we then end with 0
         signal.signal(number, lambda *_: None)
     server = uvicorn.Server(config)
+    freeze_startup()
     server.run(sockets=[listener])
     if not server.started:
         raise Misconfigured("the API did not start; the log says why")
