@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from api import openapi, problems
+from api import docs_page, openapi, problems
 from api.context import open_context
 from api.request_body import RequestBody
 from api.routes import (
@@ -51,6 +51,7 @@ def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> F
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
+        docs_url=None,  # ours, below, needs no internet
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
@@ -59,6 +60,7 @@ def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> F
     app.add_middleware(RequestBody, settings=settings)
     problems.install(app)
     openapi.install(app)
+    docs_page.install(app)
     for resource in _RESOURCES:
         app.include_router(resource.routes)
     return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx2
@@ -76,3 +77,14 @@ async def test_the_document_and_its_page_are_served(sqlite_url: str) -> None:
     async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
         assert (await client.get("/openapi.json")).json() == json.loads(json.dumps(DOCUMENT))
         assert "/openapi.json" in (await client.get("/docs")).text
+
+
+async def test_the_docs_page_needs_nothing_from_elsewhere(client: httpx2.AsyncClient) -> None:
+    page = await client.get(client.base_url.join("/docs"))
+    assert page.status_code == 200
+    linked = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert linked
+    for url in linked:
+        assert url.startswith("/docs/assets/")
+        assert (await client.get(client.base_url.join(url))).status_code == 200
+    assert "https://" not in page.text
