@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -187,26 +187,19 @@ class FastLane:
         self._per_endpoint = per_endpoint
         self._open: Counter[str] = Counter()
 
-    def enter(self, endpoint_id: str) -> _Passage:
-        return _Passage(self._open, endpoint_id, self._per_endpoint)
-
-
-class _Passage:
-    def __init__(self, counter: Counter[str], endpoint_id: str, limit: int) -> None:
-        self._counter = counter
-        self._endpoint_id = endpoint_id
-        self._entered = counter[endpoint_id] < limit
-
-    def __enter__(self) -> bool:
-        if self._entered:
-            self._counter[self._endpoint_id] += 1
-        return self._entered
-
-    def __exit__(self, *_: object) -> None:
-        if self._entered:
-            self._counter[self._endpoint_id] -= 1
-        if not self._counter[self._endpoint_id]:
-            del self._counter[self._endpoint_id]
+    @contextmanager
+    def enter(self, endpoint_id: str) -> Iterator[bool]:
+        """Whether there is room, which is then taken for as long as the block lasts."""
+        if self._open[endpoint_id] >= self._per_endpoint:
+            yield False
+            return
+        self._open[endpoint_id] += 1
+        try:
+            yield True
+        finally:
+            self._open[endpoint_id] -= 1
+            if not self._open[endpoint_id]:
+                del self._open[endpoint_id]
 
 
 @asynccontextmanager

@@ -159,6 +159,7 @@ class DeliveryWorkflow:
     async def _wait_paused(self) -> None:
         if self._now.paused_at is None:
             self._now.paused_at = workflow.now()
+        if self._now.status is not DeliveryStatus.PAUSED:
             await self._note(DeliveryStatus.PAUSED, next_attempt_at=None)
         self._show("paused; send the signal `resume`, `resend` or `cancel`")
         await workflow.wait_condition(

@@ -186,7 +186,8 @@ async def _first_run(stack: Stack, delivery: str) -> str:
     description = await stack.workflow(delivery).describe()
     run_id = description.raw_description.workflow_execution_info.first_run_id
     handle = stack.client.get_workflow_handle(f"delivery/{delivery}", run_id=run_id)
-    return (await handle.fetch_history()).to_json()
+    history = (await handle.fetch_history()).to_json()
+    return history.replace(f"{Path.cwd()}/", "")  # stack traces name this machine's folders
 
 
 _KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="  # tests.seed.KEY

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.client import Client
 
 from api.steering import Steering
+from hookfast.clock import utc_now
 from hookfast.delivery import DeliveryState
 from hookfast.errors import Conflict
 from hookfast.settings import Settings
@@ -129,6 +131,30 @@ async def test_a_paused_delivery_can_be_resent_and_stays_paused_when_that_fails(
     await asyncio.sleep(0.3)
 
     assert (await stack.row(delivery)).status == "paused"
+
+
+async def test_a_delivery_paused_before_its_first_attempt_stays_paused_when_a_resend_fails(
+    stack: Stack,
+) -> None:
+    due = utc_now() + timedelta(days=1)
+    endpoint = await stack.endpoint("/status/500", plan=PATIENT)
+    delivery = await stack.deliver(endpoint, deliver_at=due)
+
+    async def started() -> bool:
+        return (await stack.row(delivery)).started_at is not None
+
+    await eventually(started)
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_status(delivery, "paused")
+    await stack.workflow(delivery).signal("resend")
+    await stack.receiver.wait_for(1)
+
+    async def settled() -> bool:
+        row = await stack.row(delivery)
+        return row.attempts == 1 and row.status == "paused"
+
+    await eventually(settled)
+    assert (await stack.row(delivery)).next_attempt_at is None
 
 
 @pytest.mark.parametrize("ended", ["/ok", "/status/404"])
