@@ -177,8 +177,9 @@ def test_it_takes_the_next_port_for_temporal_when_the_wanted_one_is_taken(home: 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with running_up(home, HOOKFAST_TEMPORAL_PORT=str(port)) as up:
-            up.process.terminate()
-            printed, _ = up.process.communicate(timeout=PATIENCE)
+            assert up.process.stdout is not None
+            # /readyz answers before `up` has looked and printed where everything is
+            printed = next(line for line in up.process.stdout if "namespace default" in line)
     found = re.search(r"127\.0\.0\.1:(\d+), namespace default", printed)
     assert found
     assert int(found[1]) > port
