@@ -7,7 +7,6 @@ import base64
 import contextlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,13 +19,6 @@ from tests.seed import KEY
 from tests.temporal_server import temporal_binary
 
 OPERATOR_KEY = "hf_" + "e" * 40
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 PATIENCE = 30.0
 
@@ -21,13 +23,16 @@ def environment() -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Ports that are free now, from below the range the system hands out by itself: there, a
+    Temporal server or a connection of another test might take one before we do."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = secrets.randbelow(17_000) + 15_000
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in ports:
+                ports.append(port)
+    return ports
 
 
 def lives(pid: int) -> bool:

@@ -14,12 +14,12 @@ from hookfast.storage.engine import Database
 from tests.e2e.processes import (
     OPERATOR_KEY,
     environment,
-    free_port,
     running,
     stop,
     temporal_process,
     worker,
 )
+from tests.e2e.service_process import free_ports
 from tests.receiver import Receiver
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
@@ -62,7 +62,7 @@ async def count(client: httpx2.AsyncClient, status: str) -> int:
 async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_back(
     database_url: str, database: Database, tmp_path: Path
 ) -> None:
-    temporal_port, api_port = free_port(), free_port()
+    temporal_port, api_port = free_ports(2)
     env = environment(
         tmp_path,
         database_url,
