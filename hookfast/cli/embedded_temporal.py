@@ -36,8 +36,7 @@ _LAST_LINES = 8
 # A day, the server's default, would take a delivery out of the UI while its plan still runs for
 # others; two weeks is also the longest a custom plan may last.
 _RETENTION = timedelta(days=14)
-# On a busy machine the API goes first: somebody waits for its 202. (Accept p50 8.7 -> 7.5 ms and
-# p95 27 -> 17 ms on two full cores, with no fewer deliveries.)
+# On a busy machine the API goes first: somebody waits for its 202.
 _POLITELY = ("nice", "-n", "5") if shutil.which("nice") else ()
 _START_SECONDS = 60.0  # half a second as a rule; the first start on a cold disk takes longer
 _PORTS_TO_TRY = 200

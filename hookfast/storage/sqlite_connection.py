@@ -2,7 +2,7 @@
 
 aiosqlite crosses for the cursor, the execution, the fetch and the close; SQLAlchemy wants all four
 for every statement. Here a statement runs, is fetched and closed in one crossing, which also begins
-the transaction if none is open. An emit thus crosses 7 times instead of 24, at some 0.1 ms each.
+the transaction if none is open. An emit to one subscriber crosses five times.
 """
 
 from __future__ import annotations
