@@ -13,6 +13,8 @@ from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import PlanSpec, parse_plan
 from hookfast.storage.outbox import PendingDelivery
 
+RPC_TIMEOUT = timedelta(seconds=5)
+"""How long a call to Temporal may take when a person or another row waits behind it."""
 _SUMMARY_URL_LENGTH = 120
 
 
@@ -43,7 +45,7 @@ def delivery_order(
 def _progress(row: PendingDelivery, plan: PlanSpec) -> Progress:
     status = DeliveryStatus(row.status)
     if row.attempts == 0:
-        return Progress(status=status)
+        return Progress(status=status, paused=status is DeliveryStatus.PAUSED)
     if status.finished:  # sent again from the start of its plan
         return Progress(attempts=row.attempts, status=status)
     # Its workflow was lost in the middle of the plan, which began its delays ago.
@@ -53,7 +55,8 @@ def _progress(row: PendingDelivery, plan: PlanSpec) -> Progress:
         attempts=row.attempts,
         retries=row.retries,
         first_attempt_at=None if due_at is None else due_at - timedelta(seconds=waited),
-        due_at=due_at,
+        # Held: then that is when it looks by itself, and whoever starts it lets it go before.
+        due_at=None if status is DeliveryStatus.HELD else due_at,
         paused=status is DeliveryStatus.PAUSED,
         status=status,
     )

@@ -8,22 +8,34 @@ from __future__ import annotations
 
 import re
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Literal
 
 from hookfast.clock import utc_now
 
-Prefix = Literal["tnt", "key", "ep", "sub", "evt", "dlv", "att"]
+Prefix = Literal[
+    "tnt", "key", "ep", "sub", "evt", "dlv", "att", "ntc", "job", "aud", "src", "inb", "ret"
+]
 
 _RANDOM_BITS = 62
 _VERSION_7 = 0x7 << 76
 _VARIANT_10 = 0b10 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(r"[a-z]+_([0-9a-f]{12})[0-9a-f]{20}$")
 
 
-def new_id(prefix: Prefix, at: datetime | None = None) -> str:
-    """A new id whose time part is `at` (default: now), e.g. `dlv_0193…` (prefix + `_` + 32 hex)."""
-    return f"{prefix}_{_uuid7_hex(at or utc_now(), secrets.randbits(_RANDOM_BITS))}"
+def new_id(prefix: Prefix, at: datetime | None = None, *, random: Random | None = None) -> str:
+    """A new id whose time part is `at` (default: now), e.g. `dlv_0193…` (prefix + `_` + 32 hex).
+    `random` makes the rest, where it must be the same again: in a workflow."""
+    bits = secrets.randbits(_RANDOM_BITS) if random is None else random.getrandbits(_RANDOM_BITS)
+    return f"{prefix}_{_uuid7_hex(at or utc_now(), bits)}"
+
+
+def time_of(id_: str) -> datetime | None:
+    """The time part of an id, to the millisecond; None for what is not one."""
+    match = _TIME.match(id_)
+    return None if match is None else _EPOCH + timedelta(milliseconds=int(match[1], 16))
 
 
 def first_id_at(prefix: Prefix, at: datetime) -> str:

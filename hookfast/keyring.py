@@ -53,6 +53,14 @@ class Keyring:
         ciphertext = self._ciphers[self._newest].encrypt(nonce, secret.encode(), context.encode())
         return base64.b64encode(self._newest + nonce + ciphertext).decode()
 
+    def is_current(self, sealed: str) -> bool:
+        """Whether the newest key sealed this. Says nothing of whether it opens."""
+        try:
+            raw = base64.b64decode(sealed, validate=True)
+        except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
+            return False
+        return hmac.compare_digest(raw[:_ID_BYTES], self._newest)
+
     def open(self, sealed: str, *, context: str) -> str:
         """The secret that was sealed for `context`. Raises Misconfigured when its key is not in
         the ring, or when the sealed text was altered or belongs to another context."""
@@ -67,6 +75,12 @@ class Keyring:
             return cipher.decrypt(nonce, ciphertext, context.encode()).decode()
         except InvalidTag:
             raise _damaged(context) from None
+
+    def reseal(self, sealed: str, *, context: str) -> str:
+        """The same secret, sealed by the newest key; raises as `open` does."""
+        if self.is_current(sealed):
+            return sealed
+        return self.seal(self.open(sealed, context=context), context=context)
 
 
 def parse_keys(text: str) -> tuple[bytes, ...]:

@@ -6,9 +6,12 @@ from hookfast.keyring import Keyring, parse_keys
 from hookfast.settings import Settings
 from hookfast.storage.key_file import load_or_create
 
+KEY_FILE = "encryption.key"
+"""In the home folder."""
+
 
 def keyring_of(settings: Settings) -> Keyring:
     """The keys that seal and open secrets. Raises Misconfigured for keys that cannot work."""
     if settings.encryption_keys is not None:
         return Keyring(parse_keys(settings.encryption_keys.get_secret_value()))
-    return Keyring([load_or_create(settings.home / "encryption.key")])
+    return Keyring([load_or_create(settings.home / KEY_FILE)])

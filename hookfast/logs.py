@@ -6,18 +6,35 @@ import logging
 import sys
 
 import structlog
-from structlog.typing import Processor
+from opentelemetry import trace
+from structlog.typing import EventDict, Processor
 
 from hookfast.settings import Settings
 
 
+def add_trace(_: object, __: str, line: EventDict) -> EventDict:
+    """The ids of the trace and span a line was written in, where there is one."""
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        line["trace_id"] = f"{context.trace_id:032x}"
+        line["span_id"] = f"{context.span_id:016x}"
+    return line
+
+
 def configure_logging(settings: Settings, *, process: str) -> None:
-    """Set up logging for this process; `process` (e.g. `worker`) is bound to every line."""
+    """Set up logging for this process; `process` (e.g. `worker`) is in every line."""
     console = settings.log_format == "console" or (
         settings.log_format == "auto" and sys.stderr.isatty()
     )
+
+    def add_process(_: object, __: str, line: EventDict) -> EventDict:
+        line.setdefault("process", process)  # not a context variable: threads would lack it
+        return line
+
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_process,
+        add_trace,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -46,4 +63,3 @@ def configure_logging(settings: Settings, *, process: str) -> None:
     root.setLevel(level)
     for chatty in ("uvicorn.access", "httpcore2", "httpx2", "asyncio", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    structlog.contextvars.bind_contextvars(process=process)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hookfast.errors import InvalidInput
+
 
 class Result(StrEnum):
     """The class of an attempt's outcome; every failed request falls into exactly one."""
@@ -47,6 +49,31 @@ _FINISHED = frozenset(
         DeliveryStatus.CANCELLED,
     }
 )
+
+
+class Reason(StrEnum):
+    """Why a delivery waits, or ended without success."""
+
+    ENDPOINT_LIMIT = "endpoint_limit"  # it waits for its turn
+    ENDPOINT_PAUSED = "endpoint_paused"
+    CIRCUIT_OPEN = "circuit_open"
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    PLAN_EXPIRED = "plan_expired"  # its retry plan's whole length has passed
+    NOT_RETRYABLE = "not_retryable"  # an answer that its retry plan takes for final
+    GONE = "gone"
+    ENDPOINT_DISABLED = "endpoint_disabled"
+    ENDPOINT_DELETED = "endpoint_deleted"
+
+
+def parse_reason(text: str, *, pointer: str) -> Reason:
+    """The reason with this name. Raises InvalidInput for any other: a filter that nothing can fit
+    is a mistake."""
+    try:
+        return Reason(text)
+    except ValueError:
+        raise InvalidInput.at(
+            pointer, f"there is no such reason; it is one of {', '.join(Reason)}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,11 +37,13 @@ from hookfast.storage.doorbell import Doorbell
 from hookfast.storage.engine import Database
 from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.outgoing import OutgoingLoader, Target
+from hookfast.telemetry import instruments, spans
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
 _MARK_SECONDS = 0.2  # marks what it started this long after the last round, when nothing follows
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
 _START_TIMEOUT = timedelta(seconds=10)
+_LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when told to end
 _CONCURRENT_STARTS = 32  # more only queue up in the server
 
 log = structlog.get_logger()
@@ -93,7 +95,8 @@ class Relay:
                     await self._doorbell.wait(_MARK_SECONDS if self._started else _IDLE_SECONDS)
         finally:
             if leasing is not None:
-                await asyncio.wait([leasing])
+                await asyncio.wait([leasing], timeout=_LEAVE_SECONDS)
+                leasing.cancel()  # what it has leased without our knowing, another takes in time
             await self._settle()
 
     async def relay_once(self) -> int:
@@ -117,6 +120,7 @@ class Relay:
                 )
             if not rows:
                 return 0
+            instruments.RELAY_BATCH.record(len(rows))
             async with self._database.read() as connection:
                 claimed = await self._loader.prime(connection, rows)
         except Exception as error:  # the relay outlives every trouble, of the database or ours
@@ -150,6 +154,19 @@ class Relay:
 
     async def _start(self, row: PendingDelivery, target: Target) -> None:
         """Start one delivery's workflow, and note whether that went well."""
+        with spans.start_of_delivery(
+            self._loader.traceparent_of(row.event_id),
+            event_type=row.event_type,
+            # a row that was put back has waited since then only
+            since=self._clock() if row.reopened else row.created_at,
+            ids={"delivery": row.delivery_id, "endpoint": row.endpoint_id},
+        ):
+            result = await self._start_workflow(row, target)
+        instruments.RELAY_STARTS.add(result=result)
+
+    async def _start_workflow(self, row: PendingDelivery, target: Target) -> str:
+        """What came of it: `started`, `exists`, `failed` or `refused`."""
+        result = "started"
         route = Route(target.url, target.plan, target.timeout_seconds)
         try:
             async with self._slots:
@@ -170,19 +187,20 @@ class Relay:
                     rpc_timeout=_START_TIMEOUT,
                 )
         except WorkflowAlreadyStartedError:
-            pass  # it has run: as good as started
+            result = "exists"  # it has run: as good as started
         except RPCError as error:
             if error.status is not RPCStatusCode.INVALID_ARGUMENT:
                 self._failed.append(row.delivery_id)
                 self._trouble = error
-                return
+                return "failed"
             self._refused(row, error)
-            return
+            return "refused"
         except Exception as error:  # ours: one row must not hold up the others
             self._refused(row, error)
-            return
+            return "refused"
         self._started.append(row.delivery_id)
         self._backoff = 0.0
+        return result
 
     def _refused(self, row: PendingDelivery, error: Exception) -> None:
         """Not Temporal's being away but our fault: the row keeps its lease, so that it is tried

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hookfast.signature import HashName, Profile, sign
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from hookfast.signature import HashName, Profile, joined, new_nonce, sign
+from hookfast.signing_key import RsaSigner
 from hookfast.version import VERSION
 
-_FIXED = {"Content-Type": "application/json", "User-Agent": f"Hookfast/{VERSION}"}
+JSON = "application/json"
+_USER_AGENT = f"Hookfast/{VERSION}"
 
 
 def request_headers(
@@ -22,26 +26,50 @@ def request_headers(
     hash_name: HashName,
     custom: Mapping[str, str],
     traceparent: str,
+    content_type: str = JSON,
+    original: Sequence[tuple[str, str]] = (),
+    ed25519: Sequence[Ed25519PrivateKey] = (),
+    rsa: RsaSigner | None = None,
 ) -> dict[str, str]:
-    """Every header the sender sets for `body`; the endpoint's own (`custom`) never override ours.
+    """Every header the sender sets for `body`; the endpoint's own (`custom`) never override ours,
+    and override those of the request that is sent on (`original`).
 
-    `timestamp` is Unix time in seconds; `keys` are the endpoint's live secrets, newest first.
+    `timestamp` is Unix time in seconds; `keys` and `ed25519` are the endpoint's live secrets,
+    newest first. Raises ValueError when a profile has no key to sign with.
     """
-    headers = dict(custom)
-    headers.update(_FIXED)
+    headers = _without(original, custom) | dict(custom)
+    headers["Content-Type"] = content_type
+    headers["User-Agent"] = _USER_AGENT
     headers["X-Hook-Id"] = message_id
     headers["X-Hook-Topic"] = event_type
     headers["X-Hook-Attempt"] = str(attempt)
     headers["traceparent"] = traceparent
-    for profile in profiles:
-        headers.update(
-            sign(
-                profile,
-                keys=keys,
-                message_id=message_id,
-                timestamp=timestamp,
-                body=body,
-                hash_name=hash_name,
-            )
+    nonce = new_nonce() if Profile.NONCE in profiles else ""
+    signed = joined(
+        sign(
+            profile,
+            keys=keys,
+            message_id=message_id,
+            timestamp=timestamp,
+            body=body,
+            hash_name=hash_name,
+            event_type=event_type,
+            attempt=attempt,
+            nonce=nonce,
+            ed25519=ed25519,
+            rsa=rsa,
         )
+        for profile in profiles
+    )
+    return headers | signed
+
+
+def _without(original: Sequence[tuple[str, str]], custom: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a request that `custom` has none of the name of, whatever its case; a repeated
+    one as a list (RFC 9110, section 5.3)."""
+    taken = {name.lower() for name in custom}
+    headers: dict[str, str] = {}
+    for name, value in original:
+        if name.lower() not in taken:
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers

@@ -1,5 +1,6 @@
-"""Settings from the environment (prefix `HOOKFAST_`) or a `.env` file. `hookfast config` prints the
-ones in force; secrets are masked everywhere they could be shown.
+"""Settings from the environment (prefix `HOOKFAST_`) or a `.env` file, secrets also from files
+(`HOOKFAST_…_FILE`). `hookfast config` prints the ones in force; secrets are masked everywhere they
+could be shown.
 
 Temporal's address, namespace, key and TLS come from `TEMPORAL_*`, read by `temporalio.envconfig`.
 """
@@ -12,10 +13,20 @@ from datetime import timedelta
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from hookfast import retention
+from hookfast.circuit import Policy
+from hookfast.local_url import local_url
+from hookfast.secret_files import SecretFiles
 
 Network = IPv4Network | IPv6Network
 
@@ -30,7 +41,9 @@ def _seconds(value: object) -> object:
 
 
 Seconds = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
+Span = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))]
 
+_PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
 
 
@@ -46,13 +59,31 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,  # a mistyped key must not end up in a log
     )
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Each source that has variables is also one of the files its variables name."""
+        return (
+            init_settings,
+            SecretFiles(settings_cls, env_settings),
+            env_settings,
+            SecretFiles(settings_cls, dotenv_settings),
+            dotenv_settings,
+        )
+
     home: Path = Field(Path("var"), description="Folder for the embedded database, keys and mail.")
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port of the API; 0 takes a free one.")
     public_url: str | None = Field(
         None,
         description="Where receivers reach the API, for links in `thin` payloads; "
-        "default: the address it listens on.",
+        "default: the address it listens on, or loopback's where that is every address.",
     )
     temporal_port: int = Field(
         7233, ge=0, le=65535, description="Port of the embedded Temporal; a free one when taken."
@@ -76,28 +107,155 @@ class Settings(BaseSettings):
     )
     encryption_keys: SecretStr | None = Field(
         None,
-        description="Comma-separated base64 keys of 32 bytes for secrets at rest, newest first; "
-        "default: a key file in the home folder.",
+        description="Comma-separated base64 keys of 32 bytes for secrets at rest, newest first "
+        "(`hookfast secrets rekey --help` says how to change it); default: a key file in the home "
+        "folder.",
     )
     allowed_private_networks: Annotated[tuple[Network, ...], NoDecode] = Field(
         (),
         description="Comma-separated CIDRs that deliveries may go to although they are not public.",
     )
+    denied_networks: Annotated[tuple[Network, ...], NoDecode] = Field(
+        (),
+        description="Comma-separated CIDRs that deliveries never go to, such as your own public "
+        "addresses.",
+    )
+    allowed_ports: str = Field(
+        "",
+        description="Comma-separated ports and ranges (`443,8000-8999`) that deliveries may go to; "
+        "default: any.",
+    )
+    trusted_proxies: Annotated[tuple[Network, ...], NoDecode] = Field(
+        (),
+        description="Comma-separated CIDRs of the reverse proxies in front of the API: only theirs "
+        "`X-Forwarded-For` and `X-Forwarded-Proto` are believed.",
+    )
     allow_http: bool = Field(False, description="Accept `http://` endpoint URLs.")
     allow_unverified: bool = Field(False, description="Accept endpoints with `verification: none`.")
     smtp_url: SecretStr | None = Field(
-        None, description="Mail server, `smtp://user:password@host:587`; default: `.eml` files."
+        None,
+        description="Mail server, `smtp://user:password@host:587` or `smtps://…`; "
+        "default: `.eml` files.",
     )
     mail_from: str = Field("hookfast@localhost", description="Sender of the mail to owners.")
+    mail_gather: Seconds = Field(
+        timedelta(seconds=20),
+        description="How long to wait for more news for the same owner before mailing (seconds).",
+    )
+    mail_digest_every: Seconds = Field(
+        timedelta(minutes=15),
+        description="Shortest time between two mails of one kind to one owner; what happens "
+        "meanwhile goes into one digest (seconds).",
+    )
+    owner_link_lifetime: Span = Field(
+        timedelta(days=7),
+        le=timedelta(days=30),
+        description="How long the links in mail to owners open the endpoint's page without an API "
+        "key, to look at only (seconds). 0: they ask for a key.",
+    )
+    circuit_failure_threshold: int = Field(
+        5, ge=1, description="Consecutive failures that open an endpoint's circuit."
+    )
+    circuit_min_span: Span = Field(
+        timedelta(seconds=10),
+        description="Shortest time those failures must span (seconds).",
+    )
+    circuit_disable_after: Seconds = Field(
+        timedelta(hours=72),
+        description="Time without a success after which an endpoint is disabled (seconds).",
+    )
+    held_backstop: Seconds = Field(
+        timedelta(hours=6),
+        description="A held delivery looks by itself this often whether it may go (seconds).",
+    )
+    job_rate_per_second: float = Field(
+        50, gt=0, le=1_000, description="Deliveries a job acts on per second, unless it says."
+    )
+    event_retention: Span = Field(
+        timedelta(days=30),
+        description="How long events are kept, and longer while a delivery of theirs is (seconds; "
+        "0 is for ever, here and in the next eight). Whole days go at once, nightly.",
+    )
+    delivery_retention: Span = Field(
+        timedelta(days=30),
+        description="How long deliveries are kept after they ended as delivered or cancelled "
+        "(seconds).",
+    )
+    attempt_retention: Span = Field(
+        timedelta(days=30), description="How long attempts are kept (seconds)."
+    )
+    dead_letter_retention: Span = Field(
+        timedelta(days=30), description="How long dead letters are kept (seconds)."
+    )
+    inbox_retention: Span = Field(
+        timedelta(days=30),
+        description="How long received requests are kept, and longer while their event is "
+        "(seconds).",
+    )
+    idempotency_retention: Span = Field(
+        timedelta(days=30),
+        description="How long an idempotency key is answered with its event (seconds).",
+    )
+    notice_retention: Span = Field(
+        timedelta(days=90), description="How long it is kept what owners were told (seconds)."
+    )
+    job_retention: Span = Field(
+        timedelta(days=90), description="How long jobs are kept after they ended (seconds)."
+    )
+    audit_retention: Span = Field(
+        timedelta(days=365), description="How long the audit log is kept (seconds)."
+    )
     max_event_bytes: int = Field(
         262_144, ge=1_024, le=1_500_000, description="Largest event, in bytes of its request body."
     )
     max_batch_bytes: int = Field(
         16_777_216, ge=1_024, description="Largest body of `POST /v1/events/batch`, in bytes."
     )
+    max_inbox_bytes: int = Field(
+        5_242_880,
+        ge=1_024,
+        le=67_108_864,
+        description="Largest body of `POST /in/{source_id}`, in bytes. GitHub sends up to 25 MB.",
+    )
+    max_inbox_requests: int = Field(
+        256,
+        ge=2,
+        le=10_000,
+        description="Inbound requests one API process has in hand at once, half of them for one "
+        "source; more get 503.",
+    )
+    max_streams: int = Field(
+        200,
+        ge=1,
+        le=10_000,
+        description="Streams of events (`GET /v1/stream`) one API process has open at once, a "
+        "quarter of them for one tenant; more get 503, and 429.",
+    )
+    max_body_memory: int = Field(
+        67_108_864,
+        ge=1_048_576,
+        description="Bytes of request bodies one API process has in hand at once, half of them of "
+        "callers that are not verified yet; parsed they may take four times as much. More get 503.",
+    )
     max_body_seconds: Seconds = Field(
         timedelta(seconds=30),
         description="Longest time a request body may take to arrive (seconds).",
+    )
+    auth_failures_per_minute: int = Field(
+        60,
+        ge=0,
+        description="Requests without a valid API key one client (IPv4 address or IPv6 /64) may "
+        "send an API process before it gets 429; 0 is no limit. Valid keys always work.",
+    )
+    key_rate_per_second: float = Field(
+        0,
+        ge=0,
+        le=100_000,
+        allow_inf_nan=False,
+        description="Requests per second one API key may make to one API process; 0 is no limit.",
+    )
+    key_rate_burst: int = Field(
+        100, ge=1, description="Requests one API key may make at once where there is such a limit."
     )
     response_excerpt_bytes: int = Field(
         2_048,
@@ -115,6 +273,9 @@ class Settings(BaseSettings):
     max_concurrent_attempts: int = Field(
         200, ge=1, description="Attempts one worker runs at once, per lane."
     )
+    max_concurrent_control: int = Field(
+        100, ge=1, description="Circuits, jobs and mails one worker is busy with at once."
+    )
     relay_batch: int = Field(
         200, ge=1, le=1_000, description="Deliveries the relay claims at once."
     )
@@ -126,6 +287,27 @@ class Settings(BaseSettings):
         timedelta(seconds=40),
         description="Time for running attempts to end on SIGTERM; more than the longest timeout.",
     )
+    metrics_token: SecretStr | None = Field(
+        None,
+        description="Bearer token that `/metrics` wants, of the API (which also takes the "
+        "operator's key) and of workers; default: only this machine may read it.",
+    )
+    metrics_by_tenant: bool = Field(
+        False,
+        description="Adds the label `tenant_id` to the counts of deliveries and attempts; for some "
+        "hundred tenants, not for thousands.",
+    )
+    worker_metrics_port: int = Field(
+        9464,
+        ge=0,
+        le=65535,
+        description="Port of a worker's `/metrics`; a free one when taken, which its log names.",
+    )
+    temporal_metrics: Literal["scrape", "push"] = Field(
+        "scrape",
+        description="Where the metrics of Temporal's SDK go: to the worker's `/metrics`, or `push` "
+        "to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names.",
+    )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="`auto` is `console` on a terminal and `json` elsewhere."
     )
@@ -133,11 +315,19 @@ class Settings(BaseSettings):
         "info", description="Least severe log line shown."
     )
 
-    @field_validator("allowed_private_networks", mode="before")
+    @field_validator(
+        "allowed_private_networks", "denied_networks", "trusted_proxies", mode="before"
+    )
     @classmethod
     def _split_networks(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(ip_network(part.strip()) for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("allowed_ports")
+    @classmethod
+    def _ports_form(cls, value: str) -> str:
+        _port_ranges(value)
         return value
 
     @field_validator("operator_key")
@@ -147,10 +337,47 @@ class Settings(BaseSettings):
             raise ValueError("must be 'hf_' followed by at least 32 URL-safe characters")
         return value
 
+    @model_validator(mode="after")
+    def _ages_agree(self) -> Self:
+        names = [name for name in type(self).model_fields if name.endswith("_retention")]
+        if found := retention.faults({name: getattr(self, name) for name in names}):
+            raise ValueError("; ".join(found))
+        return self
+
+    @property
+    def ages(self) -> dict[str, timedelta]:
+        """How long each of `retention.SWEEPS` is kept; 0 is for ever."""
+        return {
+            "attempts": self.attempt_retention,
+            "dead_letters": self.dead_letter_retention,
+            "deliveries": self.delivery_retention,
+            "idempotency_keys": self.idempotency_retention,
+            "events": self.event_retention,
+            "inbox": self.inbox_retention,
+            "notices": self.notice_retention,
+            "jobs": self.job_retention,
+            "audit": self.audit_retention,
+        }
+
+    @property
+    def port_ranges(self) -> tuple[range, ...]:
+        """The ports that deliveries may go to; empty: any."""
+        return _port_ranges(self.allowed_ports)
+
+    @property
+    def circuit_policy(self) -> Policy:
+        """When circuits open and endpoints are given up, where an endpoint does not say."""
+        return Policy(
+            failure_threshold=self.circuit_failure_threshold,
+            min_span=self.circuit_min_span,
+            disable_after=self.circuit_disable_after,
+        )
+
     @property
     def resolved_public_url(self) -> str:
-        """Where receivers reach the API, without a trailing slash."""
-        return (self.public_url or f"http://{self.host}:{self.port}").rstrip("/")
+        """Where receivers reach the API, without a trailing slash. Where it is not set and the API
+        listens on every address, only this machine reaches it there."""
+        return (self.public_url or local_url(self.host, self.port)).rstrip("/")
 
     @property
     def resolved_database_url(self) -> str:
@@ -162,6 +389,17 @@ class Settings(BaseSettings):
             if url.startswith(given):
                 return ours + url.removeprefix(given)
         return url
+
+
+def _port_ranges(text: str) -> tuple[range, ...]:
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _PORTS.fullmatch(part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= first <= last <= 65535:
+            raise ValueError(f"{part!r} is not a port or a range of ports, like 443 or 8000-8999")
+        found.append(range(first, last + 1))
+    return tuple(found)
 
 
 _DRIVERS = {

@@ -2,7 +2,8 @@
 
 A profile is a set of headers with its own signed message; an endpoint uses one or more, so that
 old and new receivers both verify. While a secret is being rotated the old and the new one both
-sign, newest first, and a receiver accepts any signature it knows.
+sign, newest first, and a receiver accepts any signature it knows. docs/signatures.md tells
+receivers of each profile, with test vectors.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import base64
 import binascii
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from hookfast.errors import InvalidInput
+from hookfast.signing_key import RsaSigner
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - a prefix, not a secret
 MIN_KEY_BYTES = 24
@@ -28,6 +33,10 @@ class Profile(StrEnum):
 
     HOOK = "hook"  # X-Hook-Signature: <hash>=<hex>, over timestamp.body
     STANDARD = "standard"  # Standard Webhooks: v1,<base64>, over id.timestamp.body
+    STANDARD_ED25519 = "standard-ed25519"  # Standard Webhooks: v1a,<base64>, over the same
+    NONCE = "nonce"  # X-Webhook-Signature: sha256=<hex>, over timestamp.nonce.body
+    BODY = "body"  # X-Webhook-Signature: sha256=<hex>, over body
+    RSA = "rsa"  # X-Webhook-Signature: rsa-sha256=<base64>, over timestamp.body
 
 
 class HashName(StrEnum):
@@ -39,6 +48,18 @@ class HashName(StrEnum):
 
 
 DEFAULT_PROFILES = (Profile.HOOK, Profile.STANDARD)
+_SHARED_HEADER = "webhook-signature"  # of both `standard` profiles, which list theirs side by side
+_SAME_HEADER = (Profile.NONCE, Profile.BODY, Profile.RSA)  # X-Webhook-Signature, each its own way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    message_id: str
+    timestamp: int
+    body: bytes
+    event_type: str
+    attempt: int
+    nonce: str
 
 
 def generate_secret() -> str:
@@ -63,21 +84,34 @@ def secret_key(secret: str) -> bytes:
 
 def parse_profiles(names: Sequence[str], *, pointer: str = "/signatures") -> tuple[Profile, ...]:
     """The profiles with these names, in their order. Raises InvalidInput, pointing into `pointer`,
-    for an unknown or repeated name and for none at all."""
+    for an unknown or repeated name, for two that need the same header, and for none at all."""
     if not names:
         raise _invalid_profiles(pointer, f"name at least one signature profile: {_PROFILE_NAMES}")
     profiles: list[Profile] = []
     for index, name in enumerate(names):
+        at = f"{pointer}/{index}"
         try:
             profile = Profile(name)
         except ValueError:
             raise _invalid_profiles(
-                f"{pointer}/{index}", f"no signature profile has that name; use {_PROFILE_NAMES}"
+                at, f"no signature profile has that name; use {_PROFILE_NAMES}"
             ) from None
         if profile in profiles:
-            raise _invalid_profiles(f"{pointer}/{index}", "this signature profile is there twice")
+            raise _invalid_profiles(at, "this signature profile is there twice")
+        rival = next((one for one in profiles if {one, profile} <= set(_SAME_HEADER)), None)
+        if rival is not None:
+            raise _invalid_profiles(
+                at,
+                f"the profiles {rival} and {profile} both sign in X-Webhook-Signature, so an "
+                "endpoint can have only one of them",
+            )
         profiles.append(profile)
     return tuple(profiles)
+
+
+def new_nonce() -> str:
+    """The nonce of one attempt: 128 random bits, in hex."""
+    return secrets.token_hex(16)
 
 
 def sign(
@@ -88,44 +122,132 @@ def sign(
     timestamp: int,
     body: bytes,
     hash_name: HashName = HashName.SHA256,
+    event_type: str = "",
+    attempt: int = 1,
+    nonce: str = "",
+    ed25519: Sequence[Ed25519PrivateKey] = (),
+    rsa: RsaSigner | None = None,
 ) -> dict[str, str]:
     """The headers `profile` adds to a request that sends exactly `body`.
 
-    `keys` are HMAC keys (see `secret_key`), newest first; each one signs. `timestamp` is the time
-    of the attempt in Unix seconds. Raises ValueError without a key: such a request would go out
-    unsigned.
+    `keys` are HMAC keys (see `secret_key`), newest first; each one signs, as does each of
+    `ed25519`. `timestamp` is the time of the attempt in Unix seconds; `nonce` is new for each
+    (`new_nonce`); `hash_name` is the hash of `hook`, the others have theirs by definition. Raises
+    ValueError without the key, or the nonce, the profile needs: it would go out unsigned.
     """
-    if not keys:
-        raise ValueError("a request cannot be signed without a key")
+    message = _Message(
+        message_id=message_id,
+        timestamp=timestamp,
+        body=body,
+        event_type=event_type,
+        attempt=attempt,
+        nonce=nonce,
+    )
     match profile:
         case Profile.HOOK:
-            return _hook(keys, timestamp, body=body, hash_name=hash_name)
+            return _hook(message, keys, hash_name=hash_name)
         case Profile.STANDARD:
-            return _standard(keys, message_id, timestamp=timestamp, body=body)
+            return _standard(message, keys)
+        case Profile.STANDARD_ED25519:
+            return _standard_ed25519(message, ed25519)
+        case Profile.NONCE:
+            return _nonce(message, keys)
+        case Profile.BODY:
+            return _body(message, keys)
+        case Profile.RSA:
+            return _rsa(message, rsa)
         case _:
             assert_never(profile)
 
 
-def _hook(
-    keys: Sequence[bytes], timestamp: int, *, body: bytes, hash_name: HashName
-) -> dict[str, str]:
-    message = b"%d.%b" % (timestamp, body)
-    signatures = (f"{hash_name}={hmac.digest(key, message, hash_name.value).hex()}" for key in keys)
-    return {"X-Hook-Signature": ",".join(signatures), "X-Hook-Timestamp": str(timestamp)}
+def joined(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The headers of several profiles as those of one request."""
+    headers: dict[str, str] = {}
+    for part in parts:
+        for name, value in part.items():
+            if name == _SHARED_HEADER and name in headers:
+                # Standard Webhooks: "a list of signatures, space delimited", of any versions
+                value = f"{headers[name]} {value}"
+            headers[name] = value
+    return headers
 
 
-def _standard(
-    keys: Sequence[bytes], message_id: str, *, timestamp: int, body: bytes
-) -> dict[str, str]:
-    # v1 is HMAC-SHA-256 by definition, whatever hash the endpoint chose for its other profiles
-    message = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
-    signatures = (
-        "v1," + base64.b64encode(hmac.digest(key, message, "sha256")).decode() for key in keys
-    )
+def _hook(message: _Message, keys: Sequence[bytes], *, hash_name: HashName) -> dict[str, str]:
+    signed = b"%d.%b" % (message.timestamp, message.body)
     return {
-        "webhook-id": message_id,
-        "webhook-timestamp": str(timestamp),
-        "webhook-signature": " ".join(signatures),
+        "X-Hook-Signature": _listed(keys, signed, hash_name),
+        "X-Hook-Timestamp": str(message.timestamp),
+    }
+
+
+def _standard(message: _Message, keys: Sequence[bytes]) -> dict[str, str]:
+    # v1 is HMAC-SHA-256 by definition, whatever hash the endpoint chose for `hook`
+    signed = _standard_message(message)
+    return _standard_headers(message, "v1", [hmac.digest(k, signed, "sha256") for k in keys])
+
+
+def _standard_ed25519(message: _Message, keys: Sequence[Ed25519PrivateKey]) -> dict[str, str]:
+    # v1a is Ed25519 itself (RFC 8032, section 5.1), not its prehashed variant
+    signed = _standard_message(message)
+    return _standard_headers(message, "v1a", [key.sign(signed) for key in keys])
+
+
+def _nonce(message: _Message, keys: Sequence[bytes]) -> dict[str, str]:
+    if not message.nonce:
+        raise ValueError("the profile `nonce` cannot sign without a nonce")
+    signed = b"%d.%b.%b" % (message.timestamp, message.nonce.encode(), message.body)
+    return {
+        "X-Webhook-Signature": _listed(keys, signed, HashName.SHA256),
+        "X-Webhook-Timestamp": str(message.timestamp),
+        "X-Webhook-Nonce": message.nonce,
+        "X-Webhook-Attempt": str(message.attempt),
+        "X-Webhook-ID": message.message_id,
+    }
+
+
+def _body(message: _Message, keys: Sequence[bytes]) -> dict[str, str]:
+    return {
+        "X-Webhook-Signature": _listed(keys, message.body, HashName.SHA256),
+        "X-Webhook-Id": message.message_id,
+        "X-Webhook-Event": message.event_type,
+    }
+
+
+def _rsa(message: _Message, signer: RsaSigner | None) -> dict[str, str]:
+    # One signature, by the newest key: the receiver finds it by its id, and an older key stays in
+    # the directory for as long as what it signed may arrive.
+    if signer is None:
+        raise ValueError("a request cannot be signed without a key")
+    signature = signer.sign(b"%d.%b" % (message.timestamp, message.body))
+    return {
+        "X-Webhook-Signature": "rsa-sha256=" + base64.b64encode(signature).decode(),
+        "X-Webhook-Timestamp": str(message.timestamp),
+        "X-Webhook-Key-Id": signer.kid,
+    }
+
+
+def _listed(keys: Sequence[bytes], signed: bytes, hash_name: HashName) -> str:
+    """One `<hash>=<hex>` per key, newest first, separated by commas."""
+    if not keys:
+        raise ValueError("a request cannot be signed without a key")
+    return ",".join(f"{hash_name}={hmac.digest(key, signed, hash_name).hex()}" for key in keys)
+
+
+def _standard_message(message: _Message) -> bytes:
+    return b"%b.%d.%b" % (message.message_id.encode(), message.timestamp, message.body)
+
+
+def _standard_headers(
+    message: _Message, version: str, signatures: Sequence[bytes]
+) -> dict[str, str]:
+    if not signatures:
+        raise ValueError("a request cannot be signed without a key")
+    return {
+        "webhook-id": message.message_id,
+        "webhook-timestamp": str(message.timestamp),
+        _SHARED_HEADER: " ".join(
+            f"{version},{base64.b64encode(signature).decode()}" for signature in signatures
+        ),
     }
 
 

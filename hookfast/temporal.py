@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import structlog
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import (
@@ -14,6 +16,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from hookfast.payloads import DATA_CONVERTER
+from hookfast.secret_files import chosen
 
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
 HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
@@ -24,18 +27,33 @@ SEARCH_ATTRIBUTES = (HOOK_TENANT, HOOK_ENDPOINT, HOOK_EVENT_TYPE, HOOK_STATE)
 log = structlog.get_logger()
 
 
-async def connect(*, lazy: bool = False) -> Client:
-    """A client for the Temporal that `TEMPORAL_*` names (default: 127.0.0.1:7233, `default`).
+async def connect(*, lazy: bool = False, address: str = "127.0.0.1:7233") -> Client:
+    """A client for the Temporal that `TEMPORAL_*` names (else the one at `address`, `default`), its
+    key also by a file (`TEMPORAL_API_KEY_FILE`). Raises Misconfigured where that cannot be used.
 
     `lazy` connects at the first call, so that a process can start while Temporal is away.
     """
-    config = ClientConfig.load_client_connect_config()
-    config.setdefault("target_host", "127.0.0.1:7233")
+    environment = dict(os.environ)
+    if (key := chosen("TEMPORAL_API_KEY", environment)) is not None:
+        environment["TEMPORAL_API_KEY"] = key
+    config = ClientConfig.load_client_connect_config(override_env_vars=environment)
+    config.setdefault("target_host", address)
     # gzip costs more than the bytes it saves on loopback
     near = config["target_host"].startswith(("127.", "localhost:", "[::1]"))
     compression = GrpcCompression.NONE if near else GrpcCompression.GZIP
     return await Client.connect(
         **config, lazy=lazy, grpc_compression=compression, data_converter=DATA_CONVERTER
+    )
+
+
+async def connect_embedded(address: str, *, namespace: str) -> Client:
+    """A client for the Temporal of an `up` on this machine, without what `TEMPORAL_*` and a profile
+    say of another server."""
+    return await Client.connect(
+        address,
+        namespace=namespace,
+        grpc_compression=GrpcCompression.NONE,
+        data_converter=DATA_CONVERTER,
     )
 
 

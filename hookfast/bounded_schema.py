@@ -1,0 +1,309 @@
+"""A JSON Schema (2020-12) that is applied within a budget of time. Pure.
+
+The validator is jsonschema's. What takes more than linear time there, or holds the interpreter
+while it takes long, is done otherwise here, and each keyword looks at the clock: whatever a schema
+and a body make of each other, the check ends, and other threads run meanwhile.
+
+`hookfast.storage.schemas` says what becomes of an event, `api.json_schema` which schemas are taken.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextvars import ContextVar
+from functools import lru_cache
+from itertools import islice
+from typing import Any, TypeAlias
+
+import regex
+from jsonschema import Draft202012Validator, FormatChecker, ValidationError
+from jsonschema.validators import extend
+from referencing import Registry
+
+_LOOK_EVERY = 32
+"""Keywords between two looks at the clock, which cost more than most keywords do."""
+
+
+class OverBudget(Exception):
+    """The check takes longer than it was given. Whether the data fits is not known."""
+
+
+class Budget:
+    """Seconds of processor time that the thread which makes it may spend from now on: what others
+    do meanwhile is not counted."""
+
+    __slots__ = ("_end", "_until_look")
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.thread_time() + seconds
+        self._until_look = _LOOK_EVERY
+
+    def tick(self) -> None:
+        """Count one small step. Raises OverBudget."""
+        self._until_look -= 1
+        if self._until_look <= 0:
+            self.left()
+
+    def left(self) -> float:
+        """Seconds that are left. Raises OverBudget when none are."""
+        self._until_look = _LOOK_EVERY
+        left = self._end - time.thread_time()
+        if left <= 0:
+            raise OverBudget
+        return left
+
+
+class BoundedSchema:
+    """A schema that is valid, to be applied to data. `formats` are looked at where they are given;
+    they are annotations otherwise (Validation, section 7.2.1)."""
+
+    def __init__(
+        self, schema: Mapping[str, Any] | bool, *, formats: FormatChecker | None = None
+    ) -> None:
+        # an empty registry: the default one would fetch
+        self._validator = _Validator(schema, registry=Registry(), format_checker=formats)
+
+    def errors(self, data: Any, budget: Budget, *, most: int) -> list[ValidationError]:
+        """The first errors of the data, which their messages do not repeat. Raises OverBudget, and
+        what jsonschema does where a schema cannot be applied."""
+        token = _budget.set(budget)
+        try:
+            budget.left()
+            return list(islice(self._validator.iter_errors(data), most))
+        finally:
+            _budget.reset(token)
+
+
+_budget: ContextVar[Budget] = ContextVar("budget")
+
+_Keyword: TypeAlias = "Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]"
+
+
+def _found(pattern: str, text: str) -> bool:
+    """Whether a text has a place that the pattern matches. Raises OverBudget."""
+    try:
+        # Other threads run while it searches, which those of the standard library's `re` cannot.
+        return compiled(pattern).search(text, timeout=_budget.get().left()) is not None
+    except TimeoutError:
+        raise OverBudget from None
+
+
+@lru_cache(maxsize=4_096)
+def compiled(pattern: str) -> regex.Pattern[str]:
+    """A pattern that the standard library's `re` takes, with the meaning it has there. Raises
+    `regex.error`."""
+    # to `re` a brace before a letter is a brace; to `regex` it begins a fuzzy match
+    return regex.compile(_BRACE.sub(_escaped, pattern), regex.VERSION0)
+
+
+_BRACE = re.compile(r"\\N\{|\\.|\{(?=[^0-9,])", re.DOTALL)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return r"\{" if match[0] == "{" else match[0]
+
+
+def _pattern(_: Any, pattern: str, data: Any, __: Any) -> Iterator[ValidationError]:
+    if isinstance(data, str) and not _found(pattern, data):
+        yield ValidationError("does not match")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], data: Any, _: Any
+) -> Iterator[ValidationError]:
+    if isinstance(data, dict):
+        for pattern, schema in patterns.items():
+            for name, value in data.items():
+                if _found(pattern, name):
+                    yield from validator.descend(value, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, additional: Any, data: Any, schema: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    if not isinstance(data, dict):
+        return
+    patterns = schema.get("patternProperties", {})
+    for name in data.keys() - schema.get("properties", {}).keys():
+        if any(_found(pattern, name) for pattern in patterns):
+            continue
+        if additional is False:
+            yield ValidationError("has other members")
+            return
+        yield from validator.descend(data[name], additional, path=name)
+
+
+def _unique_items(_: Any, unique: Any, data: Any, __: Any) -> Iterator[ValidationError]:
+    if not unique or not isinstance(data, list):
+        return
+    seen: set[str] = set()
+    for item in data:
+        text = _canonical(item)
+        if text in seen:
+            yield ValidationError("has equal items")
+            return
+        seen.add(text)
+
+
+def _canonical(value: Any) -> str:
+    """A text that two values share if, and only if, JSON Schema takes them for equal (Core, section
+    4.2.2): members have no order, 1 is 1.0, and neither is true."""
+    _budget.get().tick()
+    if isinstance(value, str):
+        return f'"{len(value)}:{value}'
+    if isinstance(value, dict):
+        members = sorted((_canonical(name), _canonical(one)) for name, one in value.items())
+        return "{" + "".join(name + one for name, one in members) + "}"
+    if isinstance(value, list):
+        return "[" + "".join(map(_canonical, value)) + "]"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{value!r},"  # True, False, None, and numbers
+
+
+def _any_of(validator: Any, schemas: Sequence[Any], data: Any, _: Any) -> Iterator[ValidationError]:
+    if not any(_fits(validator, schema, data) for schema in schemas):
+        yield ValidationError("fits none")
+
+
+def _one_of(validator: Any, schemas: Sequence[Any], data: Any, _: Any) -> Iterator[ValidationError]:
+    fitting = (None for schema in schemas if _fits(validator, schema, data))
+    if len(list(islice(fitting, 2))) != 1:
+        yield ValidationError("fits none, or more than one")
+
+
+def _fits(validator: Any, schema: Any, data: Any) -> bool:
+    """Whether there is no error, of which no more than the first is looked for."""
+    return next(validator.descend(data, schema), None) is None
+
+
+def _unevaluated_items(
+    validator: Any, unevaluated: Any, data: Any, schema: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    if isinstance(data, list):
+        seen = _evaluated(validator, data, schema, _items_here)
+        for index, item in enumerate(data):
+            if index not in seen and not _fits(validator, unevaluated, item):
+                yield ValidationError("has other items")
+                return
+
+
+def _unevaluated_properties(
+    validator: Any, unevaluated: Any, data: Any, schema: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    if isinstance(data, dict):
+        seen = _evaluated(validator, data, schema, _members_here)
+        for name, value in data.items():
+            if name not in seen and not _fits(validator, unevaluated, value):
+                yield ValidationError("has other members")
+                return
+
+
+def _items_here(validator: Any, data: list[Any], schema: Mapping[str, Any]) -> Set[Any]:
+    """The places that a schema's own keywords look at."""
+    if "items" in schema or "unevaluatedItems" in schema:
+        return set(range(len(data)))
+    places = set(range(len(schema.get("prefixItems", ()))))
+    if "contains" in schema:
+        contained = schema["contains"]
+        places |= {at for at, item in enumerate(data) if _fits(validator, contained, item)}
+    return places
+
+
+def _members_here(_: Any, data: dict[str, Any], schema: Mapping[str, Any]) -> Set[Any]:
+    """The members that a schema's own keywords look at."""
+    if "additionalProperties" in schema or "unevaluatedProperties" in schema:
+        return set(data)
+    patterns = schema.get("patternProperties", {})
+    named: Mapping[str, Any] = schema.get("properties", {})
+    return {
+        name for name in data if name in named or any(_found(pattern, name) for pattern in patterns)
+    }
+
+
+def _evaluated(
+    validator: Any,
+    data: Any,
+    schema: Any,
+    here: Callable[[Any, Any, Mapping[str, Any]], Set[Any]],
+    *,
+    outermost: bool = True,
+) -> set[Any]:
+    """What of an array or an object the keywords beside an `unevaluated…` look at, and those of the
+    schemas that apply in the same place and that the data fits (Core, section 11)."""
+    _budget.get().tick()
+    if isinstance(schema, bool):
+        return set()
+    if outermost:  # its own `unevaluated…` asks for what all others leave
+        schema = {name: value for name, value in schema.items() if name not in _UNEVALUATED}
+    seen = set(here(validator, data, schema))
+
+    def add(sub_schema: Any) -> None:
+        seen.update(_evaluated(validator, data, sub_schema, here, outermost=False))
+
+    for reference in ("$ref", "$dynamicRef"):
+        if reference in schema:
+            resolved = validator._resolver.lookup(schema[reference])
+            there = validator.evolve(schema=resolved.contents, _resolver=resolved.resolver)
+            seen |= _evaluated(there, data, resolved.contents, here, outermost=False)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for sub_schema in schema.get(keyword, ()):
+            if _fits(validator, sub_schema, data):
+                add(sub_schema)
+    if "if" in schema:
+        if _fits(validator, schema["if"], data):
+            add(schema["if"])
+            add(schema.get("then", True))
+        else:
+            add(schema.get("else", True))
+    if isinstance(data, dict):
+        for name, sub_schema in schema.get("dependentSchemas", {}).items():
+            if name in data:
+                add(sub_schema)
+    return seen
+
+
+_UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
+
+
+def _counted(keyword: _Keyword) -> _Keyword:
+    def check(validator: Any, value: Any, data: Any, schema: Any) -> Any:
+        _budget.get().tick()
+        return keyword(validator, value, data, schema)
+
+    return check
+
+
+_Validator: Any = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    {
+        name: _counted(keyword)
+        for name, keyword in {
+            **Draft202012Validator.VALIDATORS,
+            "additionalProperties": _additional_properties,
+            "anyOf": _any_of,
+            "oneOf": _one_of,
+            "pattern": _pattern,
+            "patternProperties": _pattern_properties,
+            "unevaluatedItems": _unevaluated_items,
+            "unevaluatedProperties": _unevaluated_properties,
+            "uniqueItems": _unique_items,
+        }.items()
+    },
+)
+
+
+def _evolve(self: Any, **changes: Any) -> Any:
+    """jsonschema's own, but that a `$schema` somewhere inside does not bring back its validator."""
+    kept = {
+        "registry": self._registry,
+        "format_checker": self.format_checker,
+        "_resolver": self._resolver,
+        "schema": self.schema,
+    }
+    return _Validator(**kept | changes)
+
+
+_Validator.evolve = _evolve

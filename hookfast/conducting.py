@@ -1,0 +1,28 @@
+"""How a stored row asks for a workflow. Pure; `hookfast.conductor` carries it out.
+
+Circuits, owners' mail and jobs are rows first. A row that needs its workflow has `conducted_at`
+NULL; the workflow is started, or woken with the signal `look` when it runs, and only then is
+`conducted_at` set. Whatever crashes in between, the row still asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+CONTROL_QUEUE: Final = "control"
+"""Task queue of everything that steers deliveries: a flood of deliveries cannot hold it up."""
+LOOK: Final = "look"
+"""The signal every such workflow understands: your rows have changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A workflow that a row asks for. `key` names the row to whoever found it; `argument` is the
+    workflow's input, used only where no run is open; `summary` is what the Temporal UI shows."""
+
+    key: Any
+    workflow: str
+    workflow_id: str
+    argument: Any
+    summary: str

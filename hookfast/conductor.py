@@ -1,0 +1,144 @@
+"""The conductor: starts or wakes the workflow that a committed row asks for.
+
+The order protects every row: read what asks, start or signal its workflow, then mark it. A crash
+after the start repeats it, which costs one signal; a crash before it leaves the row asking.
+Marking says "as it was when I looked" (the row's module sees to that), so a row that asked again
+in between keeps asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.service import RPCError
+
+from hookfast.clock import Clock, utc_now
+from hookfast.conducting import CONTROL_QUEUE, LOOK, Wanted
+from hookfast.delivery_start import RPC_TIMEOUT
+from hookfast.settings import Settings
+from hookfast.storage.circuits import Circuits
+from hookfast.storage.engine import Database
+from hookfast.storage.jobs import AskingJobs
+from hookfast.storage.notices import AskingNotices
+
+_IDLE_SECONDS = 2.0
+_BATCH = 100
+
+
+log = structlog.get_logger()
+
+
+class Asking(Protocol):
+    """A kind of row that asks for workflows."""
+
+    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
+        """The workflows asked for, at most `limit`."""
+
+    async def mark(
+        self, connection: AsyncConnection, wanted: Sequence[Wanted], *, now: datetime
+    ) -> None:
+        """These were started or woken."""
+
+
+def conductor_for(
+    settings: Settings, client: Client, database: Database, *, clock: Clock = utc_now
+) -> Conductor:
+    """A conductor for every kind of row that asks."""
+    asking = (
+        Circuits(),
+        AskingNotices(gather=settings.mail_gather, digest_every=settings.mail_digest_every),
+        AskingJobs(),
+    )
+    return Conductor(client, database, asking, clock=clock)
+
+
+async def stopped(task: asyncio.Task[None]) -> None:
+    """Cancel a background task and see it end."""
+    task.cancel()
+    await asyncio.wait([task])
+
+
+class Conductor:
+    """One per process that may start workflows. `run` until cancelled, or `conduct` once."""
+
+    def __init__(
+        self,
+        client: Client,
+        database: Database,
+        asking: Sequence[Asking],
+        *,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._client = client
+        self._database = database
+        self._asking = asking
+        self._clock = clock
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """A row was committed that asks: look now instead of within two seconds."""
+        self._rung.set()
+
+    async def run(self) -> None:
+        """Conduct until cancelled, whatever is away."""
+        while True:
+            self._rung.clear()
+            await self._try_to_conduct()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._rung.wait(), _IDLE_SECONDS)
+
+    async def on_ring(self) -> None:
+        """Conduct whenever rung, until cancelled: for a process beside which a worker runs."""
+        while True:
+            await self._rung.wait()
+            self._rung.clear()
+            await self._try_to_conduct()
+
+    async def _try_to_conduct(self) -> None:
+        try:
+            await self.conduct()
+        except (SQLAlchemyError, OSError, RPCError, RuntimeError) as error:
+            log.warning(
+                "The conductor waits for the database or Temporal.",
+                error=f"{type(error).__name__}: {str(error)[:200]}",
+            )
+            await asyncio.sleep(_IDLE_SECONDS)
+
+    async def conduct(self) -> int:
+        """Start or wake everything that is asked for; returns how many that were. Raises the
+        database's errors and Temporal's (RPCError; RuntimeError when it cannot be reached)."""
+        count = 0
+        for kind in self._asking:
+            while True:
+                async with self._database.read() as connection:
+                    wanted = await kind.wanted(connection, limit=_BATCH)
+                for one in wanted:
+                    await self._start(one)
+                if wanted:
+                    async with self._database.write() as connection:
+                        await kind.mark(connection, wanted, now=self._clock())
+                count += len(wanted)
+                if len(wanted) < _BATCH:
+                    break
+        return count
+
+    async def _start(self, wanted: Wanted) -> None:
+        await self._client.start_workflow(
+            wanted.workflow,
+            wanted.argument,
+            id=wanted.workflow_id,
+            task_queue=CONTROL_QUEUE,
+            start_signal=LOOK,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            static_summary=wanted.summary,
+            rpc_timeout=RPC_TIMEOUT,
+        )

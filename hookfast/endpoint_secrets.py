@@ -1,0 +1,204 @@
+"""What of an endpoint is sealed at rest: its signing secrets and the values of its headers. Pure.
+
+The column `secrets` is a list, newest first, of
+
+    {"sealed": …, "created_at": …, "expires_at": … | null}                    an HMAC secret
+    {"sealed": …, "created_at": …, "expires_at": … | null,
+     "kind": "ed25519", "public": "whpk_…"}                                   an ed25519 key
+
+and every one that has not expired signs. The column `headers` maps names to `{"sealed": …}`; a
+plain text is a value from before values were sealed, which `hookfast secrets rekey` seals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from hookfast.clock import rfc3339
+from hookfast.errors import Conflict
+from hookfast.keyring import Keyring
+from hookfast.signature import generate_secret, secret_key
+from hookfast.signing_key import ed25519_key, generate_ed25519, public_text
+
+MAX_LIVE = 5
+"""Secrets of one kind that sign at once: each one makes every request longer."""
+
+Secret = dict[str, Any]
+"""An element of the column `secrets`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningSecrets:
+    """What an endpoint's requests are signed with, newest first."""
+
+    hmac: tuple[bytes, ...]
+    ed25519: tuple[Ed25519PrivateKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotated:
+    """The column `secrets` after a rotation, and the new secret to show this once."""
+
+    secrets: list[Secret]
+    secret: str
+
+
+def sealed_secret(secret: str, keyring: Keyring, *, endpoint_id: str, at: datetime) -> Secret:
+    """A `whsec_…` as it is stored."""
+    sealed = keyring.seal(secret, context=endpoint_id)
+    return {"sealed": sealed, "created_at": rfc3339(at), "expires_at": None}
+
+
+def new_ed25519(keyring: Keyring, *, endpoint_id: str, at: datetime) -> Secret:
+    """A new ed25519 key as it is stored. Nobody is ever shown its private part."""
+    text = generate_ed25519()
+    return {
+        "kind": "ed25519",
+        "sealed": keyring.seal(text, context=_ed25519_context(endpoint_id)),
+        "public": public_text(ed25519_key(text)),
+        "created_at": rfc3339(at),
+        "expires_at": None,
+    }
+
+
+def live(secrets: Sequence[Secret], now: datetime) -> list[Secret]:
+    """Those that sign now."""
+    return [secret for secret in secrets if _ends(secret) is None or _ends(secret) > now]
+
+
+def has_ed25519(secrets: Sequence[Secret]) -> bool:
+    """Whether there is an ed25519 key that does not run out."""
+    return any(_kind(secret) == "ed25519" and _ends(secret) is None for secret in secrets)
+
+
+def rotated(
+    secrets: Sequence[Secret],
+    keyring: Keyring,
+    *,
+    endpoint_id: str,
+    overlap: timedelta,
+    now: datetime,
+) -> Rotated:
+    """A new secret in front, and a new ed25519 key where there was one; what was live signs for
+    `overlap` more at most. Expired ones are dropped.
+
+    Raises Conflict when more than MAX_LIVE of a kind would sign. Without an overlap, which is what
+    a leaked secret calls for, it never does.
+    """
+    ends = now + overlap
+    kept = [
+        secret | {"expires_at": rfc3339(min(_ends(secret) or ends, ends))}
+        for secret in live(secrets, now)
+    ]
+    secret = generate_secret()
+    fresh = [sealed_secret(secret, keyring, endpoint_id=endpoint_id, at=now)]
+    if has_ed25519(secrets):
+        fresh.append(new_ed25519(keyring, endpoint_id=endpoint_id, at=now))
+    stored = live(fresh + kept, now)
+    if any(_count(stored, kind) > MAX_LIVE for kind in ("hmac", "ed25519")):
+        first = min(end for end in map(_ends, stored) if end is not None)
+        raise Conflict(
+            f"{MAX_LIVE} secrets of this endpoint sign already. Wait until {rfc3339(first)}, when "
+            "the next one runs out, or rotate with `overlap_seconds` 0: that ends the others now.",
+            code="too_many_secrets",
+        )
+    return Rotated(secrets=stored, secret=secret)
+
+
+def open_secrets(
+    secrets: Sequence[Secret], keyring: Keyring, *, endpoint_id: str, now: datetime
+) -> SigningSecrets:
+    """The keys that sign now. Raises Misconfigured when one cannot be opened."""
+    hmac: list[bytes] = []
+    ed25519: list[Ed25519PrivateKey] = []
+    for secret in live(secrets, now):
+        opened = keyring.open(secret["sealed"], context=_context(endpoint_id, secret))
+        if _kind(secret) == "ed25519":
+            ed25519.append(ed25519_key(opened))
+        else:
+            hmac.append(secret_key(opened))
+    return SigningSecrets(hmac=tuple(hmac), ed25519=tuple(ed25519))
+
+
+def seal_headers(headers: Mapping[str, str], keyring: Keyring, *, endpoint_id: str) -> Secret:
+    """The column `headers`. A value is bound to its name: it cannot be moved to one that the
+    receiver logs, say."""
+    return {
+        name: {"sealed": keyring.seal(value, context=_header_context(endpoint_id, name))}
+        for name, value in headers.items()
+    }
+
+
+def open_headers(
+    stored: Mapping[str, Any], keyring: Keyring, *, endpoint_id: str
+) -> dict[str, str]:
+    """The headers to send. Raises Misconfigured when one cannot be opened."""
+    return {
+        name: value
+        if isinstance(value, str)
+        else keyring.open(value["sealed"], context=_header_context(endpoint_id, name))
+        for name, value in stored.items()
+    }
+
+
+def sealed_texts(
+    secrets: Sequence[Secret], headers: Mapping[str, Any], *, endpoint_id: str
+) -> Iterator[tuple[str, str | None]]:
+    """Every sealed text of an endpoint with its context; None for one that is not sealed yet."""
+    for secret in secrets:
+        yield _context(endpoint_id, secret), secret["sealed"]
+    for name, value in headers.items():
+        yield (
+            _header_context(endpoint_id, name),
+            None if isinstance(value, str) else value["sealed"],
+        )
+
+
+def resealed(
+    secrets: Sequence[Secret], headers: Mapping[str, Any], keyring: Keyring, *, endpoint_id: str
+) -> tuple[list[Secret], Secret]:
+    """Both columns with everything sealed by the newest key. Raises Misconfigured when something
+    cannot be opened."""
+    fresh = [
+        secret | {"sealed": keyring.reseal(secret["sealed"], context=_context(endpoint_id, secret))}
+        for secret in secrets
+    ]
+    sealed = {
+        name: {
+            "sealed": keyring.seal(value, context=_header_context(endpoint_id, name))
+            if isinstance(value, str)
+            else keyring.reseal(value["sealed"], context=_header_context(endpoint_id, name))
+        }
+        for name, value in headers.items()
+    }
+    return fresh, sealed
+
+
+def _kind(secret: Secret) -> str:
+    return str(secret.get("kind", "hmac"))
+
+
+def _count(secrets: Sequence[Secret], kind: str) -> int:
+    return sum(_kind(secret) == kind for secret in secrets)
+
+
+def _ends(secret: Secret) -> Any:
+    text = secret.get("expires_at")
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _context(endpoint_id: str, secret: Secret) -> str:
+    return _ed25519_context(endpoint_id) if _kind(secret) == "ed25519" else endpoint_id
+
+
+def _ed25519_context(endpoint_id: str) -> str:
+    return f"{endpoint_id} (ed25519)"
+
+
+def _header_context(endpoint_id: str, name: str) -> str:
+    return f"{endpoint_id} (header {name.lower()})"

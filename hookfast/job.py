@@ -1,0 +1,91 @@
+"""What a job's row, its workflow and its activities say to each other. Pure values.
+
+A job does one thing to many deliveries. These values live in workflow history: ids, numbers and
+sentences only. Fields may be added with a default, never renamed or removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+JOB_WORKFLOW: Final = "JobWorkflow"
+MIN_RATE: Final = 0.1
+"""Deliveries per second of the slowest job: a worker waits for each of them, and may wait 10 s."""
+MAX_RATE: Final = 1_000
+
+
+def job_workflow_id(job_id: str) -> str:
+    """The id of a job's workflow."""
+    return f"job/{job_id}"
+
+
+class JobKind(StrEnum):
+    """What a job was asked for by."""
+
+    ACTION = "action"  # an action on whatever a filter chooses
+    REDRIVE = "redrive"  # dead letters, sent again
+    RECOVER = "recover"  # what failed at one endpoint in a window of time
+    REPLAY = "replay"  # one event, sent again
+    LIMITS = "limits"  # what waits at an endpoint's limits, told that they were raised
+
+
+class JobStatus(StrEnum):
+    """Where a job stands."""
+
+    PENDING = "pending"  # committed; no worker has begun it
+    RUNNING = "running"
+    DONE = "done"  # it has dealt with everything it chose
+    CANCELLED = "cancelled"  # someone stopped it; what it did until then stays done
+    FAILED = "failed"  # it cannot be carried out; `error` says why
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more happens."""
+        return self not in (JobStatus.PENDING, JobStatus.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a job has come. `done`: the delivery was told; `skipped`: the action made no sense
+    for it, or its endpoint is disabled or deleted; `failed`: telling it failed."""
+
+    status: JobStatus = JobStatus.PENDING
+    total: int = 0
+    done: int = 0
+    skipped: int = 0
+    failed: int = 0
+
+    @property
+    def handled(self) -> int:
+        """Deliveries dealt with so far."""
+        return self.done + self.skipped + self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrder:
+    """A job workflow's input, and its activities': everything else is in the job's row."""
+
+    job_id: str
+    action: str
+    progress: JobProgress = field(default_factory=JobProgress)
+
+
+class Spacing:
+    """Moments that are evenly spaced, `per_second` of them. What was late is caught up with, but at
+    most `catch_up` seconds of it: after a longer wait there is no burst.
+
+    With 2 a second from the second 0, without delays: 0, 0.5, 1, 1.5.
+    """
+
+    def __init__(self, per_second: float, *, first_at: float, catch_up: float) -> None:
+        self._gap = 1 / per_second
+        self._next = first_at
+        self._catch_up = catch_up
+
+    def wait(self, now: float) -> float:
+        """Seconds from `now` to the next moment, which is then taken."""
+        moment = max(self._next, now - self._catch_up)
+        self._next = moment + self._gap
+        return max(0.0, moment - now)

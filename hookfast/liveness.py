@@ -1,0 +1,59 @@
+"""What a worker does beside its work, for as long as it lives: report that it does, and put back
+into the outbox what others left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from hookfast.clock import utc_now
+from hookfast.storage import circuits, jobs, notices, outbox, workers
+from hookfast.storage.engine import Database
+from hookfast.version import VERSION
+
+_SWEEP_EVERY = timedelta(seconds=60)
+_OVERDUE_AFTER = timedelta(minutes=5)
+_SWEEP_BATCH = 500
+_UNMOVED_AFTER = timedelta(hours=1)
+
+log = structlog.get_logger()
+
+
+async def keep_beating(database: Database, worker_id: str) -> None:
+    """Report every few seconds that this worker lives."""
+    while True:
+        try:
+            async with database.write() as connection:
+                await workers.beat(connection, worker_id, version=VERSION, now=utc_now())
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("The worker cannot report that it lives.", error=type(error).__name__)
+        await asyncio.sleep(workers.BEAT_EVERY.total_seconds())
+
+
+async def sweep_lost(database: Database) -> None:
+    """Put deliveries that are long overdue back into the outbox: their workflows were lost with
+    Temporal's data (a restored backup, say), or are late, which starting them again does not
+    change. Circuits, mail and jobs that have not moved for an hour ask for their workflow again."""
+    while True:
+        await asyncio.sleep(_SWEEP_EVERY.total_seconds())
+        now = utc_now()
+        try:
+            async with database.write() as connection:
+                reopened = await outbox.reopen_lost(
+                    connection, overdue_since=now - _OVERDUE_AFTER, now=now, limit=_SWEEP_BATCH
+                )
+                asked = await circuits.ask_again(connection, overdue_since=now - _UNMOVED_AFTER)
+                asked += await notices.ask_again(connection, conducted_before=now - _UNMOVED_AFTER)
+                asked += await jobs.ask_again(connection, unmoved_since=now - _UNMOVED_AFTER)
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("The sweep cannot reach the database.", error=type(error).__name__)
+        else:
+            if reopened:
+                log.warning("Overdue deliveries go through the outbox again.", count=reopened)
+            if asked:
+                log.info(
+                    "Circuits, mail and jobs that have not moved are looked at again.", count=asked
+                )

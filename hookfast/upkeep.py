@@ -1,0 +1,40 @@
+"""What the daily upkeep and its activities say to each other. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+WORKFLOW_TYPE: Final = "UpkeepWorkflow"
+SCHEDULE_ID: Final = "hookfast-upkeep"
+WORKFLOW_ID: Final = "upkeep"
+"""Start of each run's workflow id; Temporal adds the time it was scheduled for."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepOrder:
+    """The workflow's input: there is nothing to choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summarised:
+    """What the summary of dead letters came to: endpoints it told of, notices it added."""
+
+    endpoints: int = 0
+    notices: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What was deleted because it is too old."""
+
+    deliveries: int = 0
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepState:
+    """The workflow's result."""
+
+    summarised: Summarised
+    expired: Expired

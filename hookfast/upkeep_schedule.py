@@ -1,0 +1,18 @@
+"""The Temporal Schedule that starts the daily upkeep, at 06:00 UTC."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+
+from hookfast import schedule
+from hookfast.upkeep import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, UpkeepOrder
+
+_HOUR = 6
+
+
+async def ensure_schedule(client: Client) -> None:
+    """Make the schedule, unless it is there; see `schedule.ensure`."""
+    daily = schedule.daily(
+        WORKFLOW_TYPE, UpkeepOrder(), workflow_id=WORKFLOW_ID, hour=_HOUR, summary="daily upkeep"
+    )
+    await schedule.ensure(client, SCHEDULE_ID, daily)
