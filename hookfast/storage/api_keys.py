@@ -47,6 +47,18 @@ async def get(connection: AsyncConnection, key_id: str) -> ApiKey | None:
     return None if row is None else ApiKey(**row)
 
 
+async def owned_by(
+    connection: AsyncConnection, key_ids: Collection[str], *, tenant_id: str
+) -> frozenset[str]:
+    """Those of these ids that are the tenant's keys, revoked and expired ones included."""
+    if not key_ids:
+        return frozenset()
+    ids = await connection.scalars(
+        select(_KEYS.c.id).where(_KEYS.c.id.in_(sorted(key_ids)), _KEYS.c.tenant_id == tenant_id)
+    )
+    return frozenset(ids)
+
+
 async def list_page(
     connection: AsyncConnection, *, tenant_id: str | None, after: str | None, limit: int
 ) -> list[ApiKey]:

@@ -61,7 +61,7 @@ async def list_page(
 
 def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> Select[Any]:
     """The statement of `list_page`."""
-    statement = select(_DELIVERIES).where(*_conditions(chosen))
+    statement = select(_DELIVERIES).where(*conditions(chosen))
     if chosen.since is not None:
         statement = statement.where(_C.id >= first_id_at("dlv", chosen.since))
     if chosen.until is not None:
@@ -69,25 +69,26 @@ def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> 
     return newest_first(statement, _C.id, after=after, limit=limit)
 
 
-def _conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:
+def conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:
+    """What a delivery has to fulfil, but for the times, so put that one index leads to it."""
     given = {name: value for name in _COLUMNS if (value := getattr(chosen, name)) is not None}
-    conditions: list[ColumnElement[bool]] = []
+    found: list[ColumnElement[bool]] = []
     if chosen.status in (None, DeliveryStatus.DELIVERED):
         # Most are delivered, so a list of those only checks the rows that something else finds.
         leads = {next((name for name in given if name != "status"), "")}
     elif "event_id" in given:
         leads = {"event_id"}
     else:
-        conditions.append(_UNDELIVERED)
+        found.append(_UNDELIVERED)
         if "subscription_id" in given:
-            conditions.append(_C.endpoint_id == _endpoint_of(given["subscription_id"]))
+            found.append(_C.endpoint_id == _endpoint_of(given["subscription_id"]))
         has_endpoint = not given.keys().isdisjoint({"subscription_id", "endpoint_id"})
         leads = {"endpoint_id" if has_endpoint else "tenant_id", "status"}
     for name, value in given.items():
         column = _C[name] if name in leads else Residual(_C[name])
         # The status is literal: no planner matches a bound parameter with a partial index.
-        conditions.append(column == (literal_column(f"'{value}'") if name == "status" else value))
-    return conditions
+        found.append(column == (literal_column(f"'{value}'") if name == "status" else value))
+    return found
 
 
 def _endpoint_of(subscription_id: str) -> ScalarSelect[str]:

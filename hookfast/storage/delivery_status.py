@@ -1,13 +1,14 @@
-"""Statuses that no attempt writes: paused, resumed, cancelled, or dead without a request."""
+"""Statuses that no attempt writes: paused, resumed, cancelled, limited, dead without a request."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Table, func, update
+from sqlalchemy import Table, Update, case, func, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.delivery import StatusNote
+from hookfast.outcome import DeliveryStatus
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -17,8 +18,23 @@ async def note_status(
     connection: AsyncConnection, note: StatusNote, *, now: datetime, reason: str | None = None
 ) -> None:
     """Write `note`. Only a delivery's own workflow does, so there is nobody to race with."""
+    await connection.execute(_noting(note, reason=reason, now=now))
+
+
+async def note_refused(
+    connection: AsyncConnection, delivery_id: str, *, reason: str, now: datetime
+) -> bool:
+    """A delivery was to be sent and its endpoint takes nothing any more: it is a dead letter. False
+    for one that was delivered and sent again: that it arrived stays true."""
+    note = StatusNote(delivery_id, DeliveryStatus.DEAD)
+    arrived = _DELIVERIES.c.status == DeliveryStatus.DELIVERED.value
+    changed = await connection.execute(_noting(note, reason=reason, now=now).where(~arrived))
+    return changed.rowcount == 1
+
+
+def _noting(note: StatusNote, *, reason: str | None, now: datetime) -> Update:
     c = _DELIVERIES.c
-    await connection.execute(
+    return (
         update(_DELIVERIES)
         .where(c.id == note.delivery_id)
         .values(
@@ -31,3 +47,31 @@ async def note_status(
             leased_until=None,
         )
     )
+
+
+async def note_limited(
+    connection: AsyncConnection, delivery_id: str, *, until: datetime, now: datetime
+) -> bool:
+    """A delivery waits for its turn: its endpoint's limits put it off `until` then. One that is
+    paused stays so, whatever was tried meanwhile. Whether it was on hold before."""
+    c = _DELIVERIES.c
+    noting = (
+        update(_DELIVERIES)
+        .where(c.id == delivery_id)
+        .values(
+            status=case(
+                (c.attempts > 0, DeliveryStatus.RETRYING.value), else_=DeliveryStatus.PENDING.value
+            ),
+            reason="endpoint_limit",
+            next_attempt_at=until,
+            updated_at=now,
+            finished_at=None,
+            started_at=func.coalesce(c.started_at, now),
+            leased_until=None,
+        )
+    )
+    was_held = await connection.execute(noting.where(c.status == DeliveryStatus.HELD.value))
+    if was_held.rowcount:
+        return True
+    await connection.execute(noting.where(c.status != DeliveryStatus.PAUSED.value))
+    return False

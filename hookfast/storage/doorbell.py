@@ -22,9 +22,11 @@ import structlog
 from sqlalchemy import make_url
 
 from hookfast.storage.engine import Database
+from hookfast.storage.postgresql_engine import CONNECT_SECONDS
 
 _CHANNEL = "hookfast_outbox"
 _RECONNECT_SECONDS = 1.0
+_LISTEN_SECONDS = 30.0  # then asks whether the server is still there: it may have gone in silence
 
 log = structlog.get_logger()
 
@@ -168,7 +170,10 @@ class NotifyDoorbell:
                     connection.add_termination_listener(lambda _, gone=gone: gone.set())
                     await connection.add_listener(_CHANNEL, lambda *_: self._rung.set())
                     self._rung.set()  # whatever was missed while away
-                    await gone.wait()
+                    while not gone.is_set():
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(gone.wait(), _LISTEN_SECONDS)
+                        await connection.execute("SELECT 1")
             except _LOST as error:
                 await self._lost(error)
 
@@ -182,7 +187,9 @@ _LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 @contextlib.asynccontextmanager
 async def _connection(dsn: str):  # type: ignore[no-untyped-def] # asyncpg has no types
-    connection = await asyncpg.connect(dsn)
+    connection = await asyncpg.connect(
+        dsn, timeout=CONNECT_SECONDS, command_timeout=CONNECT_SECONDS
+    )
     try:
         yield connection
     finally:

@@ -65,32 +65,21 @@ async def change(
     return result.rowcount == 1
 
 
-async def set_state(
-    connection: AsyncConnection, endpoint_id: str, *, state: str, reason: str | None, at: datetime
-) -> None:
-    """Enable or disable an endpoint; `reason` is a sentence for its owner."""
-    await connection.execute(
-        update(_ENDPOINTS)
-        .where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
-        .values(state=state, state_reason=reason, updated_at=at)
-    )
-
-
 async def mark_deleted(connection: AsyncConnection, endpoint_id: str, *, at: datetime) -> None:
-    """Delete an endpoint and its secrets."""
+    """Delete an endpoint, its secrets and what its headers say."""
     await connection.execute(
         update(_ENDPOINTS)
         .where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
-        .values(deleted_at=at, updated_at=at, secrets=[])
+        .values(deleted_at=at, updated_at=at, secrets=[], headers={})
     )
 
 
 async def mark_deleted_of_tenant(
     connection: AsyncConnection, tenant_id: str, *, at: datetime
 ) -> None:
-    """Delete every endpoint of a tenant, and their secrets."""
+    """Delete every endpoint of a tenant, with secrets and headers."""
     await connection.execute(
         update(_ENDPOINTS)
         .where(_ENDPOINTS.c.tenant_id == tenant_id, _LIVE)
-        .values(deleted_at=at, updated_at=at, secrets=[])
+        .values(deleted_at=at, updated_at=at, secrets=[], headers={})
     )

@@ -2,13 +2,16 @@
 
 SQLite has one writer at a time. A process queues its own writers on a single connection, so that
 they wait in order instead of polling a locked file; across processes `BEGIN IMMEDIATE` and
-`busy_timeout` do the same. PostgreSQL uses one pool for both.
+`busy_timeout` do the same. PostgreSQL uses one pool for both. Neither is waited for without end:
+what takes too long raises one of SQLAlchemy's errors or an OSError.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal, Self
 
@@ -17,38 +20,51 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from hookfast.errors import Misconfigured
+from hookfast.storage.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
 from hookfast.storage.sqlite_connection import Begin, connector
+from hookfast.storage.standby import leave_standbys
 
 Kind = Literal["sqlite", "postgresql"]
+
+_UNHURRIED_CONNECTIONS = 2
+_CLOSE_SECONDS = 5.0
+"""Saying goodbye to a server takes a moment, and to one that is silent for ever."""
 
 
 class Database:
     """Opens transactions. `write()` commits when its block ends and rolls back when it raises."""
 
-    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+    unhurried: Database
+    """The same one for work that nobody waits for (migrations, retention): its statements may take
+    as long as they need. On connections of its own."""
+
+    def __init__(self, url: str, *, pool_size: int = 10, _unhurried: bool = False) -> None:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
         if backend == "sqlite":
             if not parsed.database or parsed.database == ":memory:":
                 raise Misconfigured("HOOKFAST_DATABASE_URL must name a SQLite file, not memory")
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            _make_private(Path(parsed.database))
             self._writer = _sqlite_engine(parsed.database, size=1, begin="BEGIN IMMEDIATE")
             self._reader = _sqlite_engine(parsed.database, size=4, begin="BEGIN")
             self.kind: Kind = "sqlite"
         elif backend == "postgresql":
-            self._writer = self._reader = create_async_engine(
+            few = _UNHURRIED_CONNECTIONS
+            self._writer = self._reader = postgresql_engine(
                 url,
-                pool_size=pool_size,
-                max_overflow=pool_size,
-                pool_pre_ping=True,
-                hide_parameters=True,  # bodies and secrets stay out of error texts
+                pool_size=1 if _unhurried else pool_size,
+                max_overflow=few - 1 if _unhurried else max(0, pool_size - few),
+                statement_seconds=None if _unhurried else STATEMENT_SECONDS,
             )
+            leave_standbys(self._writer)
             self.kind = "postgresql"
         else:
             raise Misconfigured(
                 f"HOOKFAST_DATABASE_URL names {backend!r}; use postgresql:// or sqlite:///"
             )
         self.url = url
+        apart = self.kind == "postgresql" and not _unhurried
+        self.unhurried = Database(url, _unhurried=True) if apart else self
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -64,7 +80,11 @@ class Database:
 
     async def close(self) -> None:
         """Give every connection back to the system."""
-        await self._writer.dispose()
+        if self.unhurried is not self:
+            await self.unhurried.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS if self.kind == "postgresql" else None):
+                await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
 
@@ -73,6 +93,16 @@ class Database:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _make_private(file: Path) -> None:
+    """Make the file, and the folder it is in, for this user alone where they are not there yet. The
+    log and the index that SQLite puts beside a file get the file's mode."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        # Only ever a new one: to close a file that this process has open elsewhere would drop the
+        # locks that SQLite holds on it.
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _sqlite_engine(file: str, *, size: int, begin: Begin) -> AsyncEngine:

@@ -12,23 +12,27 @@ from hookfast.storage.tables import EventType
 _TYPES: Table = EventType.__table__
 
 
-async def put(connection: AsyncConnection, event_type: EventType) -> bool:
-    """Register an event type or replace it, keeping when it was created; whether it is new."""
+async def put(connection: AsyncConnection, event_type: EventType) -> EventType | None:
+    """Register an event type or replace it, keeping when it was created; gives the one that was
+    replaced, None when it is new."""
     values = event_type.model_dump()
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    added = await connection.execute(
-        dialect.insert(_TYPES).values(values).on_conflict_do_nothing(index_elements=["name"])
-    )
-    if added.rowcount == 1:
-        return True
+    adding = dialect.insert(_TYPES).values(values).on_conflict_do_nothing(index_elements=["name"])
+    replaced: EventType | None = None
+    while replaced is None:  # twice where someone deletes it in between
+        if (await connection.execute(adding)).rowcount == 1:
+            return None
+        replaced = await get(connection, event_type.name, lock=True)
     del values["created_at"]
     await connection.execute(update(_TYPES).where(_TYPES.c.name == event_type.name).values(values))
-    return False
+    return replaced
 
 
-async def get(connection: AsyncConnection, name: str) -> EventType | None:
-    """The event type with this name."""
-    result = await connection.execute(select(_TYPES).where(_TYPES.c.name == name))
+async def get(connection: AsyncConnection, name: str, *, lock: bool = False) -> EventType | None:
+    """The event type with this name. `lock` keeps it from being changed or deleted until the
+    transaction ends (SQLite's write transactions do anyway)."""
+    statement = select(_TYPES).where(_TYPES.c.name == name)
+    result = await connection.execute(statement.with_for_update() if lock else statement)
     row = result.mappings().one_or_none()
     return None if row is None else EventType(**row)
 

@@ -16,7 +16,15 @@ from hookfast.storage.tables import Event
 
 _EVENTS: Table = Event.__table__
 _C = _EVENTS.c
-_SUMMARY = (_C.id, _C.type, _C.tenant_id, _C.created_at, _C.deliver_at, _C.deliveries)
+_SUMMARY = (
+    _C.id,
+    _C.type,
+    _C.tenant_id,
+    _C.created_at,
+    _C.deliver_at,
+    _C.deliveries,
+    _C.inbox_id,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +38,16 @@ class EventFilter:
     since: datetime | None = None
     until: datetime | None = None
 
+    def fits(self, event: EventSummary) -> bool:
+        """Whether an event is one of them."""
+        own = self.tenant_id is None or event.tenant_id == self.tenant_id
+        return (
+            (own or (self.broadcasts and event.tenant_id is None))
+            and self.type in (None, event.type)
+            and (self.since is None or event.created_at >= self.since)
+            and (self.until is None or event.created_at < self.until)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class EventSummary:
@@ -41,6 +59,7 @@ class EventSummary:
     created_at: datetime
     deliver_at: datetime | None
     deliveries: int
+    inbox_id: str | None
 
 
 async def get(connection: AsyncConnection, event_id: str) -> Event | None:

@@ -1,4 +1,5 @@
-"""Who wants an event: an index look-up of the few patterns that can match its type."""
+"""Who wants an event sent: an index look-up of the few patterns that can match its type. Endpoints
+that are polled are not among them: what they want is found when they ask (see `poll`)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Audience: TypeAlias = "tuple[str, str | None]"
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """An active subscription to an endpoint that is not deleted."""
+    """An active subscription to an endpoint that is sent to and not deleted."""
 
     subscription_id: str
     tenant_id: str
@@ -76,6 +77,7 @@ _MATCHING = (
         _PATTERNS.c.pattern.in_(bindparam("patterns", expanding=True)),
         _SUBSCRIPTIONS.c.active,
         _ENDPOINTS.c.deleted_at.is_(None),
+        _ENDPOINTS.c.mode == "push",
     )
 )
 _MATCHING_OF_TENANTS = _MATCHING.where(

@@ -7,10 +7,9 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
-from sqlalchemy import Table, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Table, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import rfc3339
@@ -18,6 +17,7 @@ from hookfast.envelope import full_body
 from hookfast.errors import Unavailable
 from hookfast.ids import new_id
 from hookfast.outcome import DeliveryStatus
+from hookfast.storage import idempotency_keys
 from hookfast.storage.fan_out import Audience, Subscriber
 from hookfast.storage.tables import Delivery, Event
 
@@ -30,6 +30,10 @@ ENDPOINT_DISABLED = "endpoint_disabled"
 _ROWS_PER_INSERT = 5_000  # bounds the memory of a broadcast to very many subscribers
 
 
+ScopedKey: TypeAlias = tuple[str, str]
+"""An idempotency key after the scope in which it is unique."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
     """An event to emit. `data` is the exact JSON text of its data and `value` what that means."""
@@ -40,11 +44,17 @@ class NewEvent:
     tenant_id: str | None = None
     deliver_at: datetime | None = None
     idempotency_key: str | None = None
+    inbox_id: str | None = None  # of the request it came in with
 
     @property
     def audience(self) -> Audience:
         """Its type, and who may see it."""
         return self.type, self.tenant_id
+
+    def key_in(self, scope: str | None) -> ScopedKey | None:
+        """Its idempotency key, if it has one that counts."""
+        key = self.idempotency_key
+        return None if scope is None or key is None else (scope, key)
 
     def sha256(self) -> str:
         """Hash of what the event says, however its JSON is written: what has to be the same when
@@ -75,21 +85,33 @@ class Draft:
     committed: Committed
     traceparent: str
     subscribers: Sequence[Subscriber]
+    key: ScopedKey | None
 
     @classmethod
     def of(
-        cls, event: NewEvent, *, at: datetime, traceparent: str, subscribers: Sequence[Subscriber]
+        cls,
+        event: NewEvent,
+        *,
+        at: datetime,
+        traceparent: str,
+        subscribers: Sequence[Subscriber],
+        scope: str | None = None,
     ) -> Self:
-        """The draft of `event`, created `at`."""
+        """The draft of `event`, created `at`. Its idempotency key counts in a `scope` only."""
+        key = event.key_in(scope)
         committed = Committed(
             id=new_id("evt", at),
             type=event.type,
             created_at=at,
             deliveries=len(subscribers),
-            sha256=None if event.idempotency_key is None else event.sha256(),
+            sha256=None if key is None else event.sha256(),
         )
         return cls(
-            event=event, committed=committed, traceparent=traceparent, subscribers=subscribers
+            event=event,
+            committed=committed,
+            traceparent=traceparent,
+            subscribers=subscribers,
+            key=key,
         )
 
     @property
@@ -99,16 +121,16 @@ class Draft:
         return wanted if wanted is not None and wanted > self.committed.created_at else None
 
     @property
-    def key(self) -> str | None:
-        """Its idempotency key."""
-        return self.event.idempotency_key
+    def has_dead(self) -> bool:
+        """Whether it has deliveries that are dead letters at once."""
+        return any(_is_dead(subscriber) for subscriber in self.subscribers)
 
     @property
     def sha256(self) -> str | None:
         """Hash of what it says, when it has a key."""
         return self.committed.sha256
 
-    def event_row(self, scope: str) -> dict[str, Any]:
+    def event_row(self) -> dict[str, Any]:
         """The row in `events`."""
         event, committed = self.event, self.committed
         return {
@@ -126,100 +148,143 @@ class Draft:
             "deliveries": committed.deliveries,
             "created_at": committed.created_at,
             "deliver_at": self.deliver_at,
-            "idempotency_scope": None if self.key is None else scope,
-            "idempotency_key": self.key,
-            "idempotency_sha256": committed.sha256,
+            "inbox_id": event.inbox_id,
+        }
+
+    def key_row(self) -> dict[str, Any] | None:
+        """The row in `idempotency_keys` of one with a key."""
+        if self.key is None:
+            return None
+        scope, key = self.key
+        return {
+            "scope": scope,
+            "key": key,
+            "event_id": self.committed.id,
+            "sha256": self.sha256,
+            "created_at": self.committed.created_at,
         }
 
     def delivery_rows(self) -> Iterator[dict[str, Any]]:
-        """One row in `deliveries` per subscriber. Pending ones are the relay's to start; those to a
-        disabled endpoint are dead letters at once, and count as started so that it leaves them."""
-        now, deliver_at = self.committed.created_at, self.deliver_at
+        """One row in `deliveries` per subscriber."""
         for subscriber in self.subscribers:
-            dead = subscriber.endpoint_state == "disabled"
-            yield {
-                "id": new_id("dlv", now),
-                "event_id": self.committed.id,
-                "subscription_id": subscriber.subscription_id,
-                "endpoint_id": subscriber.endpoint_id,
-                "tenant_id": subscriber.tenant_id,
-                "event_type": self.event.type,
-                "payload": subscriber.payload,
-                "status": (DeliveryStatus.DEAD if dead else DeliveryStatus.PENDING).value,
-                "reason": ENDPOINT_DISABLED if dead else None,
-                "next_attempt_at": None if dead else deliver_at or now,
-                "deliver_at": deliver_at,
-                "created_at": now,
-                "updated_at": now,
-                "finished_at": now if dead else None,
-                "started_at": now if dead else None,
-            }
+            yield delivery_row(
+                subscriber,
+                event_id=self.committed.id,
+                event_type=self.event.type,
+                deliver_at=self.deliver_at,
+                now=self.committed.created_at,
+            )
+
+
+def delivery_row(
+    subscriber: Subscriber,
+    *,
+    event_id: str,
+    event_type: str,
+    deliver_at: datetime | None,
+    now: datetime,
+) -> dict[str, Any]:
+    """The row of a new delivery. A pending one is the relay's to start; one to a disabled endpoint
+    is a dead letter at once, and counts as started so that the relay leaves it."""
+    dead = _is_dead(subscriber)
+    return {
+        "id": new_id("dlv", now),
+        "event_id": event_id,
+        "subscription_id": subscriber.subscription_id,
+        "endpoint_id": subscriber.endpoint_id,
+        "tenant_id": subscriber.tenant_id,
+        "event_type": event_type,
+        "payload": subscriber.payload,
+        "status": (DeliveryStatus.DEAD if dead else DeliveryStatus.PENDING).value,
+        "reason": ENDPOINT_DISABLED if dead else None,
+        "next_attempt_at": None if dead else deliver_at or now,
+        "deliver_at": deliver_at,
+        "created_at": now,
+        "updated_at": now,
+        "finished_at": now if dead else None,
+        "started_at": now if dead else None,
+    }
 
 
 _ADD_EVENTS, _ADD_DELIVERIES = insert(_EVENTS), insert(_DELIVERIES)
 
 
 async def commit_drafts(
-    connection: AsyncConnection, drafts: Sequence[Draft], *, scope: str
-) -> dict[str, Committed]:
+    connection: AsyncConnection, drafts: Sequence[Draft]
+) -> dict[ScopedKey, Committed]:
     """Insert these events and their deliveries; return what is committed under each idempotency
     key, which another request may have used first: then its event stands and the draft is void.
 
     Raises Unavailable when that event vanished before it could be read.
     """
     plain = [draft for draft in drafts if draft.key is None]
-    # In the order of their keys: two batches that share keys wait for each other in one order.
-    keyed = {draft.key: draft for draft in sorted(drafts, key=_by_key) if draft.key is not None}
-    if plain:
-        await connection.execute(_ADD_EVENTS, [draft.event_row(scope) for draft in plain])
-    committed: dict[str, Committed] = {}
+    keyed = {draft.key: draft for draft in drafts if draft.key is not None}
+    committed: dict[ScopedKey, Committed] = {}
     if keyed:
-        inserted = await _insert_new(connection, keyed.values(), scope=scope)
-        ours = {key: draft for key, draft in keyed.items() if draft.committed.id in inserted}
+        # In the order of their keys: two groups that share keys wait for each other in one order.
+        rows = [row for key in sorted(keyed) if (row := keyed[key].key_row()) is not None]
+        claimed = await idempotency_keys.claim(connection, rows)
+        ours = {key: draft for key, draft in keyed.items() if draft.committed.id in claimed}
         plain += ours.values()
         committed = {key: draft.committed for key, draft in ours.items()}
         if theirs := keyed.keys() - ours.keys():
-            committed |= await find_by_keys(connection, theirs, scope=scope)
+            committed |= await find_by_keys(connection, theirs)
         if committed.keys() != keyed.keys():
             raise Unavailable("An event was deleted while its idempotency key was in use; retry.")
+    if plain:
+        await connection.execute(_ADD_EVENTS, [draft.event_row() for draft in plain])
     await _insert_deliveries(connection, plain)
     return committed
 
 
+async def dead_on_arrival(connection: AsyncConnection, drafts: Iterable[Draft]) -> list[str]:
+    """Those deliveries of these drafts, now committed, that ended before they began: one for each
+    event and disabled endpoint, however many subscriptions lead there."""
+    event_ids = [draft.committed.id for draft in drafts if draft.has_dead]
+    if not event_ids:
+        return []
+    c = _DELIVERIES.c
+    first = func.min(c.id)
+    rows = await connection.execute(
+        select(first)
+        .where(c.event_id.in_(event_ids), c.status == DeliveryStatus.DEAD.value)
+        .group_by(c.event_id, c.endpoint_id)
+        .order_by(first)
+    )
+    return list(rows.scalars())
+
+
+def dead_subscribers(drafts: Iterable[Draft]) -> Iterator[Subscriber]:
+    """Whoever has a delivery in these drafts that ends before it begins, once for each."""
+    return (one for draft in drafts for one in draft.subscribers if _is_dead(one))
+
+
 async def find_by_keys(
-    connection: AsyncConnection, keys: Iterable[str], *, scope: str
-) -> dict[str, Committed]:
+    connection: AsyncConnection, keys: Iterable[ScopedKey]
+) -> dict[ScopedKey, Committed]:
     """The committed events with these idempotency keys, by key."""
+    used = await idempotency_keys.find(connection, keys)
+    if not used:
+        return {}
+    # Not a join: the ids tell PostgreSQL which of the partitions to look at.
     c = _EVENTS.c
     rows = await connection.execute(
-        select(
-            c.idempotency_key, c.id, c.type, c.created_at, c.deliveries, c.idempotency_sha256
-        ).where(c.idempotency_scope == scope, c.idempotency_key.in_(keys))
-    )
-    return {
-        key: Committed(
-            id=event_id,
-            type=event_type,
-            created_at=created_at,
-            deliveries=deliveries,
-            sha256=sha256,
+        select(c.id, c.type, c.created_at, c.deliveries).where(
+            c.id.in_([one.event_id for one in used])
         )
-        for key, event_id, event_type, created_at, deliveries, sha256 in rows
-    }
-
-
-async def _insert_new(
-    connection: AsyncConnection, drafts: Iterable[Draft], *, scope: str
-) -> set[str]:
-    """Insert those events whose idempotency key is free, and return their ids."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = (
-        dialect.insert(_EVENTS)
-        .on_conflict_do_nothing(index_elements=["idempotency_scope", "idempotency_key"])
-        .returning(_EVENTS.c.id)
     )
-    rows = await connection.execute(statement, [draft.event_row(scope) for draft in drafts])
-    return set(rows.scalars())
+    events = {row.id: row for row in rows}
+    return {
+        (one.scope, one.key): Committed(
+            id=event.id,
+            type=event.type,
+            created_at=event.created_at,
+            deliveries=event.deliveries,
+            sha256=one.sha256,
+        )
+        for one in used
+        if (event := events.get(one.event_id)) is not None
+    }
 
 
 async def _insert_deliveries(connection: AsyncConnection, drafts: Iterable[Draft]) -> None:
@@ -234,5 +299,5 @@ async def _insert_deliveries(connection: AsyncConnection, drafts: Iterable[Draft
         await connection.execute(_ADD_DELIVERIES, rows)
 
 
-def _by_key(draft: Draft) -> str:
-    return draft.key or ""
+def _is_dead(subscriber: Subscriber) -> bool:
+    return subscriber.endpoint_state == "disabled"

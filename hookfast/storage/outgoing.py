@@ -1,59 +1,79 @@
 """What an attempt needs: the delivery, the event's bytes and the endpoint, with its secrets opened.
 
 The relay has just read all of this for the deliveries it starts, so it primes the loader and their
-first attempts, run eagerly in the same process, need no query at all. Endpoints are cached for two
-seconds (a change reaches every worker within that), events by size; a delivery is handed out once.
+first attempts, run eagerly in the same process, need no query at all. Whether an endpoint may be
+sent to (its gate) is read anew each time, but for those who begin a moment after the relay read it;
+the rest of it is cached until it is changed, events by size; a delivery is handed out once.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
 
 import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.circuit import Gate
 from hookfast.clock import Clock, utc_now
+from hookfast.encryption import Encryption
+from hookfast.endpoint_secrets import open_headers, open_secrets
 from hookfast.errors import HookfastError, Misconfigured, NotFound
 from hookfast.keyring import Keyring
-from hookfast.outcome import DeliveryStatus
+from hookfast.outcome import DeliveryStatus, Result
+from hookfast.pace import Limits
 from hookfast.retry_plan import PlanSpec
 from hookfast.settings import Network
-from hookfast.signature import HashName, Profile, parse_profiles, secret_key
+from hookfast.signature import HashName, Profile, parse_profiles
+from hookfast.signing_key import RsaSigner
+from hookfast.storage import attempts, signing_keys
+from hookfast.storage.circuits import Seen, gates
 from hookfast.storage.engine import Database
+from hookfast.storage.inbox_entries import RawRequest
 from hookfast.storage.outbox import PendingDelivery, find_pending
+from hookfast.storage.raw_requests import RawRequests
+from hookfast.storage.remembered import Remembered
 from hookfast.storage.tables import Attempt, Endpoint, Event
 
 _ENDPOINTS: Table = Endpoint.__table__
 _EVENTS: Table = Event.__table__
 _ATTEMPTS: Table = Attempt.__table__
 
-_ENDPOINT_SECONDS = 2.0
+_ENDPOINT_SECONDS = 10.0  # a secret that runs out signs for that much longer at most
 _EVENT_CACHE_BYTES = 64 * 1024 * 1024
 _PRIMED_LIMIT = 10_000
+_PRIMED_FOR = timedelta(seconds=2)
+"""How long what the relay read counts: a batch's first attempts begin within it unless the machine
+cannot keep up. Somebody who pauses an endpoint may see it asked for that much longer."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """An endpoint as an attempt sees it. `state` is why nothing may be sent, when not `enabled`."""
+    """An endpoint as an attempt sees it."""
 
     endpoint_id: str
+    tenant_id: str
     url: str
-    state: str
+    updated_at: datetime
     keys: tuple[bytes, ...]
+    ed25519: tuple[Ed25519PrivateKey, ...]
+    rsa: RsaSigner | None
     profiles: tuple[Profile, ...]
     hash_name: HashName
     headers: dict[str, str]
+    encryption: Encryption | None
     plan: PlanSpec
     timeout_seconds: float
+    limits: Limits | None
     allowed_networks: tuple[Network, ...]
 
 
@@ -66,6 +86,7 @@ class EventBody:
     created_at: datetime
     body: bytes
     traceparent: str
+    inbox_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +104,32 @@ class EarlierAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """Everything one attempt of a delivery needs; `earlier` when it has been made already."""
+    """Everything one attempt of a delivery needs; `earlier` when it has been made already. `raw`
+    is what the event came in with, where that is sent on as it came. `wanted_at` is when the
+    delivery was committed, or the time it is scheduled for."""
 
     delivery_id: str
     event_type: str
+    wanted_at: datetime
     payload: str
     event: EventBody
     target: Target
+    gate: Gate
     earlier: EarlierAttempt | None
+    raw: RawRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Primed:
+    """What the relay read of a delivery whose first attempt begins at once."""
+
+    row: PendingDelivery
+    gate: Gate
+    read_at: datetime
+
+    def counts(self, now: datetime) -> bool:
+        """Whether that is not too old. Never with a clock that was set back."""
+        return timedelta(0) <= now - self.read_at <= _PRIMED_FOR
 
 
 class OutgoingLoader:
@@ -102,44 +141,83 @@ class OutgoingLoader:
         self._keyring = keyring
         self._clock = clock
         self._targets: dict[str, tuple[float, Target]] = {}
-        self._events: OrderedDict[str, EventBody] = OrderedDict()
-        self._event_bytes = 0
-        self._primed: OrderedDict[str, PendingDelivery] = OrderedDict()
+        self._signer: RsaSigner | None = None
+        self._events: Remembered[EventBody] = Remembered(
+            lambda event: len(event.body), most_bytes=_EVENT_CACHE_BYTES
+        )
+        self._raws = RawRequests()
+        self._primed: OrderedDict[str, _Primed] = OrderedDict()
 
     async def prime(
         self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
     ) -> list[tuple[PendingDelivery, Target]]:
         """Read the events and endpoints of these deliveries, keep them for their first attempts,
         and return what their workflows are started with."""
-        targets = await self._load_targets(connection, {row.endpoint_id for row in deliveries})
-        await self._load_events(connection, {row.event_id for row in deliveries})
+        seen = await gates(connection, {row.endpoint_id for row in deliveries})
+        targets = await self._load_targets(connection, seen)
+        events = await self._load_events(connection, {row.event_id for row in deliveries})
+        await self._load_raws(connection, deliveries, events)
+        now = self._clock()
         for row in deliveries:
-            if row.attempts == 0:
-                self._primed[row.delivery_id] = row
+            if row.attempts or row.endpoint_id not in seen:
+                continue
+            if row.deliver_at is None or row.deliver_at <= now:
+                self._primed[row.delivery_id] = _Primed(row, seen[row.endpoint_id].gate, now)
         while len(self._primed) > _PRIMED_LIMIT:
             self._primed.popitem(last=False)
         return [(row, targets[row.endpoint_id]) for row in deliveries if row.endpoint_id in targets]
 
     async def load(self, delivery_id: str, number: int) -> Outgoing:
         """What attempt `number` of this delivery needs."""
-        row = self._primed.pop(delivery_id, None) if number == 1 else None
-        if row is not None:
+        primed = self._primed.pop(delivery_id, None) if number == 1 else None
+        if primed is not None and primed.counts(self._clock()):
+            row = primed.row
             event = self._events.get(row.event_id)
             target = self._fresh_target(row.endpoint_id)
-            if event is not None and target is not None:
-                return _outgoing(row, event, target, earlier=None)
+            inbox_id = None if event is None else _raw_id(row, event)
+            raw = None if inbox_id is None else self._raws.known(inbox_id)
+            if event is not None and target is not None and (inbox_id is None or raw is not None):
+                return _outgoing(row, event, target, primed.gate, earlier=None, raw=raw)
         async with self._database.read() as connection:
-            row = await find_pending(connection, delivery_id)
-            if row is None:
+            found = await find_pending(connection, delivery_id)
+            if found is None:
                 raise NotFound(f"There is no delivery {delivery_id}.")
-            targets = await self._load_targets(connection, {row.endpoint_id})
+            row = found
+            seen = await gates(connection, {row.endpoint_id})
+            targets = await self._load_targets(connection, seen)
             events = await self._load_events(connection, {row.event_id})
+            raws = await self._load_raws(connection, [row], events)
             earlier = await _earlier(connection, row, number)
         if row.event_id not in events:
             raise NotFound(f"The event of {delivery_id} is missing.")
         if row.endpoint_id not in targets:
             raise Misconfigured(f"The endpoint of {delivery_id} cannot be used now; see the log.")
-        return _outgoing(row, events[row.event_id], targets[row.endpoint_id], earlier=earlier)
+        gate = seen[row.endpoint_id].gate
+        target = targets[row.endpoint_id]
+        event = events[row.event_id]
+        raw = raws.get(_raw_id(row, event) or "")
+        return _outgoing(row, event, target, gate, earlier=earlier, raw=raw)
+
+    async def target(self, endpoint_id: str) -> Target:
+        """An endpoint, whatever its state. Raises NotFound, and Misconfigured as `load` does."""
+        async with self._database.read() as connection:
+            seen = await gates(connection, {endpoint_id})
+            targets = await self._load_targets(connection, seen)
+        if endpoint_id not in seen:
+            raise NotFound("There is no such endpoint.")
+        if endpoint_id not in targets:
+            raise Misconfigured(f"The endpoint {endpoint_id} cannot be used now; see the log.")
+        return targets[endpoint_id]
+
+    def traceparent_of(self, event_id: str) -> str | None:
+        """The trace of an event that was read lately; None of any other."""
+        event = self._events.get(event_id)
+        return None if event is None else event.traceparent
+
+    def forget_primed(self) -> None:
+        """A circuit changed in this process: first attempts that have not begun read anew whether
+        they may go."""
+        self._primed.clear()
 
     def _fresh_target(self, endpoint_id: str) -> Target | None:
         known = self._targets.get(endpoint_id)
@@ -148,12 +226,13 @@ class OutgoingLoader:
         return known[1]
 
     async def _load_targets(
-        self, connection: AsyncConnection, endpoint_ids: set[str]
+        self, connection: AsyncConnection, endpoints: Mapping[str, Seen]
     ) -> dict[str, Target]:
         found: dict[str, Target] = {}
         missing = []
-        for endpoint_id in endpoint_ids:
-            if (target := self._fresh_target(endpoint_id)) is not None:
+        for endpoint_id, seen in endpoints.items():
+            target = self._fresh_target(endpoint_id)
+            if target is not None and target.updated_at == seen.updated_at:
                 found[endpoint_id] = target
             else:
                 missing.append(endpoint_id)
@@ -162,9 +241,9 @@ class OutgoingLoader:
                 select(_ENDPOINTS).where(_ENDPOINTS.c.id.in_(sorted(missing)))
             )
             now = time.monotonic()
-            for row in rows.mappings():
+            for row in rows.mappings().all():
                 try:
-                    found[row["id"]] = self._open(row)
+                    found[row["id"]] = self._open(row, rsa=await self._rsa(connection, row))
                 except HookfastError as error:
                     # a key that is missing, say: it must not stop the other endpoints' deliveries
                     log.error(
@@ -180,56 +259,80 @@ class OutgoingLoader:
                 }
         return found
 
-    def _open(self, row: Any) -> Target:
-        now = self._clock()
-        keys = tuple(
-            secret_key(self._keyring.open(secret["sealed"], context=row["id"]))
-            for secret in row["secrets"]
-            if secret.get("expires_at") is None
-            or datetime.fromisoformat(secret["expires_at"]) > now
+    async def _rsa(self, connection: AsyncConnection, row: Any) -> RsaSigner | None:
+        """The service's key, for an endpoint that asks for it."""
+        if Profile.RSA not in row["signatures"]:
+            return None
+        sealed = await signing_keys.current(connection, now=self._clock())
+        if sealed is None:
+            raise Misconfigured(
+                "There is no signing key; make one with `hookfast secrets rotate-signing-key`."
+            )
+        if self._signer is None or self._signer.kid != sealed.kid:
+            self._signer = sealed.opened(self._keyring)
+        return self._signer
+
+    def _open(self, row: Any, *, rsa: RsaSigner | None) -> Target:
+        opened = open_secrets(
+            row["secrets"], self._keyring, endpoint_id=row["id"], now=self._clock()
         )
+        encryption = row["encryption"]
         return Target(
             endpoint_id=row["id"],
+            tenant_id=row["tenant_id"],
             url=row["url"],
-            state="deleted" if row["deleted_at"] is not None else row["state"],
-            keys=keys,
+            updated_at=row["updated_at"],
+            keys=opened.hmac,
+            ed25519=opened.ed25519,
+            rsa=rsa,
             profiles=parse_profiles(row["signatures"]),
             hash_name=HashName(row["signature_hash"]),
-            headers=row["headers"],
+            headers=open_headers(row["headers"], self._keyring, endpoint_id=row["id"]),
+            encryption=None if encryption is None else Encryption(**encryption),
             plan=row["retry_plan"],
             timeout_seconds=row["timeout_seconds"],
+            limits=_limits(row["rate_limit_per_second"], row["max_in_flight"]),
             allowed_networks=tuple(ip_network(text) for text in row["allowed_networks"]),
         )
 
     async def _load_events(
         self, connection: AsyncConnection, event_ids: set[str]
     ) -> dict[str, EventBody]:
-        found = {key: self._events[key] for key in event_ids if key in self._events}
+        found = {key: event for key in event_ids if (event := self._events.get(key)) is not None}
         missing = sorted(event_ids - found.keys())
         if missing:
             c = _EVENTS.c
             rows = await connection.execute(
-                select(c.id, c.tenant_id, c.created_at, c.body, c.traceparent).where(
+                select(c.id, c.tenant_id, c.created_at, c.body, c.traceparent, c.inbox_id).where(
                     c.id.in_(missing)
                 )
             )
-            for event_id, tenant_id, created_at, body, traceparent in rows:
+            for event_id, tenant_id, created_at, body, traceparent, inbox_id in rows:
                 found[event_id] = EventBody(
                     event_id=event_id,
                     tenant_id=tenant_id,
                     created_at=created_at,
                     body=body,
                     traceparent=traceparent,
+                    inbox_id=inbox_id,
                 )
-                self._remember(found[event_id])
+                self._events.keep(event_id, found[event_id])
         return found
 
-    def _remember(self, event: EventBody) -> None:
-        self._events[event.event_id] = event
-        self._event_bytes += len(event.body)
-        while self._event_bytes > _EVENT_CACHE_BYTES:
-            _, oldest = self._events.popitem(last=False)
-            self._event_bytes -= len(oldest.body)
+    async def _load_raws(
+        self,
+        connection: AsyncConnection,
+        deliveries: Sequence[PendingDelivery],
+        events: Mapping[str, EventBody],
+    ) -> dict[str, RawRequest]:
+        """What those of these deliveries send that send it as it came."""
+        wanted = {
+            inbox_id
+            for row in deliveries
+            if (event := events.get(row.event_id)) is not None
+            and (inbox_id := _raw_id(row, event)) is not None
+        }
+        return await self._raws.load(connection, wanted) if wanted else {}
 
 
 async def _earlier(
@@ -239,7 +342,9 @@ async def _earlier(
     found = (
         await connection.execute(
             select(c.result, c.status_code, c.error)
-            .where(c.delivery_id == row.delivery_id, c.number == number)
+            .where(attempts.of([row.delivery_id]), c.number == number)
+            # of several, the one that moved the row (`late_attempts`)
+            .order_by((c.result == Result.SUCCESS.value).desc(), c.id.desc())
             .limit(1)
         )
     ).first()
@@ -255,14 +360,34 @@ async def _earlier(
     )
 
 
+def _limits(rate: float | None, in_flight: int | None) -> Limits | None:
+    if rate is None and in_flight is None:
+        return None
+    return Limits(rate_per_second=rate, max_in_flight=in_flight)
+
+
+def _raw_id(row: PendingDelivery, event: EventBody) -> str | None:
+    """The entry whose request a delivery sends on; None for one that sends something else."""
+    return event.inbox_id if row.payload == "raw" else None
+
+
 def _outgoing(
-    row: PendingDelivery, event: EventBody, target: Target, *, earlier: EarlierAttempt | None
+    row: PendingDelivery,
+    event: EventBody,
+    target: Target,
+    gate: Gate,
+    *,
+    earlier: EarlierAttempt | None,
+    raw: RawRequest | None,
 ) -> Outgoing:
     return Outgoing(
         delivery_id=row.delivery_id,
         event_type=row.event_type,
+        wanted_at=row.deliver_at or row.created_at,
         payload=row.payload,
         event=event,
         target=target,
+        gate=gate,
         earlier=earlier,
+        raw=raw,
     )

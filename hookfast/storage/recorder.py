@@ -1,35 +1,35 @@
 """Records attempts: the attempt's row, the delivery's new status and the endpoint's health, in one
-transaction, together with whatever other attempts ended meanwhile (group commit).
-
-While one transaction runs, the next batch gathers. Under load a commit (one fsync on SQLite) is
-thus shared by many deliveries, and at rest nothing waits.
-"""
+transaction, together with whatever other attempts ended meanwhile. One that comes too late to move
+its delivery (`late_attempts`) leaves its row, and counts for the endpoint."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Flag, auto
 from typing import Any
 
-from sqlalchemy import Table, bindparam, func, insert, select, update
+from sqlalchemy import Table, bindparam, case, func, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.circuit import AttemptResult, Cause, Policy
 from hookfast.clock import Clock, utc_now
 from hookfast.delivery import AttemptFacts
 from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import Next
-from hookfast.storage import endpoint_health
-from hookfast.storage.engine import Database, Kind
-from hookfast.storage.tables import Attempt, Delivery, Endpoint
+from hookfast.storage import announcements, circuits, endpoint_health, endpoint_state, pace
+from hookfast.storage.engine import Database
+from hookfast.storage.group_commit import GroupCommit
+from hookfast.storage.late_attempts import sift
+from hookfast.storage.tables import Attempt, Delivery
 
 _ATTEMPTS: Table = Attempt.__table__
 _DELIVERIES: Table = Delivery.__table__
-_ENDPOINTS: Table = Endpoint.__table__
 
 _MAX_BATCH = 500
+_PATIENCE_SECONDS = 20.0
+"""Below the time that Temporal gives an activity that does nothing but record."""
 
 GONE_REASON = "The receiver answered 410 Gone."
 
@@ -44,112 +44,116 @@ class AttemptRecord:
     status_code: int | None = None
     error: str | None = None
     response_excerpt: str | None = None
+    limited: bool = False  # it holds a place among the endpoint's requests in flight
 
     @property
     def succeeded(self) -> bool:
         return self.next is Next.DELIVERED
 
 
+class News(Flag):
+    """What a transaction left for others to do, once it is committed."""
+
+    CIRCUIT = auto()  # the conductor: a circuit or a notice asks for its workflow
+    EVENTS = auto()  # the relay: operational events have deliveries
+
+
 class Recorder:
     """One per process. `record` returns once the attempt is committed."""
 
-    def __init__(self, database: Database, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        policy: Policy | None = None,
+        told: Callable[[News], None] | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
         self._database = database
+        self._policy = policy or Policy()
+        self._told = told
         self._clock = clock
-        self._waiting: list[tuple[AttemptRecord, asyncio.Future[None]]] = []
-        self._flusher: asyncio.Task[None] | None = None
+        self._group = GroupCommit(
+            self._commit, name="recorder", most=_MAX_BATCH, patience=_PATIENCE_SECONDS
+        )
 
     async def record(self, record: AttemptRecord) -> None:
         """Commit `record`. Recording the same attempt again changes nothing, so a caller that does
-        not know whether its commit went through may repeat it. Raises the database's errors."""
-        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((record, committed))
-        if self._flusher is None:
-            self._flusher = asyncio.create_task(self._flush(), name="recorder")
-        await committed
+        not know whether its commit went through may repeat it. Raises the database's errors, and
+        Unavailable when that takes too long."""
+        await self._group.add(record)
 
     async def close(self) -> None:
         """Wait for what is being recorded."""
-        if self._flusher is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._flusher
+        await self._group.close()
 
-    async def _flush(self) -> None:
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
-                await self._commit(batch)
-        finally:
-            self._flusher = None
-
-    async def _commit(self, batch: Sequence[tuple[AttemptRecord, asyncio.Future[None]]]) -> None:
-        try:
-            async with self._database.write() as connection:
-                await _write(
-                    connection,
-                    [record for record, _ in batch],
-                    kind=self._database.kind,
-                    now=self._clock(),
-                )
-        except Exception as error:
-            if len(batch) > 1:  # one bad record must not fail its neighbours
-                for single in batch:
-                    await self._commit([single])
-                return
-            for _, committed in batch:
-                if not committed.done():
-                    committed.set_exception(error)
-        else:
-            for _, committed in batch:
-                if not committed.done():
-                    committed.set_result(None)
+    async def _commit(self, records: list[AttemptRecord]) -> list[None]:
+        async with self._database.write() as connection:
+            news = await _write(connection, records, policy=self._policy, now=self._clock())
+        if news and self._told is not None:
+            self._told(news)
+        return [None] * len(records)
 
 
 async def _write(
-    connection: AsyncConnection, records: list[AttemptRecord], *, kind: Kind, now: datetime
-) -> None:
-    # In the order of delivery ids: two processes that lock the same rows lock them in one order.
-    records.sort(key=lambda record: record.facts.delivery_id)
-    known = await _already_recorded(connection, records)
-    fresh = [record for record in records if record.facts.attempt_id not in known]
+    connection: AsyncConnection, records: list[AttemptRecord], *, policy: Policy, now: datetime
+) -> News:
+    sifted = await sift(connection, [record.facts for record in records])
+    # Once each: what took too long is given to us again while it still waits here. In the order of
+    # delivery ids: two processes that lock the same rows lock them in one order.
+    by_id = {r.facts.attempt_id: r for r in records if r.facts.attempt_id not in sifted.known}
+    fresh = sorted(by_id.values(), key=lambda record: record.facts.delivery_id)
+    news = News(0)
     if not fresh:
-        return
+        return news
     await connection.execute(_ADD, [_attempt_row(record) for record in fresh])
-    moving = [_delivery_row(record, now) for record in fresh if record.next is not None]
+    timely = [r for r in fresh if r.facts.attempt_id not in sifted.late and r.next is not None]
+    moving = [_delivery_row(record, now) for record in timely]
     if moving:
         await connection.execute(_MOVE, moving)
-    still = [_still_row(record, now) for record in fresh if record.next is None]
+    moved = {record.facts.attempt_id for record in timely}
+    still = [_still_row(record, now) for record in fresh if record.facts.attempt_id not in moved]
     if still:
         await connection.execute(_STAY, still)
-    await endpoint_health.count(connection, [_result(record) for record in fresh], kind=kind)
-    gone = sorted({record.facts.endpoint_id for record in fresh if record.next is Next.GONE})
+    await pace.give_back(connection, [_ended(record) for record in fresh if record.limited])
+    gone = sorted({r.facts.endpoint_id for r in fresh if r.next is Next.GONE})
     if gone:
-        await connection.execute(
-            update(_ENDPOINTS)
-            .where(_ENDPOINTS.c.id.in_(gone))
-            .values(state="disabled", state_reason=GONE_REASON, updated_at=now)
-        )
+        # All rows at once and in order: another batch may fail and end the same endpoints.
+        await endpoint_state.lock(connection, gone)
+        await circuits.lock(connection, {r.facts.endpoint_id for r in fresh})
+    for endpoint_id in gone:
+        if await endpoint_state.disable(
+            connection, endpoint_id, cause=Cause.GONE, reason=GONE_REASON, now=now
+        ):
+            news |= News.CIRCUIT | News.EVENTS
+    let_go = {r.facts.attempt_id for r in timely if r.facts.delivery_id in sifted.held}
+    results = [(record.facts.endpoint_id, _result(record, let_go)) for record in fresh]
+    if await endpoint_health.count(connection, results, policy=policy, now=now):
+        news |= News.CIRCUIT | News.EVENTS
+    dead = [r.facts.delivery_id for r in timely if r.next in (Next.DEAD, Next.GONE)]
+    if await announcements.deliveries_dead(connection, dead, now=now):
+        news |= News.EVENTS
+    return news
 
 
-_KNOWN = select(_ATTEMPTS.c.id).where(_ATTEMPTS.c.id.in_(bindparam("ids", expanding=True)))
 _ADD = insert(_ATTEMPTS)
 
 
-async def _already_recorded(
-    connection: AsyncConnection, records: Iterable[AttemptRecord]
-) -> set[str]:
-    rows = await connection.execute(
-        _KNOWN, {"ids": [record.facts.attempt_id for record in records]}
-    )
-    return set(rows.scalars())
-
-
-def _result(record: AttemptRecord) -> endpoint_health.Result:
-    return endpoint_health.Result(
-        endpoint_id=record.facts.endpoint_id,
+def _result(record: AttemptRecord, let_go: Set[str]) -> AttemptResult:
+    return AttemptResult(
+        delivery_id=record.facts.delivery_id,
         at=record.facts.started_at,
         succeeded=record.succeeded,
         error=record.error,
+        was_held=record.facts.attempt_id in let_go,
+    )
+
+
+def _ended(record: AttemptRecord) -> pace.Ended:
+    return pace.Ended(
+        endpoint_id=record.facts.endpoint_id,
+        delivery_id=record.facts.delivery_id,
+        seconds=record.facts.duration_ms / 1000,
     )
 
 
@@ -177,6 +181,11 @@ _STATUS_AFTER = {
     Next.DEAD: DeliveryStatus.DEAD,
 }
 
+# An attempt that was made twice counts once, as it does for the workflow.
+_COUNTED = case(
+    (_DELIVERIES.c.attempts < bindparam("b_number"), bindparam("b_number")),
+    else_=_DELIVERIES.c.attempts,
+)
 # `started_at` too: an attempt proves that the workflow was started, even if the relay that started
 # it died before it could say so.
 _MOVE = (
@@ -185,7 +194,7 @@ _MOVE = (
     .values(
         status=bindparam("b_status"),
         reason=bindparam("b_reason"),
-        attempts=_DELIVERIES.c.attempts + 1,
+        attempts=_COUNTED,
         retries=bindparam("b_retries"),
         next_attempt_at=bindparam("b_next_attempt_at", type_=_DELIVERIES.c.next_attempt_at.type),
         updated_at=bindparam("b_now", type_=_DELIVERIES.c.updated_at.type),
@@ -199,7 +208,7 @@ _STAY = (
     update(_DELIVERIES)
     .where(_DELIVERIES.c.id == bindparam("b_id"))
     .values(
-        attempts=_DELIVERIES.c.attempts + 1,
+        attempts=_COUNTED,
         updated_at=bindparam("b_now", type_=_DELIVERIES.c.updated_at.type),
     )
 )
@@ -210,6 +219,7 @@ def _delivery_row(record: AttemptRecord, now: datetime) -> dict[str, Any]:
     status = _STATUS_AFTER[record.next]
     return {
         "b_id": record.facts.delivery_id,
+        "b_number": record.facts.number,
         "b_status": status.value,
         "b_reason": record.reason,
         "b_retries": record.facts.retries,
@@ -220,4 +230,5 @@ def _delivery_row(record: AttemptRecord, now: datetime) -> dict[str, Any]:
 
 
 def _still_row(record: AttemptRecord, now: datetime) -> dict[str, Any]:
-    return {"b_id": record.facts.delivery_id, "b_now": now}
+    facts = record.facts
+    return {"b_id": facts.delivery_id, "b_number": facts.number, "b_now": now}

@@ -10,15 +10,15 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError
-from referencing import Registry
+import regex
+from jsonschema import ValidationError
 from referencing.exceptions import Unresolvable
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.bounded_schema import BoundedSchema, Budget
 from hookfast.errors import FieldError, InvalidInput
 from hookfast.storage.tables import EventType
 
@@ -26,25 +26,26 @@ _EVENT_TYPES: Table = EventType.__table__
 _MAX_ERRORS = 20
 _MAX_RULE = 120
 
-# What jsonschema lets through when a schema that is well-formed cannot be applied: a reference that
-# leads nowhere or in circles, a regular expression Python does not know, arithmetic out of range.
-_UNUSABLE = (Unresolvable, RecursionError, re.error, ArithmeticError)
+# What is let through when a schema that is well-formed cannot be applied: a reference that leads
+# nowhere or in circles, a regular expression that is none, arithmetic out of range.
+_UNUSABLE = (Unresolvable, RecursionError, re.error, regex.error, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One version of an event type's schema; `validator` is None for a type without one."""
+    """One version of an event type's schema; `rules` is None for a type without one."""
 
     updated_at: datetime
-    validator: Draft202012Validator | None
+    rules: BoundedSchema | None
 
-    def check(self, data: Any) -> None:
+    def check(self, data: Any, budget: Budget) -> None:
         """Raises InvalidInput: `schema_violation` with a pointer under `/data` for each of the
-        first 20 errors, or `schema_unusable` when the schema itself cannot be applied."""
-        if self.validator is None:
+        first 20 errors, or `schema_unusable` when the schema itself cannot be applied; and
+        OverBudget."""
+        if self.rules is None:
             return
         try:
-            errors = list(islice(self.validator.iter_errors(data), _MAX_ERRORS))
+            errors = self.rules.errors(data, budget, most=_MAX_ERRORS)
         except _UNUSABLE as error:
             raise InvalidInput.at(
                 "/type",
@@ -91,10 +92,8 @@ class SchemaCache:
             select(c.name, c.updated_at, c.json_schema).where(c.name.in_(names))
         )
         for name, updated_at, schema in rows:
-            validator = (
-                None if schema is None else Draft202012Validator(schema, registry=Registry())
-            )
-            self._known[name] = Schema(updated_at, validator)
+            rules = None if schema is None else BoundedSchema(schema)
+            self._known[name] = Schema(updated_at, rules)
 
 
 def _field_error(error: ValidationError) -> FieldError:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, Index, LargeBinary, Table, Text, text
+from sqlalchemy import JSON, BigInteger, Index, LargeBinary, Table, Text, text
 from sqlmodel import Field, SQLModel
 
 from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.feed_position import NextPosition
 
 
 class Record(SQLModel):
@@ -66,8 +67,8 @@ class EventType(Record, table=True):
 class Endpoint(Record, table=True):
     """A URL with its secrets, signature profiles, retry plan, limits and state.
 
-    `secrets` is a list of `{"sealed": <base64>, "created_at": …, "expires_at": … | None}`, newest
-    first; every one that has not expired signs. Deleted endpoints keep their row, because their
+    `secrets` and `headers` are sealed; `hookfast.endpoint_secrets` tells their form. `encryption`
+    is the receiver's public key and how it is used. Deleted endpoints keep their row, because their
     deliveries still point to it.
     """
 
@@ -89,29 +90,34 @@ class Endpoint(Record, table=True):
     timeout_seconds: float
     rate_limit_per_second: float | None = None
     max_in_flight: int | None = None
-    headers: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
+    headers: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    encryption: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     allowed_networks: list[str] = Field(default_factory=list, sa_type=JSON)
     circuit: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
     verification: str
     meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
     state: str = "enabled"
     state_reason: str | None = Field(default=None, sa_type=Text)
+    # `poll`: no request is sent, it has no URL (''), and its consumer fetches (see `poll`)
+    mode: str = Field(default="push", sa_column_kwargs={"server_default": "push"})
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
     deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
-class EndpointHealth(Record, table=True):
-    """Consecutive failures of an endpoint, counted in the transaction that records the attempt."""
+class SigningKey(Record, table=True):
+    """An RSA key of the service: `public` is its JWK, `sealed` its private part. It signs from
+    `signs_from` until a newer one does, and is in the key directory until `retired_at`."""
 
-    __tablename__ = "endpoint_health"
+    __tablename__ = "signing_keys"
 
-    endpoint_id: str = Field(primary_key=True)
-    consecutive_failures: int = 0
-    first_failure_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    last_failure_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    last_success_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    last_error: str | None = Field(default=None, sa_type=Text)
+    kid: str = Field(primary_key=True)
+    kind: str
+    public: dict[str, str] = Field(sa_type=JSON)
+    sealed: str = Field(sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    signs_from: datetime = Field(sa_type=UtcDateTime)
+    retired_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class Subscription(Record, table=True):
@@ -146,14 +152,20 @@ class SubscriptionPattern(Record, table=True):
 
 
 class Event(Record, table=True):
-    """One emitted fact. `body` is the exact bytes every `full` delivery sends and signs."""
+    """One emitted fact. `body` is the exact bytes every `full` delivery sends and signs.
+
+    On PostgreSQL it is partitioned by ranges of its id, whose first part is the time (see
+    `partitions`). Hence no unique index but the id's; see IdempotencyKey.
+    """
 
     __tablename__ = "events"
     __table_args__ = (
         Index("ix_events_tenant", "tenant_id", "id"),
         Index("ix_events_type", "type", "id"),
-        # one event per idempotency key; rows without a key do not count as equal (NULLs differ)
-        Index("uq_events_idempotency", "idempotency_scope", "idempotency_key", unique=True),
+        # the feed: everyone's, a tenant's, in the order in which events became visible
+        Index("ix_events_feed", "position", "id"),
+        Index("ix_events_tenant_feed", "tenant_id", "position", "id"),
+        {"postgresql_partition_by": "RANGE (id)"},
     )
 
     id: str = Field(primary_key=True)
@@ -164,13 +176,33 @@ class Event(Record, table=True):
     deliveries: int
     created_at: datetime = Field(sa_type=UtcDateTime)
     deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    idempotency_scope: str | None = None
-    idempotency_key: str | None = None
-    idempotency_sha256: str | None = None
+    inbox_id: str | None = None  # the request it came in with
+    # where it stands in the feed; 0 for those from before there were positions
+    position: int = Field(
+        default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition()}
+    )
+
+
+class IdempotencyKey(Record, table=True):
+    """An idempotency key that was used, and the event that it made. A table of its own, because it
+    is unique over all time, and `events` is in parts by time on PostgreSQL."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        # which are too old; and which an event has
+        Index("ix_idempotency_keys_event", "event_id"),
+    )
+
+    scope: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    event_id: str
+    sha256: str
+    created_at: datetime = Field(sa_type=UtcDateTime)
 
 
 # Most deliveries end as delivered; leaving those out keeps the status indexes small and hot.
 _UNDELIVERED = text("status <> 'delivered'")
+_DEAD = text("status IN ('dead', 'gone')")
 
 
 class Delivery(Record, table=True):
@@ -207,6 +239,29 @@ class Delivery(Record, table=True):
             "id",
             sqlite_where=_UNDELIVERED,
             postgresql_where=_UNDELIVERED,
+        ),
+        # dead letters: all, a tenant's, an endpoint's; newest first
+        Index("ix_deliveries_dead", "id", sqlite_where=_DEAD, postgresql_where=_DEAD),
+        Index(
+            "ix_deliveries_tenant_dead",
+            "tenant_id",
+            "id",
+            sqlite_where=_DEAD,
+            postgresql_where=_DEAD,
+        ),
+        Index(
+            "ix_deliveries_endpoint_dead",
+            "endpoint_id",
+            "id",
+            sqlite_where=_DEAD,
+            postgresql_where=_DEAD,
+        ),
+        # which dead letters are of today, and which too old to keep
+        Index(
+            "ix_deliveries_dead_finished",
+            "finished_at",
+            sqlite_where=_DEAD,
+            postgresql_where=_DEAD,
         ),
         # the outbox: holds only what is not started yet, oldest first
         Index(
@@ -246,10 +301,13 @@ class Delivery(Record, table=True):
 
 
 class Attempt(Record, table=True):
-    """One HTTP request of a delivery and what came of it."""
+    """One HTTP request of a delivery and what came of it. Partitioned like Event."""
 
     __tablename__ = "attempts"
-    __table_args__ = (Index("ix_attempts_delivery", "delivery_id", "number"),)
+    __table_args__ = (
+        Index("ix_attempts_delivery", "delivery_id", "number"),
+        {"postgresql_partition_by": "RANGE (id)"},
+    )
 
     id: str = Field(primary_key=True)
     delivery_id: str

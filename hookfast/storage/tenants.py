@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.operational import SYSTEM_TENANT
 from hookfast.storage.keyset import newest_first
 from hookfast.storage.tables import Tenant
 
@@ -30,8 +31,8 @@ async def get(connection: AsyncConnection, tenant_id: str, *, lock: bool = False
 
 
 async def list_page(connection: AsyncConnection, *, after: str | None, limit: int) -> list[Tenant]:
-    """Tenants, newest first."""
-    statement = select(_TENANTS).where(_LIVE)
+    """Tenants, newest first, without the system's own: it is nobody's customer."""
+    statement = select(_TENANTS).where(_LIVE, _TENANTS.c.id != SYSTEM_TENANT)
     result = await connection.execute(
         newest_first(statement, _TENANTS.c.id, after=after, limit=limit)
     )

@@ -3,7 +3,11 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-import hookfast.storage.tables  # noqa: F401 - fills the metadata
+import hookfast.storage.audit_table
+import hookfast.storage.control_tables
+import hookfast.storage.inbox_tables
+import hookfast.storage.retention_tables
+import hookfast.storage.session_table  # noqa: F401 - they fill the metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

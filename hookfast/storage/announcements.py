@@ -1,0 +1,144 @@
+"""What is told to whom when something changes: notices for owners and operational events for
+operators, written in the transaction that makes the change, so that neither can be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.circuit import Cause, Circuit, Policy, State
+from hookfast.clock import rfc3339
+from hookfast.notice import NoticeKind
+from hookfast.operational import Kind, OperationalEvent
+from hookfast.storage import notices, operational
+from hookfast.storage.circuits import Owned
+from hookfast.storage.tables import Delivery
+
+_DELIVERIES: Table = Delivery.__table__
+
+
+async def circuit_changed(
+    connection: AsyncConnection, before: Owned, after: Circuit, *, policy: Policy, now: datetime
+) -> None:
+    """Tell of a circuit that opened or closed. Opening again while draining is part of the same
+    outage, and so is not told again."""
+    then = before.circuit
+    if then.state is after.state:
+        return
+    failed_first = then.state is State.CLOSED or then.cause is Cause.RESUMED
+    if after.state is State.OPEN and after.cause is Cause.FAILURES and failed_first:
+        await tell_owners(connection, before, after, NoticeKind.OPENED, policy=policy, now=now)
+        await _emit(connection, before, Kind.CIRCUIT_OPENED, _outage(after), now=now)
+    if after.state is State.CLOSED and after.cause is Cause.FAILURES:
+        await tell_owners(connection, before, after, NoticeKind.RECOVERED, policy=policy, now=now)
+        data = _outage(after) | {"drained": after.drained}
+        await _emit(connection, before, Kind.CIRCUIT_CLOSED, data, now=now)
+
+
+async def endpoint_disabled(
+    connection: AsyncConnection, before: Owned, after: Circuit, *, reason: str, now: datetime
+) -> None:
+    """Tell of an endpoint that was disabled; its owners only where nobody asked for it."""
+    if after.cause is not Cause.DISABLED:
+        await tell_owners(connection, before, after, NoticeKind.DISABLED, reason=reason, now=now)
+    data = _outage(after) | {"reason": reason}
+    await _emit(connection, before, Kind.ENDPOINT_DISABLED, data, now=now)
+
+
+async def endpoint_enabled(connection: AsyncConnection, owned: Owned, *, now: datetime) -> None:
+    """Tell operators of an endpoint that may be sent to again."""
+    await _emit(connection, owned, Kind.ENDPOINT_ENABLED, {}, now=now)
+
+
+async def deliveries_dead(
+    connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
+) -> bool:
+    """Tell operators of deliveries that ended without success; whether there were any."""
+    if not delivery_ids:
+        return False
+    c = _DELIVERIES.c
+    names = ("endpoint_id", "subscription_id", "event_id", "event_type", "status", "reason")
+    rows = await connection.execute(
+        select(c.id, c.tenant_id, c.attempts, *(c[name] for name in names))
+        .where(c.id.in_(delivery_ids))
+        .order_by(c.id)
+    )
+    events = [
+        OperationalEvent(
+            kind=Kind.DELIVERY_DEAD,
+            tenant_id=row["tenant_id"],
+            data={
+                "delivery_id": row["id"],
+                "tenant_id": row["tenant_id"],
+                "attempt_count": row["attempts"],
+                **{name: row[name] for name in names},
+            },
+        )
+        for row in rows.mappings()
+    ]
+    return await operational.emit(connection, events, now=now) > 0
+
+
+async def tell_owners(
+    connection: AsyncConnection,
+    owned: Owned,
+    after: Circuit,
+    kind: NoticeKind,
+    *,
+    policy: Policy | None = None,
+    reason: str | None = None,
+    now: datetime,
+) -> int:
+    """Tell every owner of an endpoint, once per episode and kind; returns to how many it is news.
+    With `policy` they also learn when the endpoint will be disabled."""
+    give_up_at = None
+    if policy is not None and after.first_failure_at is not None:
+        give_up_at = after.first_failure_at + policy.disable_after
+    facts = {
+        "since": _time(after.first_failure_at or after.opened_at),
+        "last_error": after.last_error,
+        "failures": after.consecutive_failures,
+        "drained": after.drained,
+        "reason": reason,
+        "disable_at": _time(give_up_at),
+    }
+    return await notices.add(
+        connection,
+        endpoint_id=owned.endpoint_id,
+        episode=after.episode,
+        kind=kind,
+        facts=facts,
+        at=now,
+    )
+
+
+async def _emit(
+    connection: AsyncConnection, owned: Owned, kind: Kind, data: dict[str, Any], *, now: datetime
+) -> None:
+    about = {
+        "endpoint_id": owned.endpoint_id,
+        "tenant_id": owned.tenant_id,
+        # without its query: people put tokens there; none where it is polled
+        "url": owned.url.partition("?")[0] or None,
+    }
+    event = OperationalEvent(kind=kind, tenant_id=owned.tenant_id, data=about | data)
+    await operational.emit(connection, [event], now=now)
+
+
+def _outage(circuit: Circuit) -> dict[str, Any]:
+    return {
+        "episode": circuit.episode,
+        "cause": circuit.cause,
+        "opened_at": _time(circuit.opened_at),
+        "failing_since": _time(circuit.first_failure_at),
+        "consecutive_failures": circuit.consecutive_failures,
+        "last_error": circuit.last_error,
+    }
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else rfc3339(at)

@@ -1,0 +1,122 @@
+"""Statements on `audit`, the log of changes. There is one that adds rows, and one that lists them;
+the one that deletes is `expire`, and the database refuses every other.
+
+Rows are added in the transaction of the change they tell of: both are there, or neither. They do
+not refer to each other, so that writers do not wait for one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, Table, delete, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.audit import SYSTEM, Action, Actor, Change, differences
+from hookfast.ids import first_id_at, new_id
+from hookfast.storage.audit_table import AuditEntry, AuditHorizon
+from hookfast.storage.keyset import newest_first
+from hookfast.storage.residual import Residual
+
+_AUDIT: Table = AuditEntry.__table__
+_C = _AUDIT.c
+_HORIZON: Table = AuditHorizon.__table__
+_ONLY = 1
+"""The id of the horizon's one row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which changes: those for which everything given is so. `since` is inclusive, `until` not."""
+
+    tenant_id: str | None = None
+    resource_id: str | None = None
+    key_id: str | None = None
+    action: Action | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+async def record(
+    connection: AsyncConnection, change: Change, *, actor: Actor, now: datetime
+) -> None:
+    """Log a change that this transaction makes."""
+    await connection.execute(
+        insert(_AUDIT).values(
+            id=new_id("aud", now),
+            at=now,
+            tenant_id=change.tenant_id,
+            actor=actor.kind,
+            key_id=actor.key_id,
+            action=change.action,
+            resource=change.resource,
+            resource_id=change.resource_id,
+            changes=change.changes,
+            request_id=actor.request_id,
+            client_address=actor.client_address,
+        )
+    )
+
+
+async def list_page(
+    connection: AsyncConnection, chosen: AuditFilter, *, after: str | None, limit: int
+) -> list[AuditEntry]:
+    """The newest `limit` changes that fit, beyond the id `after`."""
+    rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
+    return [AuditEntry(**row) for row in rows.mappings()]
+
+
+def page_statement(chosen: AuditFilter, *, after: str | None, limit: int) -> Select[Any]:
+    """The statement of `list_page`."""
+    statement = select(_AUDIT)
+    # The narrowest leads; the others only check its rows.
+    names = ("resource_id", "key_id", "tenant_id", "action")
+    given = [name for name in names if getattr(chosen, name) is not None]
+    for name in given:
+        column = _C[name] if name == given[0] else Residual(_C[name])
+        statement = statement.where(column == getattr(chosen, name))
+    if chosen.since is not None:
+        statement = statement.where(_C.id >= first_id_at("aud", chosen.since))
+    if chosen.until is not None:
+        statement = statement.where(_C.id < first_id_at("aud", chosen.until))
+    return newest_first(statement, _C.id, after=after, limit=limit)
+
+
+async def expire(
+    connection: AsyncConnection, *, before: datetime, limit: int, now: datetime
+) -> int:
+    """Delete the oldest changes from before that time, at most `limit` of them; returns how many.
+
+    The one way to delete any: it first moves the horizon, since when the log says that it is
+    complete and which never moves back, and logs that it did. The database lets go of what is
+    older.
+    """
+    if await _move_horizon(connection, before):
+        moved = Change(
+            action="audit.expire",
+            resource="audit",
+            resource_id="audit",
+            tenant_id=None,
+            changes=differences({}, {"complete_since": before}),
+        )
+        await record(connection, moved, actor=SYSTEM, now=now)
+    oldest = select(_C.id).where(_C.id < first_id_at("aud", before)).order_by(_C.id).limit(limit)
+    deleted = await connection.execute(delete(_AUDIT).where(_C.id.in_(oldest)))
+    return deleted.rowcount
+
+
+async def _move_horizon(connection: AsyncConnection, to: datetime) -> bool:
+    """Whether it moved: it may be there already, or further."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    moving = dialect.insert(_HORIZON).values(id=_ONLY, complete_since=to)
+    moved = await connection.execute(
+        moving.on_conflict_do_update(
+            index_elements=["id"],
+            set_={"complete_since": moving.excluded.complete_since},
+            where=_HORIZON.c.complete_since < moving.excluded.complete_since,
+        )
+    )
+    return moved.rowcount == 1

@@ -1,0 +1,47 @@
+"""The tables of the audit log. Triggers, made by the migration, keep it append-only."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Index, Text
+from sqlmodel import Field
+
+from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.tables import Record
+
+
+class AuditEntry(Record, table=True):
+    """One change: a `hookfast.audit.Change` and its `Actor`. The database refuses to change a row,
+    and to delete one that is not older than the horizon."""
+
+    __tablename__ = "audit"
+    __table_args__ = (
+        # lists, newest first: a tenant's, of one thing, by one key, of one kind
+        Index("ix_audit_tenant", "tenant_id", "id"),
+        Index("ix_audit_resource", "resource_id", "id"),
+        Index("ix_audit_key", "key_id", "id"),
+        Index("ix_audit_action", "action", "id"),
+    )
+
+    id: str = Field(primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime)
+    tenant_id: str | None = None
+    actor: str
+    key_id: str | None = None
+    action: str
+    resource: str
+    resource_id: str = Field(sa_type=Text)
+    changes: dict[str, dict[str, Any]] = Field(sa_type=JSON)
+    request_id: str | None = None
+    client_address: str | None = None
+
+
+class AuditHorizon(Record, table=True):
+    """One row, once there is any: the log is complete since then. It only moves forward."""
+
+    __tablename__ = "audit_horizon"
+
+    id: int = Field(primary_key=True)
+    complete_since: datetime = Field(sa_type=UtcDateTime)

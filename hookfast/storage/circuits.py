@@ -1,0 +1,385 @@
+"""Circuits as stored: every transition is a function of `hookfast.circuit` on a locked row.
+
+The lock is what makes "held" exact. A delivery is held in a transaction that has locked the
+endpoint's row and its circuit's (`hold_or_send`), and a circuit closes in one that has locked them
+too: so no delivery can be put on hold after its circuit last looked for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Table, bindparam, case, func, null, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast import circuit
+from hookfast.circuit import Admission, Cause, Circuit, Gate, State
+from hookfast.conducting import Wanted
+from hookfast.episode import WORKFLOW_TYPE, CircuitOrder, workflow_id
+from hookfast.outcome import DeliveryStatus
+from hookfast.storage.control_tables import EndpointHealth
+from hookfast.storage.tables import Delivery, Endpoint
+
+_HEALTH: Table = EndpointHealth.__table__
+_H = _HEALTH.c
+_ENDPOINTS: Table = Endpoint.__table__
+_E = _ENDPOINTS.c
+_DELIVERIES: Table = Delivery.__table__
+_D = _DELIVERIES.c
+
+PROBE_MARGIN = timedelta(seconds=90)
+"""How long after its deadline nothing has to be heard of a probe for it to be given up: its worker
+may die, and another make the attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """A circuit with what is to be known of its endpoint. `overrides` is its own policy."""
+
+    endpoint_id: str
+    tenant_id: str
+    url: str
+    endpoint_state: str
+    state_reason: str | None
+    timeout_seconds: float
+    rate_limit_per_second: float | None
+    overrides: dict[str, Any]
+    circuit: Circuit
+
+
+_STORED = tuple(field.name for field in fields(Circuit) if field.name not in ("state", "conducted"))
+_OWNED = select(
+    _E.id.label("the_endpoint_id"),
+    _E.tenant_id,
+    _E.url,
+    _E.state.label("endpoint_state"),
+    _E.state_reason,
+    _E.deleted_at,
+    _E.timeout_seconds,
+    _E.rate_limit_per_second,
+    _E.circuit.label("overrides"),
+    _HEALTH,
+).join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id)
+_ONE = _OWNED.where(_E.id == bindparam("id"))
+_DIRTY = (_H.consecutive_failures > 0) | (_H.circuit != State.CLOSED.value)
+_LOCKED = (
+    _OWNED.where(
+        _E.id.in_(bindparam("ids", expanding=True))
+        | (_E.id.in_(bindparam("if_dirty", expanding=True)) & _DIRTY)
+    )
+    # in the order of their ids: two processes that lock the same rows lock them in one order
+    .order_by(_E.id)
+    .with_for_update(of=_HEALTH)
+)
+
+
+async def get(connection: AsyncConnection, endpoint_id: str) -> Owned | None:
+    """An endpoint's circuit; None when the endpoint never failed (or does not exist)."""
+    rows = await connection.execute(_ONE, {"id": endpoint_id})
+    row = rows.mappings().first()
+    return None if row is None else _owned(row)
+
+
+async def lock(
+    connection: AsyncConnection, endpoint_ids: Iterable[str], *, if_dirty: Iterable[str] = ()
+) -> list[Owned]:
+    """The circuits of these endpoints, and of those in `if_dirty` that a success would change,
+    locked until the transaction ends. Endpoints that do not exist are left out."""
+    ids = sorted(endpoint_ids)
+    if ids:
+        await _add_missing(connection, ids)
+    rows = await connection.execute(_LOCKED, {"ids": ids, "if_dirty": sorted(if_dirty)})
+    return [_owned(row) for row in rows.mappings()]
+
+
+async def store(
+    connection: AsyncConnection, endpoint_id: str, after: Circuit, *, now: datetime
+) -> None:
+    """Write a locked circuit."""
+    values = {name: getattr(after, name) for name in _STORED}
+    values["circuit"] = after.state.value
+    if after.conducted:
+        values["conducted_at"] = func.coalesce(_H.conducted_at, now)
+    else:
+        values["conducted_at"] = None
+    await connection.execute(update(_HEALTH).where(_H.endpoint_id == endpoint_id).values(values))
+
+
+async def change(
+    connection: AsyncConnection,
+    endpoint_id: str,
+    transition: Callable[[Owned], Circuit],
+    *,
+    now: datetime,
+) -> tuple[Owned, Circuit] | None:
+    """Apply `transition` to one locked circuit and store what it gives; returns the circuit before
+    and after, or None when there is no such endpoint."""
+    locked = await lock(connection, [endpoint_id])
+    if not locked:
+        return None
+    before = locked[0]
+    after = transition(before)
+    if after != before.circuit:
+        await store(connection, endpoint_id, after, now=now)
+    return before, after
+
+
+async def count_let_go(connection: AsyncConnection, endpoint_id: str) -> None:
+    """A delivery is on hold no more, without an attempt. With one, `hookfast.circuit` counts it."""
+    await connection.execute(
+        update(_HEALTH)
+        .where(_H.endpoint_id == endpoint_id, _H.circuit == State.DRAINING.value)
+        .values(drained=_H.drained + 1)
+    )
+
+
+async def _add_missing(connection: AsyncConnection, endpoint_ids: Sequence[str]) -> None:
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    there = await connection.execute(select(_H.endpoint_id).where(_H.endpoint_id.in_(endpoint_ids)))
+    if missing := sorted(set(endpoint_ids) - set(there.scalars())):
+        await connection.execute(
+            dialect.insert(_HEALTH).on_conflict_do_nothing(index_elements=["endpoint_id"]),
+            [{"endpoint_id": endpoint_id, "consecutive_failures": 0} for endpoint_id in missing],
+        )
+
+
+def _owned(row: Any) -> Owned:
+    values = {name: row[name] for name in _STORED}
+    cause = values.pop("cause")
+    return Owned(
+        endpoint_id=row["the_endpoint_id"],
+        tenant_id=row["tenant_id"],
+        url=row["url"],
+        endpoint_state="deleted" if row["deleted_at"] is not None else row["endpoint_state"],
+        state_reason=row["state_reason"],
+        timeout_seconds=row["timeout_seconds"],
+        rate_limit_per_second=row["rate_limit_per_second"],
+        overrides=row["overrides"],
+        circuit=Circuit(
+            state=State(row["circuit"]),
+            conducted=row["conducted_at"] is not None,
+            cause=None if cause is None else Cause(cause),
+            **values,
+        ),
+    )
+
+
+# -- the gate -----------------------------------------------------------------------------------
+
+_GATES = (
+    select(
+        _E.id,
+        _E.state,
+        _E.deleted_at,
+        _E.updated_at,
+        _E.rate_limit_per_second,
+        _H.circuit,
+        _H.probe_delivery_id,
+        _H.drain_rate,
+    )
+    .join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id, isouter=True)
+    .where(_E.id.in_(bindparam("ids", expanding=True)))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An endpoint's gate, and when the endpoint itself was last changed."""
+
+    gate: Gate
+    updated_at: datetime
+
+
+async def gates(connection: AsyncConnection, endpoint_ids: Iterable[str]) -> dict[str, Seen]:
+    """The gates of these endpoints, as they are now."""
+    rows = await connection.execute(_GATES, {"ids": sorted(endpoint_ids)})
+    return {row["id"]: Seen(_gate(row), row["updated_at"]) for row in rows.mappings()}
+
+
+def _gate(row: Any) -> Gate:
+    return Gate(
+        endpoint_state="deleted" if row["deleted_at"] is not None else row["state"],
+        state=State.CLOSED if row["circuit"] is None else State(row["circuit"]),
+        probe_delivery_id=row["probe_delivery_id"],
+        drain_rate=row["drain_rate"],
+        rate_limit_per_second=row["rate_limit_per_second"],
+    )
+
+
+async def hold_or_send(
+    connection: AsyncConnection,
+    delivery_id: str,
+    endpoint_id: str,
+    *,
+    released: bool,
+    backstop: timedelta,
+    probe_lease: timedelta,
+    now: datetime,
+) -> Admission:
+    """Judge a delivery that should be held once more, now under locks: SEND when it may go after
+    all (its circuit closed in the meantime, or it is the probe now), REFUSE, or HOLD, and then its
+    row says so in the same transaction."""
+    if connection.dialect.name == "postgresql":  # SQLite's write transactions exclude each other
+        share = select(_E.id).where(_E.id == endpoint_id).with_for_update(read=True)
+        await connection.execute(share)
+        own = select(_H.endpoint_id).where(_H.endpoint_id == endpoint_id).with_for_update()
+        await connection.execute(own)
+    gate = (await gates(connection, [endpoint_id]))[endpoint_id].gate
+    verdict = circuit.admit(gate, delivery_id, by_hand=False, released=released)
+    if verdict is Admission.CLAIM:
+        claimed = await _claim_probe(connection, delivery_id, endpoint_id, until=now + probe_lease)
+        verdict = Admission.SEND if claimed else Admission.HOLD
+    if verdict is Admission.HOLD:
+        reason = "endpoint_paused" if gate.endpoint_state == "paused" else "circuit_open"
+        await connection.execute(
+            update(_DELIVERIES)
+            .where(_D.id == delivery_id)
+            .values(
+                status=DeliveryStatus.HELD.value,
+                reason=reason,
+                # what the sweep for lost workflows goes by
+                next_attempt_at=now + backstop,
+                updated_at=now,
+                finished_at=None,
+                started_at=func.coalesce(_D.started_at, now),
+                leased_until=None,
+            )
+        )
+    return verdict
+
+
+async def _claim_probe(
+    connection: AsyncConnection, delivery_id: str, endpoint_id: str, *, until: datetime
+) -> bool:
+    """Be the probe of a half-open circuit until then; False when another is. The same as
+    `circuit.claim_probe`, in a statement whose condition is its lock."""
+    claimed = await connection.execute(
+        update(_HEALTH)
+        .where(
+            _H.endpoint_id == endpoint_id,
+            _H.circuit == State.HALF_OPEN.value,
+            or_(_H.probe_delivery_id.is_(None), _H.probe_delivery_id == delivery_id),
+        )
+        .values(
+            probe_delivery_id=delivery_id,
+            probe_until=until,
+            probed_last=delivery_id,
+            # the workflow knows of those it chose
+            conducted_at=case((_H.probe_delivery_id.is_(None), null()), else_=_H.conducted_at),
+        )
+    )
+    return claimed.rowcount == 1
+
+
+# -- what is held -------------------------------------------------------------------------------
+
+_HELD = (_D.status == DeliveryStatus.HELD.value) & (_D.status != "delivered")
+
+
+async def count_held(connection: AsyncConnection, endpoint_id: str) -> int:
+    """How many deliveries wait for this endpoint."""
+    rows = await connection.execute(
+        select(func.count()).select_from(_DELIVERIES).where(_D.endpoint_id == endpoint_id, _HELD)
+    )
+    return rows.scalar_one()
+
+
+async def holding(connection: AsyncConnection, tenant_id: str) -> list[str]:
+    """The endpoints of a tenant, deleted ones too, for which deliveries wait; in order."""
+    waits = select(_D.id).where(_D.endpoint_id == _E.id, _HELD).exists()
+    rows = await connection.execute(
+        select(_E.id).where(_E.tenant_id == tenant_id, waits).order_by(_E.id)
+    )
+    return list(rows.scalars())
+
+
+async def held_ids(
+    connection: AsyncConnection, endpoint_id: str, *, after: str | None, limit: int
+) -> list[str]:
+    """The oldest held deliveries beyond the id `after`."""
+    statement = select(_D.id).where(_D.endpoint_id == endpoint_id, _HELD)
+    if after is not None:
+        statement = statement.where(_D.id > after)
+    rows = await connection.execute(statement.order_by(_D.id).limit(limit))
+    return list(rows.scalars())
+
+
+async def next_probe(connection: AsyncConnection, owned: Owned) -> str | None:
+    """The delivery to probe with: the oldest held one that has not been a probe since the last one
+    was, so that one delivery the receiver cannot stand does not keep the circuit open."""
+    later = await held_ids(connection, owned.endpoint_id, after=owned.circuit.probed_last, limit=1)
+    found = later or await held_ids(connection, owned.endpoint_id, after=None, limit=1)
+    return found[0] if found else None
+
+
+# -- asking for the workflow --------------------------------------------------------------------
+
+
+async def ask_again(connection: AsyncConnection, *, overdue_since: datetime) -> int:
+    """Have the workflows of circuits that have not moved since then started or woken: they were
+    lost with Temporal's own data, or are waiting for a person, which a look does not change.
+    Returns how many."""
+    result = await connection.execute(
+        update(_HEALTH)
+        .where(
+            _H.circuit != "closed",
+            _H.conducted_at < overdue_since,
+            or_(_H.next_probe_at.is_(None), _H.next_probe_at < overdue_since),
+        )
+        .values(conducted_at=None)
+    )
+    return result.rowcount
+
+
+# What is different after every transition that a circuit's workflow has to know of.
+_VERSION = (
+    _H.endpoint_id,
+    _H.episode,
+    _H.circuit,
+    _H.cause,
+    _H.probes,
+    _H.probe_delivery_id,
+    _H.next_probe_at,
+)
+
+
+class Circuits:
+    """Circuits that ask for their workflow (see `hookfast.conductor`)."""
+
+    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
+        """Circuits that changed since their workflow was last told."""
+        rows = await connection.execute(
+            select(_E.url, *_VERSION)
+            .join_from(_HEALTH, _ENDPOINTS, _H.endpoint_id == _E.id)
+            .where(_H.circuit != "closed", _H.conducted_at.is_(None))
+            .limit(limit)
+        )
+        return [
+            Wanted(
+                key=tuple(row[1:]),
+                workflow=WORKFLOW_TYPE,
+                workflow_id=workflow_id(row.endpoint_id),
+                argument=CircuitOrder(row.endpoint_id),
+                summary=f"episode {row.episode}: {row.url.partition('?')[0][:120]}",
+            )
+            for row in rows
+        ]
+
+    async def mark(
+        self, connection: AsyncConnection, wanted: Sequence[Wanted], *, now: datetime
+    ) -> None:
+        """Their workflows look now. One that changed since it was read keeps asking."""
+        for one in wanted:
+            unchanged = [
+                column.is_(None) if value is None else column == value
+                for column, value in zip(_VERSION, one.key, strict=True)
+            ]
+            await connection.execute(
+                update(_HEALTH)
+                .where(*unchanged, _H.conducted_at.is_(None))
+                .values(conducted_at=now)
+            )

@@ -1,0 +1,143 @@
+"""Dead letters: deliveries that ended without success (`dead`, `gone`) and can be sent again.
+
+They have indexes of their own, which hold nothing else: a list is one range of one of them, and
+the statistics read the dead letters and not the deliveries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, Table, and_, func, literal_column, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.ids import first_id_at
+from hookfast.outcome import DeliveryStatus
+from hookfast.storage.keyset import newest_first
+from hookfast.storage.residual import Residual
+from hookfast.storage.tables import Delivery
+
+_DELIVERIES: Table = Delivery.__table__
+_C = _DELIVERIES.c
+
+DEAD: Final = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
+TOP = 100
+"""Of the endpoints, event types and reasons, the statistics name the most frequent."""
+
+# As it stands in the partial indexes: no planner matches bound parameters with it.
+_IS_DEAD = _C.status.in_([literal_column("'dead'"), literal_column("'gone'")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFilter:
+    """Which dead letters: those for which everything given is so. `since` is inclusive, `until`
+    exclusive; both are about when the delivery was created."""
+
+    endpoint_id: str | None = None
+    tenant_id: str | None = None
+    event_type: str | None = None
+    reason: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ages:
+    """How many died how long ago: less than an hour, a day, a week, and longer."""
+
+    hour: int
+    day: int
+    week: int
+    older: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterStats:
+    """How many dead letters there are, and of what: (value, count), the most frequent first."""
+
+    total: int
+    by_endpoint: list[tuple[str, int]]
+    by_event_type: list[tuple[str, int]]
+    by_reason: list[tuple[str | None, int]]
+    by_age: Ages
+
+
+async def list_page(
+    connection: AsyncConnection, chosen: DeadLetterFilter, *, after: str | None, limit: int
+) -> list[Delivery]:
+    """The newest `limit` dead letters that fit, beyond the id `after`."""
+    rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
+    return [Delivery(**row) for row in rows.mappings()]
+
+
+def page_statement(chosen: DeadLetterFilter, *, after: str | None, limit: int) -> Select[Any]:
+    """The statement of `list_page`."""
+    statement = select(_DELIVERIES).where(*_conditions(chosen))
+    return newest_first(statement, _C.id, after=after, limit=limit)
+
+
+async def count_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> int:
+    """How many dead letters an endpoint has."""
+    chosen = DeadLetterFilter(endpoint_id=endpoint_id)
+    rows = await connection.execute(
+        select(func.count()).select_from(_DELIVERIES).where(*_conditions(chosen))
+    )
+    return rows.scalar_one()
+
+
+async def stats(
+    connection: AsyncConnection, chosen: DeadLetterFilter, *, now: datetime
+) -> DeadLetterStats:
+    """The statistics of the dead letters that fit."""
+    found = _conditions(chosen)
+    ages = Ages(**(await connection.execute(ages_statement(chosen, now=now))).mappings().one())
+    top: list[list[tuple[Any, int]]] = []
+    for column in (_C.endpoint_id, _C.event_type, _C.reason):
+        number = func.count()
+        rows = await connection.execute(
+            select(column, number)
+            .where(*found)
+            .group_by(column)
+            .order_by(number.desc(), column)
+            .limit(TOP)
+        )
+        top.append([(value, count) for value, count in rows])
+    by_endpoint, by_event_type, by_reason = top
+    return DeadLetterStats(
+        total=ages.hour + ages.day + ages.week + ages.older,
+        by_endpoint=by_endpoint,
+        by_event_type=by_event_type,
+        by_reason=by_reason,
+        by_age=ages,
+    )
+
+
+def ages_statement(chosen: DeadLetterFilter, *, now: datetime) -> Select[int, int, int, int]:
+    """The statement that counts the dead letters of each age."""
+    ended = func.coalesce(_C.finished_at, _C.updated_at, type_=_C.updated_at.type)
+    hour, day, week = (
+        now - span for span in (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
+    )
+    return select(
+        func.count().filter(ended > hour).label("hour"),
+        func.count().filter(and_(ended > day, ended <= hour)).label("day"),
+        func.count().filter(and_(ended > week, ended <= day)).label("week"),
+        func.count().filter(ended <= week).label("older"),
+    ).where(*_conditions(chosen))
+
+
+def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = [_IS_DEAD]
+    # An endpoint's dead letters are all its tenant's too: the narrower one leads.
+    leads = "tenant_id" if chosen.endpoint_id is None else "endpoint_id"
+    for name in ("endpoint_id", "tenant_id", "event_type", "reason"):
+        value = getattr(chosen, name)
+        if value is not None:
+            found.append((_C[name] if name == leads else Residual(_C[name])) == value)
+    if chosen.since is not None:
+        found.append(_C.id >= first_id_at("dlv", chosen.since))
+    if chosen.until is not None:
+        found.append(_C.id < first_id_at("dlv", chosen.until))
+    return found

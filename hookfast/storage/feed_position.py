@@ -1,0 +1,102 @@
+"""Where an event stands in the feed: a number that rises in the order in which events become
+visible, so that nothing ever appears at or below a number that was read past.
+
+An id cannot be that number: it is made before the transaction, and a later one may commit first.
+
+PostgreSQL: the id of the transaction (`xid8`), which is given before the event is inserted. What
+lies below the oldest transaction that is still running (`horizon`) can get no neighbours any more.
+SQLite: its one writer takes the next number while it holds the lock. The number is at least the
+time in microseconds, so that it rises also where every row has gone in between.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from hookfast.storage.engine import Database
+
+_XID = "hookfast_feed_position(pg_current_xact_id())"
+_HORIZON = text("SELECT hookfast_feed_position(pg_snapshot_xmin(pg_current_snapshot()))")
+_FOLLOWING = text("SELECT hookfast_feed_position(pg_snapshot_xmax(pg_current_snapshot()))")
+_OFFSET = text("SELECT hookfast_feed_position('0'::xid8)")
+_NEWEST = text("SELECT max(position) FROM events")
+# By id, which every partition has an index on; one may lie further ahead, hence the margin.
+_NEWEST_BY_ID = text(
+    "SELECT max(position) FROM (SELECT position FROM events ORDER BY id DESC LIMIT 1000) AS last"
+)
+_MARGIN = 1_000_000
+
+
+class NextPosition(FunctionElement[int]):
+    """The position of a row that this statement inserts into `events`."""
+
+    inherit_cache = True
+    name = "next_position"
+    type = BigInteger()
+
+
+@compiles(NextPosition, "postgresql")
+def _transaction(element: NextPosition, compiler: SQLCompiler, **options: object) -> str:
+    return _XID
+
+
+@compiles(NextPosition, "sqlite")
+def _next(element: NextPosition, compiler: SQLCompiler, **options: object) -> str:
+    # 2440587.5 is the Julian day of 1970-01-01
+    return (
+        "max(coalesce((SELECT max(position) FROM events), 0) + 1, "
+        "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000)"
+    )
+
+
+async def horizon(connection: AsyncConnection) -> int | None:
+    """Below it every event is visible to statements from now on, and none will be added. None where
+    that is so of all that is visible (SQLite)."""
+    if connection.dialect.name != "postgresql":
+        return None
+    return int((await connection.execute(_HORIZON)).scalar_one())
+
+
+async def newest(connection: AsyncConnection) -> int:
+    """The highest position there is, 0 where there is none (SQLite)."""
+    return (await connection.execute(_NEWEST)).scalar_one() or 0
+
+
+async def rebase(database: Database) -> int:
+    """Let PostgreSQL's positions rise on after a restore into another cluster, which counts its
+    transactions anew: what is stored would lie ahead of what comes. Returns by how much they moved,
+    mostly 0. Any number of processes may call it at once, before they store events."""
+    if database.kind != "postgresql":
+        return 0
+    async with database.read() as connection:
+        if not await _ahead(connection):
+            return 0
+    async with database.write() as connection:
+        # nobody inserts events meanwhile, nor moves the positions too
+        await connection.execute(text("LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE"))
+        ahead = await _ahead(connection)
+        if ahead:
+            offset = int((await connection.execute(_OFFSET)).scalar_one())
+            await connection.execute(text(definition(offset + ahead)))
+    return ahead
+
+
+def definition(offset: int) -> str:
+    """The SQL of the function that makes positions of transactions. A function, and not the bare
+    number, so that `rebase` can move it for rows and horizon at once."""
+    return (
+        "CREATE OR REPLACE FUNCTION hookfast_feed_position(xid8) RETURNS bigint "
+        f"LANGUAGE sql IMMUTABLE STRICT AS 'SELECT $1::text::bigint + {offset:d}'"
+    )
+
+
+async def _ahead(connection: AsyncConnection) -> int:
+    """By how much the positions have to move: 0 while the next transaction's is the highest."""
+    # in this order: an event of this very moment does not lie ahead
+    top = (await connection.execute(_NEWEST_BY_ID)).scalar_one() or 0
+    following = int((await connection.execute(_FOLLOWING)).scalar_one())
+    return 0 if top < following else top - following + _MARGIN

@@ -1,0 +1,115 @@
+"""Group commit: while one transaction runs, what comes meanwhile gathers for the next.
+
+Under load a commit (an fsync on SQLite, a round trip on PostgreSQL) and the look-ups before it are
+shared by many; at rest nothing waits. Whoever adds something is answered once the transaction that
+holds it is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
+from typing import Generic, TypeVar
+
+from hookfast.errors import Unavailable
+from hookfast.storage.availability import is_away
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+LONGEST_SECONDS = 60.0
+"""After so long a transaction is given up. Each of its statements ends by itself, so it is one that
+nobody thought of; without an end it would be the last one of its process."""
+
+
+class GroupCommit(Generic[Item, Result]):
+    """One per process and kind of thing. `commit` takes some items, commits them together and
+    returns one result for each, in order; it may be called again with items of a group that failed.
+
+    A group is of at most `most` items, which `size` adds up to at most `most_size` together. With
+    `patience`, callers are told to come again after so many seconds, and what nobody waits for any
+    more is not begun: a transaction that is stuck would hold up all who come after it.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[list[Item]], Awaitable[Sequence[Result]]],
+        *,
+        name: str,
+        most: int,
+        size: Callable[[Item], int] = lambda _: 0,
+        most_size: int = 0,
+        patience: float | None = None,
+    ) -> None:
+        self._commit = commit
+        self._name = name
+        self._most = most
+        self._size = size
+        self._most_size = most_size
+        self._patience = patience
+        self._waiting: dict[asyncio.Future[Result], Item] = {}
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def add(self, item: Item) -> Result:
+        """Its result, once it is committed. Raises what `commit` raises for it alone, or for all
+        when the database is away, and Unavailable when patience is over or the transaction took too
+        long: whether it was committed is then unknown."""
+        committed: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting[committed] = item
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._flush(), name=self._name)
+        try:
+            async with asyncio.timeout(self._patience):
+                return await committed
+        except TimeoutError:
+            raise Unavailable("The database is busy; send the request again.") from None
+        finally:
+            if self._patience is not None:
+                # Nothing that nobody waits for is kept behind a transaction that is stuck: those
+                # who are told to come again do, and the memory would fill up.
+                self._waiting.pop(committed, None)
+
+    async def close(self) -> None:
+        """Wait for what is being committed."""
+        if self._flusher is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._flusher
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                await self._commit_or_fail(self._next_group())
+        finally:
+            self._flusher = None
+
+    def _next_group(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        size = number = 0
+        for item in islice(self._waiting.values(), self._most):
+            size += self._size(item)
+            if number and size > self._most_size:
+                break
+            number += 1
+        chosen = list(islice(self._waiting, number))
+        group = [(self._waiting.pop(committed), committed) for committed in chosen]
+        return [pair for pair in group if self._patience is None or not pair[1].done()]
+
+    async def _commit_or_fail(self, group: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
+        if not group:
+            return
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                results = await self._commit([item for item, _ in group])
+        except Exception as error:
+            if len(group) > 1 and not is_away(error):
+                for single in group:  # one that cannot be stored must not fail its neighbours
+                    await self._commit_or_fail([single])
+                return
+            for _, committed in group:
+                if not committed.done():
+                    committed.set_exception(error)
+        else:
+            for (_, committed), result in zip(group, results, strict=True):
+                if not committed.done():
+                    committed.set_result(result)

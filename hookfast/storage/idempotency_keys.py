@@ -1,0 +1,55 @@
+"""Statements on `idempotency_keys`: which event each key made. The primary key decides between two
+requests at once: the second waits for the first, and then finds its event."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Table, and_, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage.tables import IdempotencyKey
+
+_KEYS: Table = IdempotencyKey.__table__
+_C = _KEYS.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """A key that was used: the event it made, and the hash of what the request said."""
+
+    scope: str
+    key: str
+    event_id: str
+    sha256: str
+
+
+async def claim(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> set[str]:
+    """Insert those keys that are free, and return the ids of their events, which the caller inserts
+    in this transaction."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = (
+        dialect.insert(_KEYS)
+        .on_conflict_do_nothing(index_elements=["scope", "key"])
+        .returning(_C.event_id)
+    )
+    return set((await connection.execute(statement, rows)).scalars())
+
+
+async def find(connection: AsyncConnection, keys: Iterable[tuple[str, str]]) -> list[Used]:
+    """Those of these keys, each after its scope, that were used."""
+    by_scope: dict[str, list[str]] = defaultdict(list)
+    for scope, key in keys:
+        by_scope[scope].append(key)
+    rows = await connection.execute(
+        select(_C.scope, _C.key, _C.event_id, _C.sha256).where(
+            or_(*(and_(_C.scope == scope, _C.key.in_(of)) for scope, of in by_scope.items()))
+        )
+    )
+    return [
+        Used(scope=row.scope, key=row.key, event_id=row.event_id, sha256=row.sha256) for row in rows
+    ]

@@ -1,0 +1,120 @@
+"""Emitting the event of an entry that its schema refused, once the schema or the data's reader is
+mended: with the entry's own event type and business key, and new subscribers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast import traceparent
+from hookfast.errors import Conflict, NotFound
+from hookfast.storage import inbox_entries, inbox_keys, source_stats, sources
+from hookfast.storage.emit import count_committed, tell_of_dead
+from hookfast.storage.fan_out import find_subscribers
+from hookfast.storage.inbox_batch import business_claim
+from hookfast.storage.inbox_tables import InboxEntry
+from hookfast.storage.new_events import Draft, NewEvent, commit_drafts
+from hookfast.storage.schema_checks import SchemaChecks
+from hookfast.storage.schemas import SchemaCache
+from hookfast.telemetry import spans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """What to emit for an entry. `window` is for how long its business key counts."""
+
+    entry: InboxEntry
+    data: str = field(repr=False)
+    value: Any = field(repr=False)
+    provider: str
+    window: timedelta
+
+
+async def retry(connection: AsyncConnection, retried: Retried, *, now: datetime) -> None:
+    """Emit, or find that another entry has stood for the same fact since. The doorbell is the
+    caller's to ring.
+
+    Raises InvalidInput (`schema_…`) when the schema still refuses it, Conflict (`not_failed`) when
+    the entry has not failed, or no longer, and NotFound when it is gone: what was written has to be
+    rolled back then.
+    """
+    entry = retried.entry
+    schemas = await SchemaCache().load(connection, {entry.event_type})
+    if entry.event_type in schemas:
+        [fault] = await SchemaChecks().alone([(schemas[entry.event_type], retried)])
+        if fault is not None:
+            raise fault
+    # Keys, event type, event, and the entry last, as in `take_in`: a retry and a batch in which
+    # the entry comes again never wait for each other, nor do two retries.
+    suppressed_by = await _suppressor(connection, retried, now=now)
+    draft = None if suppressed_by is not None else await _emit(connection, retried, now=now)
+    await _lock_failed(connection, entry.id)
+    await inbox_entries.settle(
+        connection,
+        entry.id,
+        status="suppressed" if draft is None else "accepted",
+        event_id=None if draft is None else draft.committed.id,
+        suppressed_by=suppressed_by,
+    )
+    if draft is None:
+        counts = source_stats.Taken(suppressed=1, failed=-1)
+    else:
+        counts = source_stats.Taken(accepted=1, failed=-1)
+        count_committed([draft], origin="inbox")
+    await source_stats.count(connection, {entry.source_id: counts}, at=now)
+
+
+async def _suppressor(
+    connection: AsyncConnection, retried: Retried, *, now: datetime
+) -> str | None:
+    """The other entry that stands for the same fact."""
+    entry = retried.entry
+    if entry.business_key is None or not retried.window:
+        return None
+    claim = business_claim(
+        source_id=entry.source_id,
+        business_key=entry.business_key,
+        inbox_id=entry.id,
+        sha256=entry.payload_sha256,
+        window=retried.window,
+        at=now,
+    )
+    holder = (await inbox_keys.claim(connection, [claim]))[claim.name].inbox_id
+    return None if holder == entry.id else holder
+
+
+async def _emit(connection: AsyncConnection, retried: Retried, *, now: datetime) -> Draft:
+    entry = retried.entry
+    event = NewEvent(
+        type=entry.event_type,
+        data=retried.data,
+        value=retried.value,
+        tenant_id=entry.tenant_id,
+        inbox_id=entry.id,
+    )
+    subscribers = await find_subscribers(connection, [event.audience])
+    await sources.register_types(
+        connection, [(entry.source_id, retried.provider, entry.event_type)], at=now
+    )
+    draft = Draft.of(
+        event,
+        at=now,
+        traceparent=spans.current() or traceparent.new(),
+        subscribers=subscribers[event.audience],
+    )
+    await commit_drafts(connection, [draft])
+    await tell_of_dead(connection, [draft], now=now)
+    return draft
+
+
+async def _lock_failed(connection: AsyncConnection, inbox_id: str) -> None:
+    entry = await inbox_entries.get(connection, inbox_id, lock=True)
+    if entry is None:
+        raise NotFound("Nothing has this id, or this key may not see it.")
+    if entry.status != "failed":
+        raise Conflict(
+            f"Only what failed can be tried again; this was {entry.status}.", code="not_failed"
+        )

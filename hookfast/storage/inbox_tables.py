@@ -1,0 +1,135 @@
+"""The tables of the receiving side: sources, what came in through them, and what makes it the same
+again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Index, LargeBinary, Text, text
+from sqlmodel import Field
+
+from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.tables import Record
+
+
+class Source(Record, table=True):
+    """A provider's account that sends to us. `secrets` is sealed; `hookfast.source_secrets` tells
+    its form. `event_types` maps the provider's names to others, `idempotency` names the business
+    fact (see `hookfast.inbox.reading`). Deleted sources keep their row, without secrets, because
+    the inbox still points to it."""
+
+    __tablename__ = "sources"
+    __table_args__ = (
+        # lists: one tenant's sources, newest first
+        Index("ix_sources_tenant", "tenant_id", "id"),
+    )
+
+    id: str = Field(primary_key=True)
+    tenant_id: str
+    name: str = Field(sa_type=Text)
+    provider: str
+    secrets: list[dict[str, Any]] = Field(sa_type=JSON)
+    options: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    allowed_networks: list[str] = Field(default_factory=list, sa_type=JSON)
+    event_types: dict[str, str] = Field(default_factory=dict, sa_type=JSON)
+    id_expression: str | None = Field(default=None, sa_type=Text)
+    idempotency: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+    active: bool = True
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+    deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class SourceStats(Record, table=True):
+    """How often a source's requests were taken in and refused. All but the refusals are counted in
+    the transaction that takes the request in."""
+
+    __tablename__ = "source_stats"
+
+    source_id: str = Field(primary_key=True)
+    accepted: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    suppressed: int = 0
+    failed: int = 0
+    rejected: int = 0
+    last_accepted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_rejected_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_error: str | None = Field(default=None, sa_type=Text)
+
+
+class SourceEventType(Record, table=True):
+    """An event type that came to be registered by a request to this source."""
+
+    __tablename__ = "source_event_types"
+
+    source_id: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+
+
+_NOT_ACCEPTED = text("status <> 'accepted'")
+
+
+class InboxEntry(Record, table=True):
+    """A verified request: its exact body, and what became of it. `headers` are those that are worth
+    forwarding, as pairs, and never hold a credential. A repetition adds to `duplicates`, one with
+    other bytes to `conflicts`, and leaves its hash.
+
+    On PostgreSQL it is partitioned by ranges of its id, whose first part is the time: dropping a
+    partition is how old rows go. Hence no unique index but the id's; see InboxKey.
+    """
+
+    __tablename__ = "inbox"
+    __table_args__ = (
+        # lists, newest first: a source's, a tenant's, what did not become an event
+        Index("ix_inbox_source", "source_id", "id"),
+        Index("ix_inbox_tenant", "tenant_id", "id"),
+        Index(
+            "ix_inbox_not_accepted",
+            "status",
+            "id",
+            sqlite_where=_NOT_ACCEPTED,
+            postgresql_where=_NOT_ACCEPTED,
+        ),
+        {"postgresql_partition_by": "RANGE (id)"},
+    )
+
+    id: str = Field(primary_key=True)
+    source_id: str
+    tenant_id: str
+    key: str = Field(sa_type=Text)
+    event_type: str
+    business_key: str | None = Field(default=None, sa_type=Text)
+    payload_sha256: str
+    content_type: str
+    headers: list[list[str]] = Field(sa_type=JSON)
+    body: bytes = Field(sa_type=LargeBinary)
+    status: str
+    event_id: str | None = None
+    suppressed_by: str | None = None
+    last_error: str | None = Field(default=None, sa_type=Text)
+    duplicates: int = 0
+    conflicts: int = 0
+    conflict_sha256: str | None = None
+    received_at: datetime = Field(sa_type=UtcDateTime)
+    last_seen_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class InboxKey(Record, table=True):
+    """What must not come twice to a source before `expires_at`: a delivery id (`d:…`) or a business
+    fact (`b:…`), and the inbox entry that came with it first. The primary key is what decides
+    between two at once."""
+
+    __tablename__ = "inbox_keys"
+    __table_args__ = (
+        # which have run out
+        Index("ix_inbox_keys_expiry", "expires_at"),
+    )
+
+    source_id: str = Field(primary_key=True)
+    key: str = Field(primary_key=True, sa_type=Text)
+    inbox_id: str
+    payload_sha256: str
+    seen_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime = Field(sa_type=UtcDateTime)

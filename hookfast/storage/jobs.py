@@ -1,0 +1,185 @@
+"""Statements on `jobs`. What a job has done and how far it has come are written together, so that a
+crash repeats at most what was done since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Table, Update, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.conducting import Wanted
+from hookfast.job import JOB_WORKFLOW, JobOrder, JobProgress, JobStatus, job_workflow_id
+from hookfast.storage.control_tables import Job
+from hookfast.storage.keyset import newest_first
+
+_JOBS: Table = Job.__table__
+_C = _JOBS.c
+_UNFINISHED = _C.status.in_([status.value for status in JobStatus if not status.finished])
+
+
+async def add(connection: AsyncConnection, job: Job) -> None:
+    """Store a new job, which asks for its workflow."""
+    await connection.execute(insert(_JOBS).values(job.model_dump()))
+
+
+async def get(connection: AsyncConnection, job_id: str) -> Job | None:
+    """One job."""
+    rows = await connection.execute(select(_JOBS).where(_C.id == job_id))
+    row = rows.mappings().first()
+    return None if row is None else Job(**row)
+
+
+async def list_page(
+    connection: AsyncConnection,
+    *,
+    tenant_id: str | None,
+    status: JobStatus | None,
+    after: str | None,
+    limit: int,
+) -> list[Job]:
+    """The newest `limit` jobs beyond the id `after`: one tenant's (None: everyone's), in one status
+    (None: in any)."""
+    statement = select(_JOBS)
+    if tenant_id is not None:
+        statement = statement.where(_C.tenant_id == tenant_id)
+    if status is not None:
+        statement = statement.where(_C.status == status.value)
+    rows = await connection.execute(newest_first(statement, _C.id, after=after, limit=limit))
+    return [Job(**row) for row in rows.mappings()]
+
+
+async def begin(connection: AsyncConnection, job_id: str, *, now: datetime) -> Job | None:
+    """The job, which runs from now on unless it has finished; None when there is none."""
+    begun = await _change(
+        connection,
+        update(_JOBS)
+        .where(_C.id == job_id, _C.status == JobStatus.PENDING.value)
+        .values(status=JobStatus.RUNNING.value, started_at=now, updated_at=now),
+    )
+    return begun or await get(connection, job_id)
+
+
+async def progress(
+    connection: AsyncConnection,
+    job: Job,
+    *,
+    cursor: str,
+    done: int,
+    skipped: int,
+    failed: int,
+    now: datetime,
+    error: str | None = None,
+) -> Job | None:
+    """Count what was done since `job` was read, up to the delivery `cursor`. None when the job is
+    no longer where it was then: another worker has taken it over, and counts."""
+    return await _change(
+        connection,
+        update(_JOBS)
+        .where(_C.id == job.id, _C.cursor.is_not_distinct_from(job.cursor), _UNFINISHED)
+        .values(
+            cursor=cursor,
+            done=_C.done + done,
+            skipped=_C.skipped + skipped,
+            failed=_C.failed + failed,
+            error=func.coalesce(error, _C.error),
+            updated_at=now,
+        ),
+    )
+
+
+async def request_cancel(connection: AsyncConnection, job_id: str, *, now: datetime) -> Job | None:
+    """Ask for the job to be cancelled, and for its workflow to be told. None when it is over."""
+    return await _change(
+        connection,
+        update(_JOBS)
+        .where(_C.id == job_id, _UNFINISHED)
+        .values(cancel_requested=True, conducted_at=None, updated_at=now),
+    )
+
+
+async def finish(
+    connection: AsyncConnection,
+    job_id: str,
+    *,
+    status: JobStatus,
+    now: datetime,
+    error: str | None = None,
+) -> Job | None:
+    """End the job. None when it has ended already."""
+    return await _change(
+        connection,
+        update(_JOBS)
+        .where(_C.id == job_id, _UNFINISHED)
+        .values(
+            status=status.value,
+            error=func.coalesce(error, _C.error),
+            finished_at=now,
+            updated_at=now,
+            conducted_at=func.coalesce(_C.conducted_at, now),  # it asks for nothing more
+        ),
+    )
+
+
+async def ask_again(connection: AsyncConnection, *, unmoved_since: datetime) -> int:
+    """Ask once more for the unfinished jobs that have not moved since then, and return how many
+    those are. Their workflow was ended by hand, or lost with Temporal's data, and its successor
+    goes on where the row says; one that still runs is only woken."""
+    result = await connection.execute(
+        update(_JOBS)
+        .where(_UNFINISHED, _C.conducted_at < unmoved_since, _C.updated_at < unmoved_since)
+        .values(conducted_at=None)
+    )
+    return result.rowcount
+
+
+def progress_of(job: Job) -> JobProgress:
+    """How far a job has come."""
+    return JobProgress(
+        status=JobStatus(job.status),
+        total=job.total,
+        done=job.done,
+        skipped=job.skipped,
+        failed=job.failed,
+    )
+
+
+async def _change(connection: AsyncConnection, statement: Update) -> Job | None:
+    row = (await connection.execute(statement.returning(_JOBS))).mappings().first()
+    return None if row is None else Job(**row)
+
+
+class AskingJobs:
+    """The jobs whose workflow is to be started, or told that the job is to be cancelled."""
+
+    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
+        """The workflows asked for, oldest first, at most `limit`."""
+        rows = await connection.execute(
+            select(_JOBS).where(_C.conducted_at.is_(None)).order_by(_C.id).limit(limit)
+        )
+        return [_wanted(Job(**row)) for row in rows.mappings()]
+
+    async def mark(
+        self, connection: AsyncConnection, wanted: Sequence[Wanted], *, now: datetime
+    ) -> None:
+        """These were started or told. One that was asked to cancel in between still asks."""
+        asked = [one.key for one in wanted]
+        told = [job_id for job_id, cancelling in asked if cancelling]
+        started = [job_id for job_id, cancelling in asked if not cancelling]
+        marking = update(_JOBS).values(conducted_at=now)
+        if told:
+            await connection.execute(marking.where(_C.id.in_(told)))
+        if started:
+            unchanged = _C.id.in_(started) & _C.cancel_requested.is_(False)
+            await connection.execute(marking.where(unchanged))
+
+
+def _wanted(job: Job) -> Wanted:
+    return Wanted(
+        key=(job.id, job.cancel_requested),
+        workflow=JOB_WORKFLOW,
+        workflow_id=job_workflow_id(job.id),
+        argument=JobOrder(job.id, job.action, progress_of(job)),
+        summary=f"{job.kind}: {job.action} {job.total:,} deliveries",
+    )

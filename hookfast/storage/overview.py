@@ -1,0 +1,310 @@
+"""What the overview shows: how the deliveries of a window have gone, and what there is to do.
+
+What it costs is bounded, however much there is. Each step of a window is a range of an index, of
+which at most `COUNTED` deliveries are read; of a step that has more, the rest is estimated from the
+time that those took, and `estimated` says so. Whole days of the past come from `delivery_days`
+where those were counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    func,
+    literal,
+    literal_column,
+    select,
+    union_all,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.circuit import State
+from hookfast.ids import first_id_at, time_of
+from hookfast.outcome import DeliveryStatus
+from hookfast.storage.control_tables import EndpointHealth
+from hookfast.storage.residual import Implied
+from hookfast.storage.tables import Delivery, Endpoint
+
+COUNTED = 2_000
+"""Deliveries that are read of one step, the oldest ones."""
+TIMED = 60
+"""Delivered ones of one step whose time is looked at."""
+COUNTED_WAITING = 100_000
+"""Where counting what waits ends: more are shown as "more than"."""
+
+_DELIVERIES: Table = Delivery.__table__
+_D = _DELIVERIES.c
+_E = Endpoint.__table__.c
+_HEALTH: Table = EndpointHealth.__table__
+_H = _HEALTH.c
+
+WAITING = (
+    DeliveryStatus.PENDING,
+    DeliveryStatus.RETRYING,
+    DeliveryStatus.HELD,
+    DeliveryStatus.PAUSED,
+)
+_DEAD = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The deliveries that were made from `start` to before `end`, by what became of them so far."""
+
+    start: datetime
+    end: datetime
+    delivered: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    open: int = 0
+    estimated: bool = False
+    seconds: Sequence[float] = ()
+    """How long some of those that were delivered took, from when they were due, ascending."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.delivered + self.failed + self.cancelled + self.open
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """An endpoint to look at: its circuit is not closed, or it is paused or disabled."""
+
+    endpoint_id: str
+    url: str
+    description: str
+    state: str
+    state_reason: str | None
+    circuit: State
+    since: datetime | None
+    last_error: str | None
+    next_probe_at: datetime | None
+
+
+async def steps(
+    connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
+) -> list[Step]:
+    """The steps between each two of these times, the oldest first, without `seconds`."""
+    ranges = list(pairwise(edges))
+    if not ranges:
+        return []
+    found: list[dict[str, int]] = [{} for _ in ranges]
+    newest: list[str] = ["" for _ in ranges]
+    rows = await connection.execute(steps_statement(ranges, tenant_id=tenant_id))
+    for place, status, number, last in rows:
+        found[place][status] = number
+        newest[place] = max(newest[place], last)
+    return [
+        _step(start, end, counts, last)
+        for (start, end), counts, last in zip(ranges, found, newest, strict=True)
+    ]
+
+
+def steps_statement(
+    ranges: Sequence[tuple[datetime, datetime]], *, tenant_id: str | None
+) -> Select[int, str, int, str]:
+    """The statement of `steps`: (number of the step, status, how many, the newest one's id)."""
+    parts = []
+    for place, (start, end) in enumerate(ranges):
+        some = (
+            select(_D.id, _D.status)
+            .where(*_made(start, end, tenant_id))
+            .order_by(_D.id)
+            .limit(COUNTED)
+            .subquery()
+        )
+        parts.append(
+            select(
+                literal(place, literal_execute=True).label("place"),
+                some.c.status.label("status"),
+                func.count().label("number"),
+                func.max(some.c.id).label("last"),
+            ).group_by(some.c.status)
+        )
+    every = union_all(*parts).subquery()
+    return select(every.c.place, every.c.status, every.c.number, every.c.last)
+
+
+async def seconds(
+    connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
+) -> list[list[float]]:
+    """How long deliveries took, from when they were due to when they were delivered, ascending: of
+    each step the newest that were delivered."""
+    ranges = list(pairwise(edges))
+    if not ranges:
+        return []
+    found: list[list[float]] = [[] for _ in ranges]
+    for place, created_at, deliver_at, finished_at in await connection.execute(
+        seconds_statement(ranges, tenant_id=tenant_id)
+    ):
+        due = max(created_at, deliver_at or created_at)
+        found[place].append(max(0.0, (finished_at - due).total_seconds()))
+    return [sorted(each) for each in found]
+
+
+def seconds_statement(
+    ranges: Sequence[tuple[datetime, datetime]], *, tenant_id: str | None
+) -> Select[int, datetime, datetime, datetime]:
+    """The statement of `seconds`. Of a step's newest deliveries, those that were delivered: a step
+    in which nothing is must not be read to its beginning to find out."""
+    parts = []
+    for place, (start, end) in enumerate(ranges):
+        some = (
+            select(_D.status, _D.created_at, _D.deliver_at, _D.finished_at)
+            .where(*_made(start, end, tenant_id))
+            .order_by(_D.id.desc())
+            .limit(TIMED)
+            .subquery()
+        )
+        parts.append(
+            select(
+                literal(place, literal_execute=True).label("place"),
+                some.c.created_at,
+                some.c.deliver_at,
+                some.c.finished_at,
+            ).where(
+                some.c.status == DeliveryStatus.DELIVERED.value, some.c.finished_at.is_not(None)
+            )
+        )
+    every = union_all(*parts).subquery()
+    return select(every.c.place, every.c.created_at, every.c.deliver_at, every.c.finished_at)
+
+
+async def waiting(
+    connection: AsyncConnection, *, tenant_id: str | None
+) -> dict[DeliveryStatus, int]:
+    """How many deliveries wait, by status, and how many are dead letters; each at most
+    `COUNTED_WAITING`, which stands for that many or more."""
+    counted = {}
+    for status in (*WAITING, *_DEAD):
+        rows = await connection.execute(waiting_statement(status, tenant_id=tenant_id))
+        counted[status] = rows.scalar_one()
+    return counted
+
+
+def waiting_statement(status: DeliveryStatus, *, tenant_id: str | None) -> Select[int]:
+    """The statement of `waiting`, for one status that is not `delivered`."""
+    found: list[ColumnElement[bool]] = [
+        Implied(_D.status != literal_column("'delivered'")),
+        # literal: no planner matches a bound parameter with a partial index
+        _D.status == literal_column(f"'{status.value}'"),
+    ]
+    if tenant_id is not None:
+        found.append(_D.tenant_id == tenant_id)
+    some = select(_D.id).where(*found).limit(COUNTED_WAITING).subquery()
+    return select(func.count()).select_from(some)
+
+
+async def troubles(
+    connection: AsyncConnection, *, tenant_id: str | None, limit: int
+) -> list[Trouble]:
+    """Endpoints to look at, those with an open circuit first, the newest trouble before the older;
+    at most `limit`."""
+    # By the circuits first, which a partial index holds; then by the endpoints' own state.
+    open_ones = select(_H.endpoint_id).where(_H.circuit != "closed")
+    live: list[ColumnElement[bool]] = [_E.deleted_at.is_(None)]
+    if tenant_id is not None:
+        live.append(_E.tenant_id == tenant_id)
+    columns = (
+        _E.id,
+        _E.url,
+        _E.description,
+        _E.state,
+        _E.state_reason,
+        _E.updated_at,
+        _H.circuit,
+        _H.opened_at,
+        _H.last_error,
+        _H.next_probe_at,
+    )
+    joined = select(*columns).join_from(Endpoint.__table__, _HEALTH, _E.id == _H.endpoint_id)
+    failing = joined.where(_H.circuit != "closed", *live).order_by(_H.opened_at.desc())
+    rows = list((await connection.execute(failing.limit(limit))).mappings())
+    stopped = (
+        select(*columns)
+        .join_from(Endpoint.__table__, _HEALTH, _E.id == _H.endpoint_id, isouter=True)
+        .where(_E.state != "enabled", _E.id.not_in(open_ones), *live)
+        .order_by(_E.updated_at.desc())
+        .limit(limit)
+    )
+    rows += (await connection.execute(stopped)).mappings()
+    return [_trouble(row) for row in rows[:limit]]
+
+
+async def count_open_circuits(connection: AsyncConnection, *, tenant_id: str | None) -> int:
+    """How many circuits are not closed."""
+    statement = (
+        select(func.count())
+        .select_from(_HEALTH)
+        .join(Endpoint.__table__, _E.id == _H.endpoint_id)
+        .where(_H.circuit != "closed", _E.deleted_at.is_(None))
+    )
+    if tenant_id is not None:
+        statement = statement.where(_E.tenant_id == tenant_id)
+    return (await connection.execute(statement)).scalar_one()
+
+
+async def has_endpoint(connection: AsyncConnection, *, tenant_id: str | None) -> bool:
+    """Whether there is an endpoint at all."""
+    statement = select(_E.id).where(_E.deleted_at.is_(None)).limit(1)
+    if tenant_id is not None:
+        statement = statement.where(_E.tenant_id == tenant_id)
+    return (await connection.execute(statement)).first() is not None
+
+
+def _made(start: datetime, end: datetime, tenant_id: str | None) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = [
+        _D.id >= first_id_at("dlv", start),
+        _D.id < first_id_at("dlv", end),
+    ]
+    if tenant_id is not None:
+        found.append(_D.tenant_id == tenant_id)
+    return found
+
+
+def _step(start: datetime, end: datetime, counts: dict[str, int], newest: str) -> Step:
+    read = sum(counts.values())
+    scale = 1.0
+    until = time_of(newest)
+    if read >= COUNTED and until is not None:
+        # They took this share of the step; the rest is taken to be like them.
+        share = (until - start) / (end - start)
+        scale = 1 / min(1.0, max(share, 1e-6))
+
+    def number(*statuses: DeliveryStatus) -> int:
+        return round(scale * sum(counts.get(status.value, 0) for status in statuses))
+
+    return Step(
+        start=start,
+        end=end,
+        delivered=number(DeliveryStatus.DELIVERED),
+        failed=number(*_DEAD),
+        cancelled=number(DeliveryStatus.CANCELLED),
+        open=number(*WAITING),
+        estimated=scale > 1,
+    )
+
+
+def _trouble(row: object) -> Trouble:
+    values = dict(row)  # type: ignore[call-overload] # a row mapping
+    circuit = State.CLOSED if values["circuit"] is None else State(values["circuit"])
+    opened = values["opened_at"] if circuit is not State.CLOSED else None
+    return Trouble(
+        endpoint_id=values["id"],
+        url=values["url"],
+        description=values["description"],
+        state=values["state"],
+        state_reason=values["state_reason"],
+        circuit=circuit,
+        since=opened or values["updated_at"],
+        last_error=values["last_error"],
+        next_probe_at=values["next_probe_at"] if circuit is State.OPEN else None,
+    )

@@ -1,0 +1,40 @@
+"""The requests that events came in with, for deliveries that send them on as they came (payload
+style `raw`); the last ones are remembered, by size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage import inbox_entries
+from hookfast.storage.inbox_entries import RawRequest
+from hookfast.storage.remembered import Remembered
+
+_CACHE_BYTES = 64 * 1024 * 1024
+
+
+class RawRequests:
+    """One per process. A request never changes, so what is remembered is right."""
+
+    def __init__(self) -> None:
+        self._known: Remembered[RawRequest] = Remembered(
+            lambda raw: len(raw.body), most_bytes=_CACHE_BYTES
+        )
+
+    def known(self, inbox_id: str) -> RawRequest | None:
+        """The request, where it is remembered."""
+        return self._known.get(inbox_id)
+
+    async def load(
+        self, connection: AsyncConnection, inbox_ids: Iterable[str]
+    ) -> dict[str, RawRequest]:
+        """The requests of these entries; one whose entry is no longer kept is left out."""
+        wanted = set(inbox_ids)
+        found = {one: raw for one in wanted if (raw := self._known.get(one)) is not None}
+        if missing := wanted - found.keys():
+            loaded = await inbox_entries.raw_requests(connection, missing)
+            for inbox_id, raw in loaded.items():
+                self._known.keep(inbox_id, raw)
+            found |= loaded
+        return found

@@ -1,0 +1,103 @@
+"""Statements on `dashboard_sessions`. A session ends with its time, with its key, or when it is
+removed; whoever asks is never given one that has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Table, delete, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage.session_table import DashboardSession
+from hookfast.storage.tables import ApiKey, Tenant
+
+_SESSIONS: Table = DashboardSession.__table__
+_S = _SESSIONS.c
+_K = ApiKey.__table__.c
+_T = Tenant.__table__.c
+
+_SWEPT_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSession:
+    """A session that has not ended, with the name of the tenant it looks at, if it is one."""
+
+    token_sha256: str
+    key_id: str
+    key_name: str | None
+    scope: str
+    tenant_id: str | None
+    chosen_tenant_id: str | None
+    tenant_name: str | None
+    expires_at: datetime
+    via: str | None
+    endpoint_id: str | None
+
+
+async def add(connection: AsyncConnection, session: DashboardSession) -> None:
+    """Store a new session, and remove some of those that are over."""
+    over = (
+        select(_S.token_sha256)
+        .where(_S.expires_at <= session.created_at)
+        .order_by(_S.expires_at)
+        .limit(_SWEPT_AT_ONCE)
+    )
+    await connection.execute(delete(_SESSIONS).where(_S.token_sha256.in_(over)))
+    await connection.execute(insert(_SESSIONS).values(session.model_dump()))
+
+
+async def find(
+    connection: AsyncConnection, token_sha256: str, *, now: datetime
+) -> LiveSession | None:
+    """The session with this token, unless it is over, its key was revoked or has expired, or its
+    tenant is gone."""
+    rows = await connection.execute(
+        select(
+            _S.token_sha256,
+            _S.key_id,
+            _K.name.label("key_name"),
+            _S.scope,
+            _S.tenant_id,
+            _T.id.label("shown_tenant_id"),
+            _T.name.label("tenant_name"),
+            _S.expires_at,
+            _S.via,
+            _S.endpoint_id,
+        )
+        .join_from(_SESSIONS, ApiKey.__table__, _S.key_id == _K.id, isouter=True)
+        .join(
+            Tenant.__table__,
+            (_T.id == func.coalesce(_S.tenant_id, _S.chosen_tenant_id)) & _T.deleted_at.is_(None),
+            isouter=True,
+        )
+        .where(
+            _S.token_sha256 == token_sha256,
+            _S.expires_at > now,
+            or_(_K.id.is_not(None), _S.via == "mail"),
+            or_(_S.tenant_id.is_(None), _T.id.is_not(None)),
+            _K.revoked_at.is_(None),
+            or_(_K.expires_at.is_(None), _K.expires_at > now),
+        )
+    )
+    row = rows.mappings().first()
+    if row is None:
+        return None
+    found = dict(row)
+    shown = found.pop("shown_tenant_id")
+    return LiveSession(**found, chosen_tenant_id=None if found["tenant_id"] else shown)
+
+
+async def choose_tenant(
+    connection: AsyncConnection, token_sha256: str, tenant_id: str | None
+) -> None:
+    """Look at one tenant from now on; None: at all of them."""
+    await connection.execute(
+        update(_SESSIONS).where(_S.token_sha256 == token_sha256).values(chosen_tenant_id=tenant_id)
+    )
+
+
+async def remove(connection: AsyncConnection, token_sha256: str) -> None:
+    """End a session."""
+    await connection.execute(delete(_SESSIONS).where(_S.token_sha256 == token_sha256))

@@ -1,0 +1,129 @@
+"""Statements on `sources`. A deleted source keeps its row, as the inbox points to it, and is
+otherwise unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage import source_stats
+from hookfast.storage.inbox_tables import Source, SourceEventType
+from hookfast.storage.keyset import newest_first
+from hookfast.storage.tables import EventType
+
+_SOURCES: Table = Source.__table__
+_C = _SOURCES.c
+_LIVE = _C.deleted_at.is_(None)
+_OWN_TYPES: Table = SourceEventType.__table__
+_TYPES: Table = EventType.__table__
+
+MAX_EVENT_TYPES = 1_000
+"""Event types one source may register by what it sends."""
+
+
+async def add(connection: AsyncConnection, source: Source) -> None:
+    """Store a new source."""
+    await connection.execute(insert(_SOURCES).values(source.model_dump()))
+    await source_stats.add(connection, source.id)
+
+
+async def get(
+    connection: AsyncConnection, source_id: str, *, lock: bool = False, deleted: bool = False
+) -> Source | None:
+    """The source with this id; with `deleted`, even a deleted one. `lock` keeps it from being
+    changed until the transaction ends (SQLite's write transactions do anyway)."""
+    statement = select(_SOURCES).where(_C.id == source_id)
+    if not deleted:
+        statement = statement.where(_LIVE)
+    result = await connection.execute(statement.with_for_update() if lock else statement)
+    row = result.mappings().one_or_none()
+    return None if row is None else Source(**row)
+
+
+async def list_page(
+    connection: AsyncConnection,
+    *,
+    tenant_id: str | None,
+    provider: str | None,
+    after: str | None,
+    limit: int,
+) -> list[Source]:
+    """Sources, newest first: one tenant's (None: everyone's), of one provider (None: of any)."""
+    statement = select(_SOURCES).where(_LIVE)
+    if tenant_id is not None:
+        statement = statement.where(_C.tenant_id == tenant_id)
+    if provider is not None:
+        statement = statement.where(_C.provider == provider)
+    result = await connection.execute(newest_first(statement, _C.id, after=after, limit=limit))
+    return [Source(**row) for row in result.mappings()]
+
+
+async def count_of_tenant(connection: AsyncConnection, tenant_id: str) -> int:
+    """How many sources a tenant has."""
+    counted = await connection.scalar(
+        select(func.count()).select_from(_SOURCES).where(_C.tenant_id == tenant_id, _LIVE)
+    )
+    return counted or 0
+
+
+async def change(connection: AsyncConnection, source_id: str, values: dict[str, Any]) -> None:
+    """Set columns of a source that the transaction has locked."""
+    await connection.execute(update(_SOURCES).where(_C.id == source_id, _LIVE).values(values))
+
+
+async def mark_deleted(connection: AsyncConnection, source_id: str, *, at: datetime) -> None:
+    """Delete a source and its secrets."""
+    await change(connection, source_id, {"deleted_at": at, "updated_at": at, "secrets": []})
+
+
+async def mark_deleted_of_tenant(
+    connection: AsyncConnection, tenant_id: str, *, at: datetime
+) -> None:
+    """Delete every source of a tenant, with its secrets."""
+    await connection.execute(
+        update(_SOURCES)
+        .where(_C.tenant_id == tenant_id, _LIVE)
+        .values(deleted_at=at, updated_at=at, secrets=[])
+    )
+
+
+async def without_room(connection: AsyncConnection, source_ids: Collection[str]) -> set[str]:
+    """Those of these sources that have registered MAX_EVENT_TYPES event types."""
+    c = _OWN_TYPES.c
+    rows = await connection.execute(
+        select(c.source_id)
+        .where(c.source_id.in_(source_ids))
+        .group_by(c.source_id)
+        .having(func.count() >= MAX_EVENT_TYPES)
+    )
+    return set(rows.scalars())
+
+
+async def register_types(
+    connection: AsyncConnection, new: Iterable[tuple[str, str, str]], *, at: datetime
+) -> None:
+    """Register event types that came in: a source's id, its provider, the name. One that is there
+    already stays as it is."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    # in the order of their names: two transactions that share some wait for each other in one order
+    wanted = sorted({name: (source, provider) for source, provider, name in new}.items())
+    if not wanted:
+        return
+    await connection.execute(
+        dialect.insert(_TYPES).on_conflict_do_nothing(index_elements=["name"]),
+        [
+            EventType(
+                name=name, description=f"From {provider}.", created_at=at, updated_at=at
+            ).model_dump()
+            for name, (_, provider) in wanted
+        ],
+    )
+    await connection.execute(
+        dialect.insert(_OWN_TYPES).on_conflict_do_nothing(index_elements=["source_id", "name"]),
+        [{"source_id": source, "name": name} for name, (source, _) in wanted],
+    )

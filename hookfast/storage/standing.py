@@ -1,0 +1,167 @@
+"""How things stand: the numbers behind the gauges, in three statements.
+
+Each number counts a range of an index that holds little else (what is not delivered, not started,
+not closed), and stops counting at 100,000: a scrape stays cheap when things are at their worst.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Select,
+    Table,
+    func,
+    literal,
+    select,
+    union_all,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.circuit import State
+from hookfast.notice import NoticeStatus
+from hookfast.outcome import DeliveryStatus
+from hookfast.storage import workers
+from hookfast.storage.control_tables import EndpointHealth, Notice
+from hookfast.storage.tables import Delivery, WorkerHeartbeat
+
+_DELIVERIES: Table = Delivery.__table__
+_D = _DELIVERIES.c
+_H = EndpointHealth.__table__.c
+_N = Notice.__table__.c
+_W = WorkerHeartbeat.__table__.c
+
+MOST: Final = 100_000
+"""Where counting stops."""
+LATE: Final = timedelta(seconds=60)
+"""An attempt that is later than this is past due: timers and task queues take seconds."""
+_OLDEST_OF = 1_000
+
+_WAITING = (
+    DeliveryStatus.PENDING,
+    DeliveryStatus.RETRYING,
+    DeliveryStatus.HELD,
+    DeliveryStatus.PAUSED,
+)
+_CIRCUITS = (State.OPEN, State.HALF_OPEN, State.DRAINING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The numbers at one moment, each at most `MOST`. `waiting` and `circuits` have every status
+    and state, 0 included; `oldest_waits` is how long the oldest outbox row has waited, `mail_late`
+    how late the most overdue notice is."""
+
+    outbox: int
+    oldest_waits: timedelta
+    past_due: int
+    waiting: Mapping[DeliveryStatus, int]
+    dead_letters: int
+    circuits: Mapping[State, int]
+    notices: int
+    mail_late: timedelta
+    workers: int
+
+
+async def standing(
+    connection: AsyncConnection,
+    *,
+    now: datetime,
+    mail_gather: timedelta,
+    mail_digest_every: timedelta,
+) -> Standing:
+    """Look the numbers up. A notice is due when it has gathered for `mail_gather`, and its owner
+    has got no mail of its kind for `mail_digest_every`."""
+    numbers: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, label, number in await connection.execute(counts(now)):
+        numbers[name][label] = number
+    oldest: datetime | None = (await connection.execute(OLDEST)).scalar_one()
+    due = [
+        max(first + mail_gather, last + mail_digest_every if last is not None else first)
+        for first, last in await connection.execute(NOTICES_BY_KIND)
+    ]
+    dead = numbers["dead"]
+    return Standing(
+        outbox=numbers["outbox"][""],
+        oldest_waits=_since(oldest, now=now),
+        past_due=numbers["past_due"][""],
+        waiting={status: numbers["waiting"][status.value] for status in _WAITING},
+        dead_letters=min(MOST, sum(dead.values())),
+        circuits={state: numbers["circuits"][state.value] for state in _CIRCUITS},
+        notices=numbers["notices"][""],
+        mail_late=_since(min(due, default=None), now=now),
+        workers=numbers["workers"][""],
+    )
+
+
+def _since(moment: datetime | None, *, now: datetime) -> timedelta:
+    return timedelta(0) if moment is None else max(timedelta(0), now - moment)
+
+
+def counts(now: datetime) -> CompoundSelect[str, str, int]:
+    """The statement that counts: rows of name, label, number."""
+    dead = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
+    return union_all(
+        _count("outbox", "", _D.started_at.is_(None)),
+        _count("past_due", "", _D.next_attempt_at.is_not(None), _D.next_attempt_at < now - LATE),
+        *(_count("waiting", one.value, *_has_status(one)) for one in _WAITING),
+        *(_count("dead", one.value, *_has_status(one)) for one in dead),
+        *(_count("circuits", one.value, *_is_in(one)) for one in _CIRCUITS),
+        _count("notices", "", _N.status == _literal(NoticeStatus.PENDING.value)),
+        _count("workers", "", _W.seen_at > now - workers.ALIVE_FOR),
+    )
+
+
+def _count(name: str, label: str, *conditions: ColumnElement[bool]) -> Select[str, str, int]:
+    found = select(literal(1)).where(*conditions).limit(MOST).subquery()
+    return select(
+        literal(name).label("name"),
+        literal(label).label("label"),
+        func.count().label("number"),
+    ).select_from(found)
+
+
+def _has_status(status: DeliveryStatus) -> tuple[ColumnElement[bool], ...]:
+    # said twice: the planners compare the first with the index's own condition
+    return _D.status != _literal(DeliveryStatus.DELIVERED.value), _D.status == _literal(
+        status.value
+    )
+
+
+def _is_in(state: State) -> tuple[ColumnElement[bool], ...]:
+    return _H.circuit != _literal(State.CLOSED.value), _H.circuit == _literal(state.value)
+
+
+def _literal(value: str) -> ColumnElement[str]:
+    """A constant in the statement's text: a parameter might be anything, so that a partial index
+    could not be used."""
+    return literal(value, literal_execute=True)
+
+
+_FIRST = select(_D.updated_at).where(_D.started_at.is_(None)).order_by(_D.id).limit(_OLDEST_OF)
+OLDEST = select(func.min(_FIRST.subquery().c.updated_at))
+"""Since when the oldest row waits: `updated_at`, because a delivery that was lost and put back has
+only waited since then. Among the oldest thousand by id."""
+
+_PENDING = _N.status == _literal(NoticeStatus.PENDING.value)
+_SOME = select(_N.id).where(_PENDING).limit(MOST).subquery()
+_LONGEST = select(_SOME.c.id).order_by(_SOME.c.id).limit(_OLDEST_OF)
+_SENT = Notice.__table__.alias("sent").c
+_LAST = (
+    select(func.max(_SENT.sent_at))
+    .where(_SENT.owner_hash == _N.owner_hash, _SENT.kind == _N.kind, _SENT.sent_at.is_not(None))
+    .scalar_subquery()
+)
+NOTICES_BY_KIND = (
+    select(func.min(_N.created_at), _LAST)
+    .where(_PENDING, _N.id.in_(_LONGEST))
+    .group_by(_N.owner_hash, _N.kind)
+)
+"""What waits for an owner, by kind, since it goes into one mail: since when the oldest of it waits,
+and when the owner last got such a mail. Of the oldest thousand notices by id."""
