@@ -1,4 +1,4 @@
-"""The address guard: which IP addresses an outgoing connection may be opened to.
+"""The address guard: which hosts, ports and IP addresses an outgoing connection may be opened to.
 
 Explicit tables instead of `ipaddress`'s `is_global`, which on Python 3.11 passes NAT64, 6to4,
 `::127.0.0.1` and multicast. Sources: the IANA IPv4 and IPv6 special-purpose address registries
@@ -8,9 +8,18 @@ Explicit tables instead of `ipaddress`'s `is_global`, which on Python 3.11 passe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 
 import structlog
+
+from hookfast.sender.special_names import is_local_name, is_metadata_name
 
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
@@ -69,9 +78,41 @@ _IPV6_DENIED = tuple(
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
+# Where the clouds' metadata services listen, which hand out credentials. No allowed network lifts
+# this, however wide it was drawn.
+_METADATA = tuple(
+    ip_network(network)
+    for network in (
+        "100.100.100.200/32",  # Alibaba
+        "168.63.129.16/32",  # Azure
+        "169.254.169.254/32",  # AWS, Google, Azure, DigitalOcean, OpenStack and more
+        "169.254.170.0/24",  # AWS, to containers
+        "169.254.42.42/32",  # Scaleway
+        "169.254.0.23/32",  # Tencent
+        "192.0.0.192/32",  # Oracle
+        "fd00:42::42/128",  # Scaleway
+        "fd00:ec2::/32",  # AWS
+        "fd20:ce::254/128",  # Google
+        "fe80::a9fe:a9fe/128",  # OpenStack
+    )
+)
+# Prefixes whose last 32 bits are an IPv4 address that a translator or the host itself goes to.
+_EMBEDDING = tuple(
+    IPv6Network(network)
+    for network in (
+        "::/96",
+        "::ffff:0:0/96",
+        "::ffff:0:0:0/96",
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+    )
+)
+_PLAIN_IPV6 = (IPv6Network("::/128"), IPv6Network("::1/128"))
+
+
 class AddressRefused(Exception):
-    """The guard refused `address`; `rule` names why in a few words. The name that resolved to it
-    has to point elsewhere, or the operator has to allow the network."""
+    """The guard refused `address`, which can also be a host's name; `rule` names why in a few
+    words. The URL or the name has to point elsewhere, or the operator has to allow the network."""
 
     def __init__(self, address: str, rule: str) -> None:
         super().__init__(f"{address} is not allowed: {rule}")
@@ -80,32 +121,84 @@ class AddressRefused(Exception):
 
 
 class AddressGuard:
-    """Judges addresses. `allowed_private_networks` lifts the deny rules for what lies inside."""
+    """Judges hosts and addresses. `allowed_private_networks` lifts the deny rules for what lies
+    inside; `denied_networks` adds to them, and wins. `ports` is what may be dialled (empty: any).
+    """
 
-    def __init__(self, allowed_private_networks: Sequence[Network] = ()) -> None:
+    def __init__(
+        self,
+        allowed_private_networks: Sequence[Network] = (),
+        *,
+        denied_networks: Sequence[Network] = (),
+        ports: Sequence[range] = (),
+    ) -> None:
         self._allowed = tuple(allowed_private_networks)
+        self._denied = tuple(denied_networks)
+        self._ports = tuple(ports)
         if self._allowed:
             log.warning(
                 "The address guard lets deliveries into private networks.",
                 networks=[str(network) for network in self._allowed],
             )
 
-    def check(self, addresses: Sequence[str], *, within: Sequence[Network] = ()) -> None:
-        """Return if every address may be dialled; one bad answer spoils the name.
+    def check_host(self, host: str, port: int) -> None:
+        """Return if `host` (a lower-case ASCII name, or an address) may be asked for and dialled
+        at `port`, as far as can be told without resolving it. Raises AddressRefused."""
+        if self._ports and not any(port in ports for ports in self._ports):
+            raise AddressRefused(host, f"port {port} is not one this server sends to")
+        if is_address(host):
+            self.check([host])
+        elif is_metadata_name(host):
+            raise AddressRefused(host, "cloud metadata service")
+        elif is_local_name(host) and not self._allowed:
+            raise AddressRefused(host, "a name of private networks")
+
+    def check(
+        self, addresses: Sequence[str], *, host: str | None = None, within: Sequence[Network] = ()
+    ) -> None:
+        """Return if every address, of those that `host` has, may be dialled; one bad answer spoils
+        the name. A name of private networks may only lead into the allowed ones.
 
         `within` are the endpoint's own networks: where given, every address must also lie in one
         of them. They never lift a deny rule. Raises AddressRefused.
         """
+        local = host is not None and not is_address(host) and is_local_name(host)
         for text in addresses:
             address = ip_address(text)
-            # A mapped address reaches the IPv4 host it embeds, so that is what the networks of
-            # people are compared with; without their word it stays denied.
-            plain = _unmapped(address)
-            lifted = _inside(address, self._allowed) or _inside(plain, self._allowed)
-            if not lifted and (rule := _denied_by(address)) is not None:
+            if (rule := self._rule_against(address)) is not None:
                 raise AddressRefused(text, rule)
-            if within and not _inside(plain, within):
+            if local and not self._lifted(address):
+                raise AddressRefused(text, "a name of private networks")
+            if within and not _inside(_unmapped(address), within):
                 raise AddressRefused(text, "outside the endpoint's allowed networks")
+
+    def _rule_against(self, address: Address) -> str | None:
+        rule = _denied_by(address)
+        if rule is not None and not self._lifted(address):
+            return rule
+        if _inside(address, _METADATA):
+            return "cloud metadata service"
+        if _inside(address, self._denied):
+            return "refused by this server's settings"
+        # Who lifts NAT64 means the public addresses behind it, not 64:ff9b::7f00:1.
+        for embedded in _embedded(address):
+            if (rule := self._rule_against(embedded)) is not None:
+                return rule
+        return None
+
+    def _lifted(self, address: Address) -> bool:
+        # A mapped address reaches the IPv4 host it embeds, so that is what the networks of people
+        # are compared with; without their word it stays denied.
+        return _inside(address, self._allowed) or _inside(_unmapped(address), self._allowed)
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` is an IP address (without brackets) and not a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _denied_by(address: Address) -> str | None:
@@ -115,6 +208,19 @@ def _denied_by(address: Address) -> str | None:
         if address in network:
             return rule
     return None if address in _GLOBAL_UNICAST else "not global unicast"
+
+
+def _embedded(address: Address) -> tuple[IPv4Address, ...]:
+    """The IPv4 addresses inside an IPv6 one: where what is sent to it may come out."""
+    if isinstance(address, IPv4Address) or _inside(address, _PLAIN_IPV6):
+        return ()
+    if address.sixtofour is not None:
+        return (address.sixtofour,)
+    if address.teredo is not None:
+        return address.teredo  # its server and its client
+    if _inside(address, _EMBEDDING):
+        return (IPv4Address(int(address) & 0xFFFFFFFF),)
+    return ()
 
 
 def _unmapped(address: Address) -> Address:

@@ -52,11 +52,15 @@ class OriginBackend(httpcore2.AsyncNetworkBackend):
 
     async def open(self, connected: socket.socket, **tls: Any) -> Connection:
         """`connected` as a connection; closed where that fails."""
+        stream = Stream((self.streams, self._all_streams))
         try:
-            _, stream = await asyncio.get_running_loop().create_connection(
-                lambda: Stream((self.streams, self._all_streams)), sock=connected, **tls
+            await asyncio.get_running_loop().create_connection(
+                lambda: stream, sock=connected, **tls
             )
         except BaseException:
+            # A deadline may strike when the transport is made and not yet handed over: uvloop then
+            # closes it without telling, and a stream that waits to be told would for ever.
+            stream.give_up()
             connected.close()
             raise
         return Connection(stream, self.peer)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Sequence
-from ipaddress import ip_address
+from collections.abc import Callable, Coroutine, Sequence
 
 from hookfast.outcome import Result
-from hookfast.sender.address_guard import AddressGuard, AddressRefused, Network
+from hookfast.sender.address_guard import AddressGuard, AddressRefused, Network, is_address
 from hookfast.sender.failure import RequestFailed, address_refused, not_connected, unresolved
 from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.resolver import Resolver
@@ -23,12 +22,19 @@ _STAGGER_SECONDS = 0.25  # RFC 8305, section 8: "Connection Attempt Delay"
 _MAX_DIALLED = 8  # a name with a thousand addresses must not turn an attempt into a port scan
 
 
-class Dialer:
-    """Opens TCP connections under one guard and resolver."""
+Connect = Callable[[str, int], Coroutine[None, None, socket.socket]]
+"""From an IP address and a port to a non-blocking socket connected to it; raises OSError."""
 
-    def __init__(self, *, guard: AddressGuard, resolver: Resolver) -> None:
+
+class Dialer:
+    """Opens TCP connections under one guard and resolver, by means of `connect`."""
+
+    def __init__(
+        self, *, guard: AddressGuard, resolver: Resolver, connect: Connect | None = None
+    ) -> None:
         self._guard = guard
         self._resolver = resolver
+        self._connect = connect or connect_tcp
 
     async def dial(self, host: str, port: int, *, within: Sequence[Network]) -> socket.socket:
         """A non-blocking socket connected to `host`, which has to lie in the networks `within`,
@@ -39,20 +45,25 @@ class Dialer:
         """
         progress = current_progress()
         progress.phase = Phase.RESOLVING
-        addresses = await self._addresses(host)
-        try:
-            self._guard.check(addresses, within=within)
-        except AddressRefused as refused:
-            raise address_refused(host, refused.address, refused.rule) from None
-
+        addresses = await self.judged(host, port, within=within)
         progress.phase = Phase.CONNECTING
         try:
-            return await _connect_first(addresses[:_MAX_DIALLED], port)
+            return await _connect_first(addresses[:_MAX_DIALLED], port, connect=self._connect)
         except OSError as error:
             raise not_connected(peer_name(host, port), error) from error
 
+    async def judged(self, host: str, port: int, *, within: Sequence[Network]) -> Sequence[str]:
+        """The addresses of `host`, each of which may be dialled at `port`. Raises RequestFailed."""
+        try:
+            self._guard.check_host(host, port)
+            addresses = await self._addresses(host)
+            self._guard.check(addresses, host=host, within=within)
+        except AddressRefused as refused:
+            raise address_refused(host, refused) from None
+        return addresses
+
     async def _addresses(self, host: str) -> Sequence[str]:
-        if _is_address(host):
+        if is_address(host):
             return (host,)
         try:
             addresses = await self._resolver.resolve(host)
@@ -63,20 +74,12 @@ class Dialer:
         return addresses
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-async def _connect_first(addresses: Sequence[str], port: int) -> socket.socket:
+async def _connect_first(addresses: Sequence[str], port: int, *, connect: Connect) -> socket.socket:
     """A socket connected to one of `addresses`, tried in order as RFC 8305 (section 5) has it: the
     next one starts when the last has failed or after a quarter of a second; the first to connect
     wins. Raises the most telling OSError when none does."""
     if len(addresses) == 1:
-        return await _connect(addresses[0], port)
+        return await connect(addresses[0], port)
     waiting = list(addresses)
     attempts: list[asyncio.Task[socket.socket]] = []
     pending: set[asyncio.Task[socket.socket]] = set()
@@ -84,7 +87,7 @@ async def _connect_first(addresses: Sequence[str], port: int) -> socket.socket:
     try:
         while winner is None and (waiting or pending):
             if waiting:
-                task = asyncio.create_task(_connect(waiting.pop(0), port))
+                task = asyncio.create_task(connect(waiting.pop(0), port))
                 attempts.append(task)
                 pending.add(task)
             done, pending = await asyncio.wait(
@@ -104,7 +107,8 @@ async def _connect_first(addresses: Sequence[str], port: int) -> socket.socket:
                 late.close()
 
 
-async def _connect(address: str, port: int) -> socket.socket:
+async def connect_tcp(address: str, port: int) -> socket.socket:
+    """The `Connect` that dials. Cancelled, it closes what it has opened."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     connecting = socket.socket(family, socket.SOCK_STREAM)
     try:

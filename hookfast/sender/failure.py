@@ -12,6 +12,7 @@ import socket
 import ssl
 
 from hookfast.outcome import Result
+from hookfast.sender.address_guard import AddressRefused
 from hookfast.sender.progress import Phase, Progress
 
 
@@ -38,10 +39,18 @@ def unresolved(host: str, error: socket.gaierror) -> RequestFailed:
     return RequestFailed(Result.DNS, f"The name {host} does not resolve to an address.")
 
 
-def address_refused(host: str, address: str, rule: str) -> RequestFailed:
-    """The guard refused one of the addresses."""
-    where = address if host == address else f"{host} resolves to {address}, which"
-    return RequestFailed(Result.ADDRESS, f"{where} is not an allowed public address ({rule}).")
+def address_refused(host: str, refused: AddressRefused) -> RequestFailed:
+    """The guard refused the host, its port or one of its addresses.
+
+    Which address is not said: a name server may tell us what it tells nobody outside, and who may
+    only name a URL must not learn it from us.
+    """
+    if refused.address == host:
+        return RequestFailed(Result.ADDRESS, f"{host} must not be sent to ({refused.rule}).")
+    return RequestFailed(
+        Result.ADDRESS,
+        f"{host} resolves to an address that must not be sent to ({refused.rule}).",
+    )
 
 
 # Our own shortage says nothing about the receiver: it is raised as it is and costs no attempt.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import os
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.outcome import Outcome, Result
 from hookfast.sender.address_guard import AddressGuard, Network
 from hookfast.sender.connection import BodyCut
-from hookfast.sender.dial import Dialer
+from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, timed_out
 from hookfast.sender.progress import begin_progress
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
@@ -51,7 +52,8 @@ class Sender:
     `aclose` or use it as an async context manager.
 
     `excerpt_bytes` is how much of an answer's body an outcome keeps; `ssl_context` (default: the
-    system's trust store) has to verify certificates; `lookup` resolves names.
+    system's trust store) has to verify certificates; `lookup` resolves names; `connect` opens
+    sockets.
     """
 
     def __init__(
@@ -62,13 +64,13 @@ class Sender:
         ssl_context: ssl.SSLContext | None = None,
         clock: Clock = utc_now,
         lookup: Lookup = system_lookup,
+        connect: Connect = connect_tcp,
     ) -> None:
         self._excerpt_bytes = excerpt_bytes
         self._clock = clock
         self._resolver = Resolver(lookup)
-        self._transport = OriginTransport(
-            Dialer(guard=guard, resolver=self._resolver), ssl_context or _default_ssl_context()
-        )
+        self._dialer = Dialer(guard=guard, resolver=self._resolver, connect=connect)
+        self._transport = OriginTransport(self._dialer, ssl_context or default_ssl_context())
 
     async def post(
         self,
@@ -105,6 +107,24 @@ class Sender:
         if answer is None:
             return outcome, {}, ""
         return outcome, dict(answer.headers.items()), _text(answer.body, cut=answer.cut)
+
+    async def refusal(
+        self, url: str, *, timeout: float, allowed_networks: Sequence[Network] = ()
+    ) -> str | None:
+        """Why a request to `url` would be refused now, without connecting: a sentence. None where
+        it would be tried, and where the name does not resolve (yet) or not within `timeout`.
+
+        Raises InvalidInput as `post` does.
+        """
+        target = parse_url(url)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._dialer.judged(target.host, target.port, within=tuple(allowed_networks))
+        except RequestFailed as failed:
+            return failed.sentence if failed.result is Result.ADDRESS else None
+        except TimeoutError:
+            return None
+        return None
 
     async def aclose(self) -> None:
         """Close the idle connections; one in use closes when its request ends."""
@@ -196,7 +216,13 @@ def _origin_url(scheme: str, authority: str) -> httpx2.URL:
     return httpx2.URL(f"{scheme}://{authority}/")
 
 
-def _default_ssl_context() -> ssl.SSLContext:
+def default_ssl_context() -> ssl.SSLContext:
+    """TLS 1.2 or later, verified by the system's authorities, or those of `SSL_CERT_FILE`."""
+    return _ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=4)  # reading the authorities takes 20 ms of CPU
+def _ssl_context(file: str | None, folder: str | None) -> ssl.SSLContext:
     context = httpx2.create_ssl_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -216,9 +242,11 @@ def _status_sentence(status: int) -> str:
     # The standard's phrase, not the server's: that one is text from the network.
     phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
     sentence = f"The server answered {f'{status} {phrase}'.strip()}"
-    return f"{sentence}; redirects are not followed." if 300 <= status < 400 else f"{sentence}."
+    return f"{sentence}; redirects are not followed." if status in _REDIRECTS else f"{sentence}."
 
 
+# RFC 9110, section 15.4: those that name another place to go to; 304 is an answer to a condition.
+_REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 _KNOWN_STATUSES = frozenset(HTTPStatus)
 
 

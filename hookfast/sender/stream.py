@@ -78,6 +78,11 @@ class Stream(asyncio.Protocol):
         self._unregister()
         self._transport.abort()
 
+    def give_up(self) -> None:
+        """Nobody was handed this connection, nor will be: it does not count as open."""
+        self._unregister()
+        self._closed.set()
+
     async def wait_closed(self) -> None:
         """Return when the socket has been given back."""
         await self._closed.wait()
@@ -86,6 +91,9 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._closed.is_set():
+            self._transport.abort()
+            return
         self._poll = select.poll()
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
         for registry in self._registries:

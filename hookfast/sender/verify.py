@@ -33,7 +33,8 @@ async def verify_endpoint(
 
     `header`: one GET per topic, whose challenge header `{tenant_id}.{topic}` has to come back with
     a 2xx. `query`: one GET with `?challenge=<random>`, which has to be the answer's whole body
-    (white space around it aside). `none`: nothing is asked.
+    (white space around it aside). `none`: nothing is asked; where the URL points is judged all the
+    same, as far as its name resolves by now.
 
     Raises InvalidInput, code `verification_failed`, with the reason.
     """
@@ -50,7 +51,9 @@ async def verify_endpoint(
         case "query":
             await _verify_query(sender, url, timeout=timeout, allowed_networks=allowed_networks)
         case "none":
-            return
+            refusal = await sender.refusal(url, timeout=timeout, allowed_networks=allowed_networks)
+            if refusal is not None:
+                raise _failed(refusal)
         case _:
             assert_never(mode)
 
