@@ -1,0 +1,227 @@
+"""Builds the mail to an owner: text and HTML, about one endpoint or a digest of many. Pure.
+
+Everything a customer chose (URL, description, what a receiver answered) is cut to one line before
+it is used, and escaped in HTML: it can neither add a header nor a tag.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime, parseaddr
+from html import escape
+from urllib.parse import urlsplit
+
+from hookfast.errors import Misconfigured
+from hookfast.mail.wording import WORDING, details
+from hookfast.mail.wording import moment as shown_moment
+from hookfast.notice import Facts, NoticeKind
+
+_MAX_LISTED = 100
+_MAX_LINE = 300
+_MAX_HOST = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """One notice with the endpoint it is about."""
+
+    notice_id: str
+    endpoint_id: str
+    url: str
+    description: str
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One endpoint's part of the mail."""
+
+    url: str
+    host: str
+    description: str
+    rows: tuple[tuple[str, str], ...]
+    link: str
+
+
+def compose(
+    kind: NoticeKind,
+    news: Sequence[News],
+    *,
+    sender: Address,
+    to: str,
+    message_id: str,
+    public_url: str,
+    at: datetime,
+    links: Mapping[str, str] | None = None,
+    links_until: datetime | None = None,
+) -> EmailMessage:
+    """The mail that tells `news`, all of one kind and oldest first, to the address `to`.
+
+    Each endpoint comes once, with its latest notice. `at` becomes the Date, `public_url` the start
+    of the links: to the dashboard, which asks for a key, but where `links` has one for an endpoint
+    that opens without, until `links_until`. Raises ValueError when `to` is no address.
+    """
+    entries = _entries(kind, news, public_url, links or {})
+    closing = _WHY_YOU if links_until is None else f"{_opens_until(links_until)} {_WHY_YOU}"
+    wording = WORDING[kind]
+    which = entries[0].host if len(entries) == 1 else f"{len(entries):,} endpoints"
+    message = EmailMessage(policy=SMTP)
+    message["From"] = sender
+    message["To"] = _address(to)
+    message["Subject"] = wording.subject.format(which=which)
+    message["Date"] = format_datetime(at)
+    message["Message-ID"] = message_id
+    # RFC 3834: no out-of-office answers, please; the second is what Exchange looks for
+    message["Auto-Submitted"] = "auto-generated"
+    message["X-Auto-Response-Suppress"] = "All"
+    message["List-Id"] = f"Endpoint notices <endpoint-notices.{sender.domain}>"
+    happened = wording.happened.format(which=which)
+    # Quoted-printable: not every server takes 8-bit text.
+    message.set_content(_text(kind, happened, entries, closing), cte="quoted-printable")
+    page = _html(kind, happened, entries, closing)
+    message.add_alternative(page, subtype="html", cte="quoted-printable")
+    return message
+
+
+def message_id_of(owner_hash: str, notice_ids: Iterable[str], *, domain: str) -> str:
+    """The Message-ID of the mail that tells these notices: the same whenever it is sent."""
+    told = "\n".join([owner_hash, *sorted(notice_ids)])
+    return f"<{hashlib.sha256(told.encode()).hexdigest()[:32]}@{domain}>"
+
+
+def parse_sender(mail_from: str) -> Address:
+    """The sender from `HOOKFAST_MAIL_FROM`: `hooks@example.com` or `Hooks <hooks@example.com>`.
+    Raises Misconfigured."""
+    name, address = parseaddr(mail_from)
+    try:
+        if one_line(mail_from) != mail_from:
+            raise ValueError("more than one line")
+        return Address(display_name=one_line(name), addr_spec=_address(address).addr_spec)
+    except ValueError:
+        raise Misconfigured(
+            f"HOOKFAST_MAIL_FROM is {mail_from!r}; it must be an address such as hooks@example.com "
+            "or 'Hooks <hooks@example.com>'"
+        ) from None
+
+
+def one_line(text: str, *, limit: int = _MAX_LINE) -> str:
+    """`text` without line breaks and control characters, at most `limit` characters long."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _address(address: str) -> Address:
+    name, at, domain = address.rpartition("@")
+    if not (name and at and domain) or not address.isascii() or one_line(address) != address:
+        raise ValueError("not an address")
+    # by its parts: an odd local part is quoted, where a header would take it for several addresses
+    return Address(username=name, domain=domain)
+
+
+def _entries(
+    kind: NoticeKind, news: Sequence[News], public_url: str, links: Mapping[str, str]
+) -> list[_Entry]:
+    latest: dict[str, tuple[News, int]] = {}
+    for one in news:
+        _, times = latest.pop(one.endpoint_id, (one, 0))
+        latest[one.endpoint_id] = (one, times + 1)
+    return [
+        _Entry(
+            url=shown_url(one.url),
+            host=_host(one.url),
+            description=one_line(one.description),
+            rows=tuple(
+                (label, one_line(value)) for label, value in details(kind, one.facts, times=times)
+            ),
+            link=links.get(one.endpoint_id)
+            or f"{public_url}/dashboard/endpoints/{one.endpoint_id}",
+        )
+        for one, times in latest.values()
+    ]
+
+
+def shown_url(url: str) -> str:
+    """A URL as far as a mail may show it: people put tokens into the query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "your URL"
+    return one_line(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
+
+
+def _host(url: str) -> str:
+    try:
+        return one_line(urlsplit(url).hostname or "your URL", limit=_MAX_HOST)
+    except ValueError:
+        return "your URL"
+
+
+def _more(entries: Sequence[_Entry]) -> str | None:
+    left = len(entries) - _MAX_LISTED
+    return f"and {left:,} more, which GET /v1/endpoints lists" if left > 0 else None
+
+
+def _text(kind: NoticeKind, happened: str, entries: Sequence[_Entry], closing: str) -> str:
+    wording = WORDING[kind]
+    lines = [happened, ""]
+    for entry in entries[:_MAX_LISTED]:
+        lines.append(entry.url)
+        if entry.description:
+            lines.append(f"  {entry.description}")
+        lines += [f"  {label}: {value}" for label, value in entry.rows]
+        lines += [f"  More: {entry.link}", ""]
+    if more := _more(entries):
+        lines += [more, ""]
+    lines += ["What happens next", *(f"- {line}" for line in wording.next), ""]
+    lines += ["What to do", *(f"- {line}" for line in wording.todo), ""]
+    lines.append(closing)
+    return "\n".join(lines) + "\n"
+
+
+def _html(kind: NoticeKind, happened: str, entries: Sequence[_Entry], closing: str) -> str:
+    wording = WORDING[kind]
+    parts = [f"<p>{escape(happened)}</p>"]
+    parts += [_html_entry(entry) for entry in entries[:_MAX_LISTED]]
+    if more := _more(entries):
+        parts.append(f"<p>{escape(more)}</p>")
+    for title, lines in (("What happens next", wording.next), ("What to do", wording.todo)):
+        items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+        parts.append(f"<h2>{title}</h2>\n<ul>{items}</ul>")
+    parts.append(f'<p class="why">{escape(closing)}</p>')
+    body = "\n".join(parts)
+    head = f'<head><meta charset="utf-8"><style>{_STYLE}</style></head>'
+    return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
+
+
+def _html_entry(entry: _Entry) -> str:
+    rows = "".join(
+        f"<tr><th>{escape(label)}</th><td>{escape(value)}</td></tr>" for label, value in entry.rows
+    )
+    description = f"<p>{escape(entry.description)}</p>" if entry.description else ""
+    return (
+        f"<div><h3>{escape(entry.url)}</h3>{description}<table>{rows}</table>"
+        f'<p><a href="{escape(entry.link)}">More about this endpoint</a></p></div>'
+    )
+
+
+def _opens_until(moment: datetime) -> str:
+    return (
+        f"Until {shown_moment(moment)} the links in this mail open for whoever has them, so do "
+        "not pass it on."
+    )
+
+
+_WHY_YOU = "You get this mail because your address is among the endpoint's owners."
+_STYLE = (
+    "body{font:15px/1.5 sans-serif;color:#1d2330;max-width:44em}"
+    "h2{font-size:16px;margin:1.5em 0 .3em}h3{font-size:15px;margin:0;word-break:break-all}"
+    "div{border-left:3px solid #c8cdd8;padding:.2em 1em;margin:1em 0}div p{margin:.3em 0}"
+    "th{text-align:left;font-weight:normal;color:#5b6478;padding-right:1em;vertical-align:top}"
+    ".why{color:#5b6478;font-size:13px}"
+)

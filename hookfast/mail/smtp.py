@@ -1,0 +1,151 @@
+"""Mail through an SMTP server (RFC 5321): one connection per message, as mail is rare."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import suppress
+from email.message import EmailMessage
+from email.policy import SMTP as ON_THE_WIRE
+
+import aiosmtplib
+import structlog
+from aiosmtplib import (
+    SMTPDataError,
+    SMTPException,
+    SMTPRecipientsRefused,
+    SMTPResponseException,
+)
+
+from hookfast.mail.smtp_url import SmtpServer, parse_smtp_url
+from hookfast.mail.transport import AddressRefused, MailDelayed
+
+_COMMAND_SECONDS = 20.0
+_DEADLINE_SECONDS = 60.0
+_MAX_WORDS = 300
+# "Authenticate first", "encrypt first" and the like (RFC 4954): about us, wherever they come.
+_ABOUT_US = frozenset({530, 534, 535, 538})
+
+log = structlog.get_logger()
+
+
+class SmtpTransport:
+    """Sends through the server of `url` (see `parse_smtp_url`). Raises Misconfigured.
+
+    `tls` verifies the server; default: the system's authorities. With STARTTLS merely offered the
+    certificate is not verified: whoever can forge it can as well leave the offer out.
+    """
+
+    def __init__(self, url: str, *, tls: ssl.SSLContext | None = None) -> None:
+        self._server = parse_smtp_url(url)
+        self._tls = tls or _context(self._server)
+
+    async def send(self, message: EmailMessage) -> None:
+        """Hand the message to the server.
+
+        A refusal for good (5xx) of the recipient or the message raises AddressRefused. Anything
+        else that goes wrong raises MailDelayed: a server that refuses the connection, the login or
+        the sender is set up otherwise than ours, which is no fault of the address.
+        """
+        sender, recipient = _only(message, "From"), _only(message, "To")
+        wire = message.as_bytes(policy=ON_THE_WIRE)
+        client = self._client()
+        try:
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                await client.connect()
+                await client.sendmail(sender, [recipient], wire)
+        except SMTPRecipientsRefused as error:
+            _refuse(error.recipients[0])
+        except SMTPDataError as error:
+            _refuse(error)
+        except SMTPResponseException as error:
+            log.warning("The mail server refuses us; mail waits.", code=error.code)
+            raise _delayed(error) from None
+        except (SMTPException, OSError) as error:  # TimeoutError and TLS errors are OSErrors
+            log.warning("The mail server is away; mail waits.", error=type(error).__name__)
+            raise _away(error) from None
+        except ValueError:  # after OSError: an unverified certificate is both
+            raise AddressRefused("The address cannot be written in SMTP.") from None
+        else:
+            await _leave(client)
+        finally:
+            client.close()
+
+    async def greet(self) -> str:
+        """Do all that comes before a message: connect, upgrade to TLS, log in. Returns `over TLS`
+        or `in the clear`; raises MailDelayed as `send` does."""
+        client = self._client()
+        try:
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                await client.connect()
+                if client.is_ehlo_or_helo_needed:
+                    await client.ehlo()
+                secure = client.get_transport_info("sslcontext") is not None
+        except SMTPResponseException as error:
+            raise _delayed(error) from None
+        except (SMTPException, OSError) as error:
+            raise _away(error) from None
+        else:
+            await _leave(client)
+        finally:
+            client.close()
+        return "over TLS" if secure else "in the clear"
+
+    def _client(self) -> aiosmtplib.SMTP:
+        server = self._server
+        return aiosmtplib.SMTP(
+            hostname=server.host,
+            port=server.port,
+            username=server.username,
+            password=server.password,
+            use_tls=server.tls,
+            start_tls={"never": False, "offered": None, "required": True}[server.starttls]
+            if not server.tls
+            else False,
+            tls_context=self._tls,
+            timeout=_COMMAND_SECONDS,
+        )
+
+
+def _only(message: EmailMessage, header: str) -> str:
+    """The address of a header that holds one."""
+    (address,) = message[header].addresses
+    spec: str = address.addr_spec
+    return spec
+
+
+def _context(server: SmtpServer) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not server.tls and server.starttls == "offered":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _leave(client: aiosmtplib.SMTP) -> None:
+    # The server has the message; a connection that breaks now must not have it sent again.
+    with suppress(SMTPException, OSError):
+        await client.quit(timeout=2)
+
+
+def _refuse(answer: SMTPResponseException) -> None:
+    if 500 <= answer.code <= 599 and answer.code not in _ABOUT_US:
+        raise AddressRefused(f"{answer.code} {_one_line(answer.message)}".strip()) from None
+    raise _delayed(answer) from None
+
+
+def _away(error: Exception) -> MailDelayed:
+    words = _one_line(str(error)) or type(error).__name__
+    told = f"The mail server cannot be used now ({type(error).__name__})."
+    return MailDelayed(told, words=words)
+
+
+def _delayed(answer: SMTPResponseException) -> MailDelayed:
+    words = f"{answer.code} {_one_line(answer.message)}".strip()
+    return MailDelayed(f"The mail server answered {answer.code}.", words=words)
+
+
+def _one_line(words: str) -> str:
+    """The server's words without line breaks or control characters, at most 300 characters."""
+    printable = "".join(char if char.isprintable() else " " for char in words)
+    return " ".join(printable.split())[:_MAX_WORDS]
