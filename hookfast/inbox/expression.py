@@ -1,0 +1,184 @@
+"""Key expressions: JMESPath over a payload, bounded in what they may cost. Pure.
+
+https://jmespath.org/specification.html, without expression types (`&`) and with the functions in
+FUNCTIONS only. An expression names what must not happen twice, for example
+`[repository.full_name, ref, after]`.
+
+The bounds: JMESPath has no way back to the root from inside a projection, so a node of an
+expression costs what the data at hand is long. What could multiply that data is limited when the
+expression is compiled: multi-selects (their lengths multiplied at most MAX_FAN_OUT), `to_string`
+(each doubles the backslashes of the one inside), the glue of `join` (a short literal). The steps of
+an evaluation are counted besides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import jmespath
+from jmespath.visitor import TreeInterpreter
+
+from hookfast.errors import InvalidInput
+from hookfast.json_text import JsonValue
+
+MAX_LENGTH = 300
+"""Characters of an expression."""
+MAX_DEPTH = 16
+MAX_NODES = 80
+MAX_FAN_OUT = 32
+MAX_TO_STRING = 2
+MAX_GLUE = 16
+MAX_STEPS = 50_000
+"""Nodes visited and list elements made in one evaluation: 0.1 s for the worst expression found."""
+MAX_KEY_LENGTH = 200
+"""Characters of a key; a longer one is replaced by its SHA-256."""
+
+FUNCTIONS: Final = frozenset(
+    {
+        "contains",
+        "ends_with",
+        "join",
+        "keys",
+        "length",
+        "max",
+        "min",
+        "not_null",
+        "sort",
+        "starts_with",
+        "sum",
+        "to_array",
+        "to_number",
+        "to_string",
+        "type",
+        "values",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A compiled expression. Equal when the text is."""
+
+    text: str
+    _tree: Any = field(repr=False, compare=False)
+
+    def key(self, payload: JsonValue) -> str | None:
+        """The key of a payload; None, no key, when the result is null, an empty text, list or
+        object, or a list or object with such a member: half a key would make unlike things equal.
+
+        Texts are keys as they are, all else is canonical JSON: sorted members, no white space.
+        Never raises, whatever the payload; what cannot be evaluated within the bounds has no key.
+        """
+        value = self.value(payload)
+        if _is_nothing(value):
+            return None
+        if isinstance(value, list | dict):
+            members = value.values() if isinstance(value, dict) else value
+            if any(_is_nothing(member) for member in members):
+                return None
+        text = value if isinstance(value, str) else _canonical(value)
+        if len(text) <= MAX_KEY_LENGTH:
+            return text
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+    def value(self, payload: JsonValue) -> JsonValue:
+        """The result; null when it cannot be evaluated within the bounds."""
+        try:
+            result: JsonValue = _Bounded().visit(self._tree, payload)
+        except Exception:
+            # The library's own errors are not all there is: comparing a text with a number raises
+            # TypeError. None of them is worth losing a request for.
+            return None
+        return result
+
+
+def compile_expression(text: str, *, pointer: str) -> Expression:
+    """The expression. Raises InvalidInput (`invalid_expression`) for what is no JMESPath, or may
+    cost too much."""
+    if not 0 < len(text) <= MAX_LENGTH:
+        raise _invalid(pointer, f"a key expression has 1 to {MAX_LENGTH} characters")
+    try:
+        tree: Any = jmespath.compile(text).parsed
+    except Exception:
+        # JMESPath errors, and RecursionError for what nests as deep as it is long; the library's
+        # texts quote the expression in several lines, so none of them is passed on
+        raise _invalid(
+            pointer, "this is no JMESPath expression, e.g. '[repository.full_name, ref, after]'"
+        ) from None
+    _check(tree, pointer)
+    return Expression(text, tree)
+
+
+class _OverBudget(Exception):
+    pass
+
+
+class _Bounded(TreeInterpreter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = MAX_STEPS
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        result = super().visit(node, *args, **kwargs)
+        self._steps -= 1 + (len(result) if isinstance(result, list) else 0)
+        if self._steps < 0:
+            raise _OverBudget
+        return result
+
+
+def _check(tree: Any, pointer: str) -> None:
+    fan_out, to_string, nodes = 1, 0, 0
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        nodes += len(level)
+        for node in level:
+            kind, children = node["type"], node["children"]
+            if kind == "expref":
+                raise _invalid(pointer, "a key expression has no expression types ('&')")
+            if kind.startswith("multi_select"):
+                fan_out *= len(children)
+            if kind == "function_expression":
+                _check_call(node, pointer)
+                to_string += node["value"] == "to_string"
+        # the bounds of a slice are numbers among the children
+        level = [child for node in level for child in node["children"] if isinstance(child, dict)]
+    if level or nodes > MAX_NODES:
+        raise _invalid(
+            pointer,
+            f"a key expression nests at most {MAX_DEPTH} levels and has at most {MAX_NODES} parts",
+        )
+    if fan_out > MAX_FAN_OUT or to_string > MAX_TO_STRING:
+        raise _invalid(
+            pointer,
+            f"the lengths of a key expression's multi-selects multiply to {MAX_FAN_OUT} at most, "
+            f"and to_string comes {MAX_TO_STRING} times at most",
+        )
+
+
+def _check_call(node: Any, pointer: str) -> None:
+    if node["value"] not in FUNCTIONS:
+        raise _invalid(pointer, f"a key expression may use {', '.join(sorted(FUNCTIONS))} only")
+    if node["value"] == "join":
+        glue = node["children"][0] if node["children"] else {"type": "nothing"}
+        if glue["type"] != "literal" or len(str(glue["value"])) > MAX_GLUE:
+            raise _invalid(
+                pointer, f"join's first argument is a literal of at most {MAX_GLUE} characters"
+            )
+
+
+def _is_nothing(value: object) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return True  # the sum of finite numbers may be none
+    return value is None or value == "" or value == [] or value == {}
+
+
+def _canonical(value: JsonValue) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _invalid(pointer: str, detail: str) -> InvalidInput:
+    return InvalidInput.at(pointer, detail, code="invalid_expression")

@@ -1,0 +1,65 @@
+"""Kinds of options that several providers have."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from hookfast.errors import InvalidInput
+from hookfast.inbox.expression import compile_expression
+from hookfast.inbox.naming import MAX_NAMESPACE, is_event_type
+from hookfast.operational import RESERVED_NAMESPACE, is_reserved
+
+
+def _namespace(text: str) -> str:
+    if text == RESERVED_NAMESPACE:
+        raise ValueError(f"the namespace {text!r} is Hookfast's own; choose another")
+    return text
+
+
+def _expression(text: str) -> str:
+    try:
+        compile_expression(text, pointer="")
+    except InvalidInput as error:
+        raise ValueError(error.message) from None
+    return text
+
+
+def _event_type(text: str) -> str:
+    if not is_event_type(text) or is_reserved(text):
+        raise ValueError("this is no event type a source may emit, e.g. 'acme.order.created'")
+    return text
+
+
+def _public_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable or not (text.isascii() and text.isprintable()) or " " in text:
+        raise ValueError("give the whole URL as it is set at the provider, e.g. https://…/in/src_…")
+    return text
+
+
+Namespace: TypeAlias = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=MAX_NAMESPACE),
+    AfterValidator(_namespace),
+    Field(description="The first part of the event types."),
+]
+Tolerance: TypeAlias = Annotated[
+    int,
+    Field(ge=1, le=3600, description="Seconds the signed time may be off, both ways."),
+]
+HeaderName: TypeAlias = Annotated[
+    str,
+    StringConstraints(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$"),  # RFC 9110, 5.6.2
+]
+KeyExpression: TypeAlias = Annotated[str, AfterValidator(_expression)]
+FixedType: TypeAlias = Annotated[str, AfterValidator(_event_type)]
+PublicUrl: TypeAlias = Annotated[
+    str, StringConstraints(max_length=2000), AfterValidator(_public_url)
+]
