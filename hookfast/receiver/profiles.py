@@ -1,0 +1,166 @@
+"""The signature profiles: which headers each one reads, and which bytes it signs. Pure.
+
+| profile            | headers                                          | signed message
+|--------------------|--------------------------------------------------|-----------------------
+| `rsa`              | X-Webhook-{Signature, Timestamp, Key-Id}         | `timestamp.body`
+| `standard-ed25519` | webhook-{id, timestamp, signature} with `v1a,`   | `id.timestamp.body`
+| `standard`         | webhook-{id, timestamp, signature} with `v1,`    | `id.timestamp.body`
+| `nonce`            | X-Webhook-{Signature, Timestamp, Nonce}          | `timestamp.nonce.body`
+| `hook`             | X-Hook-{Signature, Timestamp}                    | `timestamp.body`
+| `body`             | X-Webhook-Signature                              | `body`
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, assert_never, get_args
+
+from .errors import MalformedHeader
+from .headers import SignedHeaders, decimal
+
+ProfileName: TypeAlias = Literal["rsa", "standard-ed25519", "standard", "nonce", "hook", "body"]
+
+STRONGEST_FIRST: tuple[ProfileName, ...] = get_args(ProfileName)
+"""The order in which a request with several signatures is judged: a key of one's own first, then
+what signs the message id, then what signs a nonce, a timestamp, and nothing but the body."""
+
+SIGNATURE_HEADERS: dict[ProfileName, str] = {
+    "rsa": "X-Webhook-Signature",
+    "standard-ed25519": "webhook-signature",
+    "standard": "webhook-signature",
+    "nonce": "X-Webhook-Signature",
+    "hook": "X-Hook-Signature",
+    "body": "X-Webhook-Signature",
+}
+
+HOOK_HASHES = ("sha1", "sha256", "sha512")
+MAX_SIGNATURES = 16
+
+_NONCE = re.compile(r"[A-Za-z0-9_\-+/=]{8,256}")  # no dot: it ends where the body begins
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One signature of a header: `scheme` is its hash or version, `value` as it came."""
+
+    scheme: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignedMessage:
+    """What a request says was signed under one profile. Nothing of it is proven yet."""
+
+    profile: ProfileName
+    message_id: str
+    timestamp: int | None  # Unix seconds; None: the profile signs no time
+    message: bytes
+    signatures: tuple[Signature, ...]
+
+
+def signatures(headers: SignedHeaders, profile: ProfileName) -> tuple[Signature, ...]:
+    """The signatures that can belong to `profile`, none when its header did not come.
+
+    Three profiles share X-Webhook-Signature; the scheme tells `rsa` from the others, and `nonce`
+    asks for its nonce. Schemes nobody knows are passed over: a newer sender may add some.
+    """
+    value = headers.get(SIGNATURE_HEADERS[profile])
+    if value is None or (profile == "nonce" and "X-Webhook-Nonce" not in headers):
+        return ()
+    between, within = (" ", ",") if profile.startswith("standard") else (",", "=")
+    parts = [part.strip().partition(within) for part in value.split(between)]
+    if len(parts) > MAX_SIGNATURES:
+        raise MalformedHeader(
+            f"{SIGNATURE_HEADERS[profile]} lists more than {MAX_SIGNATURES} signatures",
+            header=SIGNATURE_HEADERS[profile],
+        )
+    schemes = _schemes(profile)
+    return tuple(Signature(scheme, rest) for scheme, _, rest in parts if scheme in schemes)
+
+
+def signed_message(
+    headers: SignedHeaders,
+    body: bytes,
+    *,
+    profile: ProfileName,
+    signatures: tuple[Signature, ...],
+) -> SignedMessage:
+    """The bytes these headers say were signed; MissingHeader or MalformedHeader when they do not
+    say."""
+    timestamp: int | None = None
+    match profile:
+        case "standard" | "standard-ed25519":
+            message_id = _signed_id(headers)
+            raw, timestamp = _time(headers, "webhook-timestamp")
+            message = b".".join((message_id.encode(), raw, body))
+        case "nonce":
+            message_id = _message_id(headers, "X-Webhook-ID")
+            raw, timestamp = _time(headers, "X-Webhook-Timestamp")
+            message = b".".join((raw, _nonce(headers), body))
+        case "hook":
+            message_id = _message_id(headers, "X-Hook-Id")
+            raw, timestamp = _time(headers, "X-Hook-Timestamp")
+            message = b".".join((raw, body))
+        case "rsa":
+            message_id = _message_id(headers, "X-Webhook-ID")
+            raw, timestamp = _time(headers, "X-Webhook-Timestamp")
+            message = b".".join((raw, body))
+        case "body":
+            message_id = _message_id(headers, "X-Webhook-ID")
+            message = body
+        case _:
+            assert_never(profile)
+    return SignedMessage(
+        profile=profile,
+        message_id=message_id,
+        timestamp=timestamp,
+        message=message,
+        signatures=signatures,
+    )
+
+
+def _schemes(profile: ProfileName) -> tuple[str, ...]:
+    match profile:
+        case "standard":
+            return ("v1",)
+        case "standard-ed25519":
+            return ("v1a",)
+        case "hook":
+            return HOOK_HASHES
+        case "rsa":
+            return ("rsa-sha256",)
+        case "nonce" | "body":
+            return ("sha256",)
+        case _:
+            assert_never(profile)
+
+
+def _message_id(headers: SignedHeaders, name: str) -> str:
+    # every delivery carries X-Hook-Id, some profiles repeat it under their own name
+    found = headers.first(name, "X-Hook-Id")
+    if found is not None:
+        return found
+    return headers.require("X-Hook-Id", why="a message sent again is recognised by it")
+
+
+def _signed_id(headers: SignedHeaders) -> str:
+    name = "webhook-id"
+    value = headers.require(name, why="it is part of what is signed")
+    # a dot ends the id in the signed message; with one inside, it could also end there
+    if "." in value:
+        raise MalformedHeader(f"{name} contains a dot", header=name)
+    return value
+
+
+def _time(headers: SignedHeaders, name: str) -> tuple[bytes, int]:
+    value = headers.require(name, why="it is part of what is signed")
+    return value.encode(), decimal(value, header=name)
+
+
+def _nonce(headers: SignedHeaders) -> bytes:
+    name = "X-Webhook-Nonce"
+    value = headers.require(name, why="it is part of what is signed")
+    if not _NONCE.fullmatch(value):
+        raise MalformedHeader(f"{name} is not 8 to 256 characters of base64", header=name)
+    return value.encode()

@@ -1,0 +1,96 @@
+"""Webhooks in Starlette and FastAPI: a decorator around the function that does the work.
+
+@app.post("/webhooks")
+@endpoint(intake)
+async def paid(webhook: Webhook) -> None: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .errors import BodyTooLarge
+from .intake import Answer, Intake, Webhook, problem
+
+Result: TypeAlias = str | Response | None
+Handler: TypeAlias = Callable[[Webhook], Awaitable[Result] | Result]
+
+_T = TypeVar("_T")
+
+
+def endpoint(
+    intake: Intake, *, max_body_bytes: int = 1_048_576
+) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
+    """A route's function that verifies, and calls the handler once per message.
+
+    The handler (async, or a plain function, which runs in a thread) returns None or a short text;
+    both answer 2xx, now and when the message comes again. An exception, or a Response that is not
+    2xx, means not done: the message is let come again. Bodies over `max_body_bytes` get a 413.
+    """
+
+    def around(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def receive(request: Request) -> Response:
+            body = await _body(request, max_body_bytes)
+            if body is None:
+                return _response(problem(BodyTooLarge(f"more than {max_body_bytes} bytes")))
+            opened = await _in_thread(partial(intake.open, request.headers, body))
+            if isinstance(opened, Answer):
+                return _response(opened)
+            try:
+                result = await _call(handler, opened)
+            except BaseException:  # a cancelled request, too, is not done
+                await _in_thread(partial(intake.abandon, opened))
+                raise
+            if isinstance(result, Response):
+                if 200 <= result.status_code < 300:
+                    await _in_thread(partial(intake.finish, opened))
+                else:
+                    await _in_thread(partial(intake.abandon, opened))
+                return result
+            text = (result or "").encode()
+            return _response(await _in_thread(partial(intake.finish, opened, text)))
+
+        # for the route's name; functools.wraps would show FastAPI the handler's parameters
+        receive.__name__ = getattr(handler, "__name__", receive.__name__)
+        receive.__doc__ = handler.__doc__
+        return receive
+
+    return around
+
+
+async def _body(request: Request, max_bytes: int) -> bytes | None:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:  # counted as it comes: a chunked body has no length to ask for
+            return None
+    return bytes(body)
+
+
+async def _call(handler: Handler, webhook: Webhook) -> Result:
+    if inspect.iscoroutinefunction(handler):
+        result: Result = await handler(webhook)
+        return result
+    called = await anyio.to_thread.run_sync(handler, webhook)
+    return await called if inspect.isawaitable(called) else called
+
+
+async def _in_thread(call: Callable[[], _T]) -> _T:
+    # A store may wait for its database. Shielded: a cancelled request must not lose the claim that
+    # was just made, nor the record that its work is done.
+    results: list[_T] = []
+    with anyio.CancelScope(shield=True):
+        results.append(await anyio.to_thread.run_sync(call))
+    return results[0]
+
+
+def _response(answer: Answer) -> Response:
+    return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
