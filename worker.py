@@ -1,7 +1,8 @@
-"""The worker process: two Temporal workers, the outbox relay, and the checks that nothing is lost.
+"""The worker process: three Temporal workers, the outbox relay, and checks that nothing is lost.
 
 - `deliveries` runs the workflows and, inside their tasks, the fast lane's first attempts.
 - `retries` runs every other attempt, so that slow receivers cannot hold up first attempts.
+- `control` runs what steers them, so that no flood of deliveries can hold up an open circuit.
 
 Client and workers share one connection: that is what lets Temporal hand a started workflow straight
 back to this process (eager start), where its event is still in memory.
@@ -17,38 +18,56 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.client import Client
+from temporalio.runtime import Runtime
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from activities.attempt import AttemptActivities
-from hookfast import temporal
-from hookfast.clock import utc_now
+from activities.circuit import CircuitActivities
+from activities.job import JobActivities
+from activities.notify import MailActivities
+from activities.retention import RetentionActivities
+from activities.upkeep import UpkeepActivities
+from hookfast import retention_schedule, temporal, upkeep_schedule
+from hookfast.circuit import Policy
+from hookfast.conducting import CONTROL_QUEUE
+from hookfast.conductor import conductor_for
 from hookfast.delivery import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.garbage import freeze_startup
 from hookfast.keys import keyring_of
+from hookfast.liveness import keep_beating, sweep_lost
 from hookfast.logs import configure_logging
+from hookfast.mail import transport_of
+from hookfast.portal_link import OwnerLinks
 from hookfast.relay import Relay
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings import Settings, load_settings
-from hookfast.storage import outbox, workers
+from hookfast.steering import Steering
+from hookfast.storage import workers
 from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import migrate
 from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.recorder import Recorder
+from hookfast.storage.recorder import News, Recorder
+from hookfast.telemetry import exposition, providers
+from hookfast.telemetry.exposition import MetricsServer
+from hookfast.telemetry.providers import Telemetry
+from hookfast.telemetry.temporal_metrics import TemporalMetrics
 from hookfast.version import VERSION
+from workflows.circuit_breaker import CircuitBreakerWorkflow
 from workflows.delivery import DeliveryWorkflow
+from workflows.job import JobWorkflow
+from workflows.owner_mail import OwnerMailWorkflow
+from workflows.retention import RetentionWorkflow
+from workflows.upkeep import UpkeepWorkflow
 
 _RECONNECT_SECONDS = 1.0
-_SWEEP_EVERY = timedelta(seconds=60)
-_OVERDUE_AFTER = timedelta(minutes=5)
-_SWEEP_BATCH = 500
+_LEAVE_SECONDS = 5.0
 
 log = structlog.get_logger()
 
@@ -66,12 +85,26 @@ async def running_worker(
     On leaving, attempts under way end and are recorded, for at most `settings.shutdown_grace`.
     """
     loader = OutgoingLoader(database, keyring_of(settings))
-    recorder = Recorder(database)
+    conductor = conductor_for(settings, client, database)
+    policy = settings.circuit_policy
     sender = Sender(
-        guard=AddressGuard(settings.allowed_private_networks),
+        guard=AddressGuard(
+            settings.allowed_private_networks,
+            denied_networks=settings.denied_networks,
+            ports=settings.port_ranges,
+        ),
         excerpt_bytes=settings.response_excerpt_bytes,
     )
     doorbell = doorbell_for(database)
+
+    def on_news(news: News) -> None:
+        if news & News.CIRCUIT:
+            loader.forget_primed()
+            conductor.ring()
+        if news & News.EVENTS:
+            doorbell.ring()
+
+    recorder = Recorder(database, policy=policy, told=on_news)
     attempts = AttemptActivities(
         database=database,
         loader=loader,
@@ -79,6 +112,8 @@ async def running_worker(
         recorder=recorder,
         public_url=settings.resolved_public_url,
         fast_lane_per_endpoint=settings.fast_lane_per_endpoint,
+        held_backstop=settings.held_backstop,
+        on_news=on_news,
     )
     deliveries = Worker(
         client,
@@ -100,6 +135,9 @@ async def running_worker(
         max_concurrent_activities=settings.max_concurrent_attempts,
         graceful_shutdown_timeout=settings.shutdown_grace,
     )
+    control = _control_worker(
+        settings, client, database, policy=policy, on_news=on_news, workflow_runner=workflow_runner
+    )
     relay = Relay(
         client=client,
         database=database,
@@ -114,18 +152,75 @@ async def running_worker(
         async with (
             deliveries,
             retries,
-            _background(relay.run(), _keep_beating(database, worker_id), _sweep_lost(database)),
+            control,
+            _background(
+                relay.run(),
+                conductor.run(),
+                keep_beating(database, worker_id),
+                sweep_lost(database),
+                upkeep_schedule.ensure_schedule(client),
+                retention_schedule.ensure_schedule(client),
+            ),
         ):
             yield
     finally:
+        # A courtesy to /readyz and to the next relay, given up when the database is silent: leases
+        # and heartbeats run out, workflows repeat their records.
         with contextlib.suppress(SQLAlchemyError, OSError):
-            # A courtesy to /readyz and to the next relay; leases and heartbeats run out anyway.
-            await relay.finish()
-            async with database.write() as connection:
-                await workers.leave(connection, worker_id)
-        await recorder.close()
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await relay.finish()
+                async with database.write() as connection:
+                    await workers.leave(connection, worker_id)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await recorder.close()
         await doorbell.close()
         await sender.aclose()
+
+
+def _control_worker(
+    settings: Settings,
+    client: Client,
+    database: Database,
+    *,
+    policy: Policy,
+    on_news: Callable[[News], None],
+    workflow_runner: WorkflowRunner | None,
+) -> Worker:
+    """What steers deliveries: circuits, jobs, owners' mail, upkeep, retention. Few, and long."""
+    steering = Steering(client, database, fast_lane_timeout=settings.fast_lane_timeout)
+    circuits = CircuitActivities(
+        database=database, steering=steering, policy=policy, on_news=on_news
+    )
+    jobs = JobActivities(database=database, steering=steering)
+    mail = MailActivities(
+        database=database,
+        transport=transport_of(settings),
+        mail_from=settings.mail_from,
+        public_url=settings.resolved_public_url,
+        links=OwnerLinks(keyring_of(settings), settings.owner_link_lifetime)
+        if settings.owner_link_lifetime
+        else None,
+    )
+    upkeep = UpkeepActivities(
+        database=database.unhurried, dead_letter_retention=settings.dead_letter_retention
+    )
+    retention = RetentionActivities(database=database.unhurried, ages=settings.ages)
+    return Worker(
+        client,
+        task_queue=CONTROL_QUEUE,
+        workflows=[
+            CircuitBreakerWorkflow,
+            JobWorkflow,
+            OwnerMailWorkflow,
+            RetentionWorkflow,
+            UpkeepWorkflow,
+        ],
+        activities=[*circuits.all, *jobs.all, *mail.all, *upkeep.all, *retention.all],
+        workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
+        max_concurrent_activities=settings.max_concurrent_control,
+        graceful_shutdown_timeout=settings.shutdown_grace,
+    )
 
 
 @asynccontextmanager
@@ -138,42 +233,21 @@ async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def _keep_beating(database: Database, worker_id: str) -> None:
-    while True:
-        try:
-            async with database.write() as connection:
-                await workers.beat(connection, worker_id, version=VERSION, now=utc_now())
-        except (SQLAlchemyError, OSError) as error:
-            log.warning("The worker cannot report that it lives.", error=type(error).__name__)
-        await asyncio.sleep(workers.BEAT_EVERY.total_seconds())
-
-
-async def _sweep_lost(database: Database) -> None:
-    """Put deliveries that are long overdue back into the outbox: their workflows were lost with
-    Temporal's data (a restored backup, say), or are late, which starting them again does not
-    change."""
-    while True:
-        await asyncio.sleep(_SWEEP_EVERY.total_seconds())
-        now = utc_now()
-        try:
-            async with database.write() as connection:
-                reopened = await outbox.reopen_lost(
-                    connection, overdue_since=now - _OVERDUE_AFTER, now=now, limit=_SWEEP_BATCH
-                )
-        except (SQLAlchemyError, OSError) as error:
-            log.warning("The sweep cannot reach the database.", error=type(error).__name__)
-        else:
-            if reopened:
-                log.warning("Overdue deliveries go through the outbox again.", count=reopened)
-
-
 async def run(settings: Settings) -> None:
     """Run until SIGINT or SIGTERM, then drain."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with Database(settings.resolved_database_url) as database:
+    telemetry = providers.start("worker", by_tenant=settings.metrics_by_tenant)
+    of_temporal = TemporalMetrics(
+        pushes=telemetry.pushes_metrics and settings.temporal_metrics == "push"
+    )
+    Runtime.set_default(of_temporal.runtime)
+    async with (
+        _metrics_server(settings, telemetry, of_temporal),
+        Database(settings.resolved_database_url) as database,
+    ):
         await migrate(database)
         client = await _connect(stop)
         if client is None:
@@ -183,6 +257,26 @@ async def run(settings: Settings) -> None:
             log.info("The worker is ready.", version=VERSION, database=database.kind)
             await stop.wait()
             log.info("The worker drains.", grace=str(settings.shutdown_grace))
+
+
+@asynccontextmanager
+async def _metrics_server(
+    settings: Settings, telemetry: Telemetry, of_temporal: TemporalMetrics
+) -> AsyncIterator[None]:
+    """Answers `/metrics` with ours and Temporal's while the block lasts."""
+    token = settings.metrics_token
+    server = MetricsServer(
+        lambda: exposition.text(telemetry.registry) + of_temporal.text(),
+        host=settings.host,
+        port=settings.worker_metrics_port,
+        token=None if token is None else token.get_secret_value(),
+    )
+    log.info("The worker's metrics are at /metrics.", host=settings.host, port=server.port)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(server.close)
+        await asyncio.to_thread(providers.finish)
 
 
 async def _connect(stop: asyncio.Event) -> Client | None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy, SearchAttributeKey
+from temporalio.common import Priority
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
-from hookfast.clock import rfc3339
 from hookfast.delivery import (
     RETRIES_QUEUE,
     WORKFLOW_TYPE,
@@ -23,27 +22,24 @@ from hookfast.delivery import (
     AttemptReport,
     DeliveryOrder,
     DeliveryState,
-    StatusNote,
+    ResendOrder,
     Trigger,
 )
 from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import Next, parse_plan
-
-HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
+from workflows.delivery_standing import ONCE, RECORD_TIMEOUT, UNTIL_DONE, Standing
+from workflows.delivery_waiting import Waiting
+from workflows.undisturbed import undisturbed
 
 _ATTEMPTS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
-_UNTIL_DONE = RetryPolicy(
-    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
-)
-# Local activities are tried once and then handed to the regular lane: while the database is away,
-# a local retry would hold a workflow task, grow the history and keep a worker from shutting down.
-_ONCE = RetryPolicy(maximum_attempts=1)
 # A fast-lane attempt: 5 s for the request, the rest for the database before and after it.
 _LOCAL_TIMEOUT = timedelta(seconds=30)
 # Any other attempt: at most 30 s for the request. A worker that dies is noticed by its heartbeat.
 _REGULAR_TIMEOUT = timedelta(seconds=75)
 _HEARTBEAT_TIMEOUT = timedelta(seconds=15)
-_RECORD_TIMEOUT = timedelta(seconds=30)
+
+_LAST_WORD = "the-last-word-wins"
+"""Patch: before, `cancel` won over a `resend` that came after it."""
 
 _STATUS_AFTER = {
     Next.DELIVERED: DeliveryStatus.DELIVERED,
@@ -54,36 +50,50 @@ _STATUS_AFTER = {
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class DeliveryWorkflow:
-    """One (event, subscription) pair. Signals: `pause`, `resume`, `resend`, `cancel`, in any order,
-    at any time, any number of times. Query: `state`."""
+    """One (event, subscription) pair. Signals: `pause`, `resume`, `resend`, `cancel`, and `release`
+    from the endpoint's circuit, in any order, at any time, any number of times. Query: `state`."""
 
     @workflow.init
     def __init__(self, order: DeliveryOrder) -> None:
         self._order = order
-        self._plan = parse_plan(order.plan)
         self._now = order.progress
         self._attempts_this_run = 0
         if self._now.due_at is None and self._now.attempts == 0:
             self._now.due_at = order.deliver_at
+        self._standing = Standing(
+            order.delivery_id,
+            self._now,
+            retries_planned=len(parse_plan(order.plan).delays),
+            cancel=self.cancel,
+        )
+        self._waiting = Waiting(self._now, self._standing)
 
     @workflow.run
     async def run(self, order: DeliveryOrder) -> DeliveryState:
         """Deliver, or end trying; the result is where the delivery stands."""
-        try:
-            return await self._deliver()
-        except (asyncio.CancelledError, FailureError) as error:
-            # Temporal's own cancel button means what the signal means
-            if not is_cancelled_exception(error):
-                raise
-            return await self._cancel()
+        while True:
+            try:
+                return await self._deliver()
+            except (asyncio.CancelledError, FailureError) as error:
+                # Temporal's own cancel button means what the signal means
+                if not is_cancelled_exception(error):
+                    raise
+                self.cancel()
 
     async def _deliver(self) -> DeliveryState:
         while True:
-            trigger = await self._wait_until_due()
+            trigger = await self._waiting.until_due()
             if trigger is None:
-                return await self._cancel()
+                await self._end_cancelled()
+                if not (self._now.resend and workflow.patched(_LAST_WORD)):
+                    return self.state()
+                self._now.begin_again()
+                continue
             report = await self._attempt(trigger)
-            if report.next is Next.RETRY:
+            if report.put_off_seconds is not None:
+                until = workflow.now() + timedelta(seconds=report.put_off_seconds)
+                self._waiting.put_off(trigger, until, held=report.held)
+            elif report.next is Next.RETRY:
                 self._schedule(report)
             elif report.next is not None:
                 self._finish(report)
@@ -106,94 +116,55 @@ class DeliveryWorkflow:
         self._now.paused = False
 
     @workflow.signal
-    def resend(self) -> None:
-        """Make one attempt now, paused or not. If it fails, the plan goes on as if it were not."""
+    def resend(self, order: ResendOrder | None = None) -> None:
+        """Make one attempt now, paused or not, or as soon as the endpoint's limits let it. If it
+        fails, the plan goes on as if it were not. After `cancel`: begin the plan anew."""
         self._now.resend = True
+        self._now.resend_after = None
+        self._now.gently = order is not None and order.gently
+
+    @workflow.signal
+    def release(self, probe: bool = False) -> None:
+        """From the circuit: go if you are held. With `probe`, find out whether the endpoint is
+        back; if it is not, stay held."""
+        if probe:
+            self._now.probe = True
+        else:
+            self._now.released = True
+
+    @workflow.signal
+    def ask_again(self) -> None:
+        """From the API: your endpoint's limits were raised; ask them anew if you wait for them."""
+        self._waiting.ask_again()
 
     @workflow.signal
     def cancel(self) -> None:
-        """End the delivery without another attempt."""
+        """End the delivery without another attempt. One that is under way is made, and counts."""
         self._now.cancel = True
+        self._now.paused = False
+        self._now.resend_after = None
+        if self._now.resend and workflow.patched(_LAST_WORD):
+            self._now.resend = False
 
     @workflow.query
     def state(self) -> DeliveryState:
         """Where the delivery stands and when it goes next."""
-        return DeliveryState(
-            status=self._now.status,
-            attempts=self._now.attempts,
-            retries=self._now.retries,
-            retries_planned=len(self._plan.delays),
-            next_attempt_at=None if self._now.paused_at else self._now.due_at,
-            last_error=self._now.last_error,
-        )
-
-    # -- waiting ------------------------------------------------------------------------------
-
-    async def _wait_until_due(self) -> Trigger | None:
-        """Wait for the next reason to attempt. None: a person cancelled."""
-        while True:
-            if self._now.cancel:
-                return None
-            if self._now.resend:
-                self._now.resend = False
-                return Trigger.RESEND
-            if self._now.paused:
-                await self._wait_paused()
-                continue
-            remaining = self._until_due()
-            if remaining <= 0:
-                return Trigger.RETRY if self._now.attempts else Trigger.FIRST
-            await self._wait_for(remaining)
-
-    async def _wait_for(self, seconds: float) -> None:
-        self._show(f"next attempt {rfc3339(self._due)}")
-        try:
-            await workflow.wait_condition(
-                lambda: self._now.cancel or self._now.resend or self._now.paused,
-                timeout=seconds,
-                timeout_summary=self._what_is_next(),
-            )
-        except TimeoutError:
-            return
-
-    async def _wait_paused(self) -> None:
-        if self._now.paused_at is None:
-            self._now.paused_at = workflow.now()
-        if self._now.status is not DeliveryStatus.PAUSED:
-            await self._note(DeliveryStatus.PAUSED, next_attempt_at=None)
-        self._show("paused; send the signal `resume`, `resend` or `cancel`")
-        await workflow.wait_condition(
-            lambda: self._now.cancel or self._now.resend or not self._now.paused
-        )
-        if not self._now.paused and not self._now.cancel:
-            self._now.paused_seconds += (workflow.now() - self._now.paused_at).total_seconds()
-            self._now.paused_at = None
-            waiting = DeliveryStatus.RETRYING if self._now.attempts else DeliveryStatus.PENDING
-            await self._note(waiting, next_attempt_at=self._due)
-
-    def _until_due(self) -> float:
-        if self._now.due_at is None:
-            return 0
-        return (self._now.due_at - workflow.now()).total_seconds()
-
-    @property
-    def _due(self) -> datetime:
-        return self._now.due_at or workflow.now()
-
-    def _what_is_next(self) -> str:
-        if self._now.attempts == 0:
-            return "scheduled"
-        return f"retry {self._now.retries + 1} of {len(self._plan.delays)}"
+        return self._standing.state()
 
     # -- attempting ---------------------------------------------------------------------------
 
     async def _attempt(self, trigger: Trigger) -> AttemptReport:
         """Make one attempt and see its record committed."""
+        before = replace(self._now)
         first = self._now.first_attempt_at is None
-        if first:
+        # A resend before the first attempt is the first attempt; later it is outside the plan, and
+        # so it is while the plan's own attempt is put off, which a failure must leave as it was. A
+        # probe always is: it asks about the endpoint, at whatever cost to this delivery's chances.
+        meanwhile = trigger is Trigger.RESEND and self._now.put_off is not None
+        outside = trigger is Trigger.PROBE or meanwhile
+        if first and not outside:
             self._now.first_attempt_at = workflow.now()
-        # A resend before the first attempt is the first attempt; later it is outside the plan.
-        in_plan = first or trigger is Trigger.RETRY
+        in_plan = not outside and (first or trigger is Trigger.RETRY)
         if trigger is Trigger.RETRY and not first:
             self._now.retries += 1
         self._now.attempts += 1
@@ -205,13 +176,28 @@ class DeliveryWorkflow:
             plan=self._order.plan,
             in_plan=in_plan,
             retries_used=self._now.retries,
-            elapsed_seconds=self._elapsed(),
+            elapsed_seconds=self._now.elapsed(workflow.now()),
+            released=self._now.released,
+            waited=self._now.waited,
+            gently=self._now.gently,
         )
+        # Spent with this attempt; one that comes while it is under way counts for the next.
+        self._now.released = self._now.waited = self._now.gently = False
         report = None
         if trigger is Trigger.FIRST and self._order.fast_lane:
             report = await self._attempt_in_fast_lane(order)
         if report is None:
             report = await self._attempt_in_regular_lane(order)
+        if report.put_off_seconds is not None or report.refused:  # no request was made
+            self._now.attempts = before.attempts
+            self._now.retries = before.retries
+            self._now.first_attempt_at = before.first_attempt_at
+        if report.put_off_seconds is not None:
+            # What let it go still does, once its turn comes.
+            self._now.released |= before.released and not report.held
+            if not self._now.resend:  # one that came meanwhile says itself how gently
+                self._now.gently = before.gently
+            return report
         if not report.recorded:
             await self._record(report)
         self._now.last_error = report.error
@@ -220,13 +206,14 @@ class DeliveryWorkflow:
     async def _attempt_in_fast_lane(self, order: AttemptOrder) -> AttemptReport | None:
         """None when the fast lane is full for this endpoint, or we could not work there."""
         try:
-            report: AttemptReport = await workflow.execute_local_activity(
+            attempting = workflow.start_local_activity(
                 "attempt",
                 order,
                 result_type=AttemptReport,
                 start_to_close_timeout=_LOCAL_TIMEOUT,
-                retry_policy=_ONCE,
+                retry_policy=ONCE,
             )
+            report: AttemptReport = await undisturbed(attempting, self.cancel)
         except FailureError as error:  # a local activity's own error comes unwrapped
             if is_cancelled_exception(error):
                 raise
@@ -234,105 +221,69 @@ class DeliveryWorkflow:
         return None if report.crowded else report
 
     async def _attempt_in_regular_lane(self, order: AttemptOrder) -> AttemptReport:
-        self._show(f"attempt {order.number} under way")
-        report: AttemptReport = await workflow.execute_activity(
+        self._standing.show(f"attempt {order.number} under way")
+        attempting = workflow.start_activity(
             "attempt",
             order,
             result_type=AttemptReport,
             task_queue=RETRIES_QUEUE,
             start_to_close_timeout=_REGULAR_TIMEOUT,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_UNTIL_DONE,
+            retry_policy=UNTIL_DONE,
             summary=self._attempt_summary(order),
             priority=Priority(fairness_key=self._order.endpoint_id),
         )
+        report: AttemptReport = await undisturbed(attempting, self.cancel)
         return report
 
     def _attempt_summary(self, order: AttemptOrder) -> str:
         match order.trigger:
             case Trigger.RETRY:
-                return f"retry {self._now.retries} of {len(self._plan.delays)}"
+                return self._standing.this_retry
             case Trigger.RESEND:
                 return f"attempt {order.number}: resend"
+            case Trigger.PROBE:
+                return f"attempt {order.number}: probe"
             case _:
                 return f"attempt {order.number}"
 
     async def _record(self, report: AttemptReport) -> None:
         # The request was made and only its record failed (the database was away). The report is in
         # history now, so from here on a crash repeats the record and never the request.
-        await workflow.execute_activity(
+        recording = workflow.start_activity(
             "record_attempt",
             report,
             task_queue=RETRIES_QUEUE,
-            start_to_close_timeout=_RECORD_TIMEOUT,
-            retry_policy=_UNTIL_DONE,
+            start_to_close_timeout=RECORD_TIMEOUT,
+            retry_policy=UNTIL_DONE,
             summary=f"record attempt {self._now.attempts}",
         )
-
-    def _elapsed(self) -> float:
-        if self._now.first_attempt_at is None:
-            return 0
-        total = (workflow.now() - self._now.first_attempt_at).total_seconds()
-        return total - self._now.paused_seconds
+        await undisturbed(recording, self.cancel)
 
     # -- what follows -------------------------------------------------------------------------
 
     def _schedule(self, report: AttemptReport) -> None:
         self._now.due_at = workflow.now() + timedelta(seconds=report.delay_seconds)
-        self._become(DeliveryStatus.RETRYING)
+        self._standing.become(DeliveryStatus.RETRYING)
 
     def _finish(self, report: AttemptReport) -> None:
         assert report.next is not None  # noqa: S101 - the caller has looked
-        self._now.due_at = None
-        self._become(_STATUS_AFTER[report.next])
-        self._show(report.reason or "")
+        if self._now.resend_after is not None and report.next is not Next.DEAD:
+            self._now.resend = False  # another attempt did what it was asked for
+        self._now.due_at = self._now.put_off = self._now.resend_after = None
+        self._standing.become(_STATUS_AFTER[report.next])
+        self._standing.show(report.reason or "")
 
     def _start_over(self) -> None:
         """Someone asked to send it again while it was ending: as if they had a moment later."""
+        if self._now.cancel and workflow.patched(_LAST_WORD):  # that was before
+            self._now.begin_again()
+            return
         self._now.retries = 0
         self._now.first_attempt_at = None
         self._now.paused_seconds = 0.0
 
-    async def _cancel(self) -> DeliveryState:
-        self._now.due_at = None
-        await self._note(DeliveryStatus.CANCELLED, next_attempt_at=None)
-        self._show("")
-        return self.state()
-
-    async def _note(self, status: DeliveryStatus, *, next_attempt_at: datetime | None) -> None:
-        """Write a status that no attempt writes."""
-        self._become(status)
-        note = StatusNote(self._order.delivery_id, status, next_attempt_at)
-        try:
-            await workflow.execute_local_activity(
-                "note_status",
-                note,
-                start_to_close_timeout=_RECORD_TIMEOUT,
-                retry_policy=_ONCE,
-            )
-        except FailureError as error:
-            if is_cancelled_exception(error):
-                raise
-            await workflow.execute_activity(
-                "note_status",
-                note,
-                task_queue=RETRIES_QUEUE,
-                start_to_close_timeout=_RECORD_TIMEOUT,
-                retry_policy=_UNTIL_DONE,
-                summary=f"note that it is {status.value}",
-            )
-
-    def _become(self, status: DeliveryStatus) -> None:
-        if status is not self._now.status:
-            self._now.status = status
-            workflow.upsert_search_attributes([HOOK_STATE.value_set(status.value)])
-
-    def _show(self, what_next: str) -> None:
-        """The text the Temporal UI shows for this workflow."""
-        lines = [
-            f"**{self._now.status.value}** after {self._now.attempts} attempts"
-            f" ({self._now.retries} of {len(self._plan.delays)} retries)",
-            what_next,
-            f"last error: {self._now.last_error}" if self._now.last_error else "",
-        ]
-        workflow.set_current_details("  \n".join(line for line in lines if line))
+    async def _end_cancelled(self) -> None:
+        self._now.due_at = self._now.put_off = None
+        await self._standing.note(DeliveryStatus.CANCELLED, next_attempt_at=None)
+        self._standing.show("")

@@ -1,0 +1,356 @@
+"""The circuit breaker's activities: look, probe, drain, give up. Each changes the circuit's row in
+one transaction and answers with how things stand then."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+from temporalio import activity
+
+from activities.heartbeat import heartbeat
+from hookfast.circuit import (
+    Cause,
+    Circuit,
+    Policy,
+    State,
+    begin_probe,
+    closed,
+    lose_probe,
+    release_all,
+)
+from hookfast.clock import Clock, rfc3339, utc_now
+from hookfast.duration import in_words
+from hookfast.episode import DrainOrder, Situation
+from hookfast.errors import Conflict, NotFound
+from hookfast.notice import NoticeKind
+from hookfast.outcome import DeliveryStatus
+from hookfast.steering import Steering
+from hookfast.storage import announcements, circuits, deliveries, endpoint_state, pace
+from hookfast.storage.circuits import PROBE_MARGIN, Owned
+from hookfast.storage.engine import Database
+from hookfast.storage.recorder import News
+
+_TICK = 0.2
+"""Seconds between two looks at a probe, or two handfuls of released deliveries."""
+_AGAIN_AFTER = 15.0
+"""Seconds after which a released delivery that is still held is released once more."""
+_PAGE = 500
+_CONCURRENT_RELEASES = 16
+
+log = structlog.get_logger()
+
+
+class CircuitActivities:
+    """One per worker process."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        steering: Steering,
+        policy: Policy,
+        on_news: Callable[[News], None],
+        clock: Clock = utc_now,
+    ) -> None:
+        self._database = database
+        self._steering = steering
+        self._policy = policy
+        self._on_news = on_news
+        self._clock = clock
+
+    @property
+    def all(self) -> list[Callable[..., object]]:
+        """Every activity, for the worker."""
+        return [
+            self.look_at_circuit,
+            self.probe_endpoint,
+            self.drain_step,
+            self.give_up,
+            self.warn_owners,
+            self.tell_recovered,
+        ]
+
+    @activity.defn
+    async def look_at_circuit(self, endpoint_id: str) -> Situation:
+        """How the circuit stands."""
+        return await self._change(endpoint_id, lambda owned: owned.circuit)
+
+    @activity.defn
+    async def probe_endpoint(self, endpoint_id: str) -> Situation:
+        """Let one held delivery find out whether the endpoint is back, and wait for its attempt.
+
+        With nothing held, the next delivery that comes will find out. A retry of this activity
+        (its worker died) goes on waiting for the probe that was begun.
+        """
+        async with heartbeat():
+            while True:
+                probe = await self._begin_probe(endpoint_id)
+                if probe is None:
+                    return await self.look_at_circuit(endpoint_id)
+                try:
+                    await self._steering.release(probe, probe=True)
+                except (Conflict, NotFound):  # it ended a moment ago, by another hand
+                    await self._lose(endpoint_id, probe)
+                    continue
+                await self._see_it_end(endpoint_id, probe)
+                return await self.look_at_circuit(endpoint_id)
+
+    async def _lose(self, endpoint_id: str, probe: str) -> None:
+        await self._change(endpoint_id, lambda owned: lose_probe(owned.circuit, probe))
+
+    async def _begin_probe(self, endpoint_id: str) -> str | None:
+        """The delivery that is the probe now; None when there is none to wait for."""
+        now = self._clock()
+        async with self._database.write() as connection:
+            locked = await circuits.lock(connection, [endpoint_id])
+            if not locked or locked[0].endpoint_state != "enabled":
+                return None
+            owned = locked[0]
+            before = owned.circuit
+            if before.state is State.HALF_OPEN and before.probe_delivery_id is not None:
+                if before.probe_until is None or before.probe_until > now:
+                    return before.probe_delivery_id
+                before = lose_probe(before, before.probe_delivery_id)
+            probe = await circuits.next_probe(connection, owned)
+            lease = timedelta(seconds=owned.timeout_seconds) + PROBE_MARGIN
+            after = begin_probe(before, probe, until=now + lease)
+            if after.state is not State.HALF_OPEN:
+                return None
+            if probe is None:  # armed; look again when the next probe would be due
+                delay = self._policy_of(owned).probe_delay(after.probes)
+                after = replace(after, next_probe_at=now + delay)
+            await circuits.store(connection, endpoint_id, after, now=now)
+            return probe
+
+    async def _see_it_end(self, endpoint_id: str, probe: str) -> None:
+        """Wait until the probe's attempt is recorded, or given up."""
+        while True:
+            async with self._database.read() as connection:
+                owned = await circuits.get(connection, endpoint_id)
+                delivery = await deliveries.get(connection, probe)
+            if owned is None or delivery is None:
+                return
+            circuit = owned.circuit
+            if circuit.state is not State.HALF_OPEN or circuit.probe_delivery_id != probe:
+                return
+            status = DeliveryStatus(delivery.status)
+            if status is DeliveryStatus.PAUSED or status.finished:  # a person was faster
+                await self._lose(endpoint_id, probe)
+                return
+            if circuit.probe_until is not None and circuit.probe_until <= self._clock():
+                log.warning("Nothing was heard of a probe.", endpoint_id=endpoint_id)
+                await self._lose(endpoint_id, probe)
+                return
+            await asyncio.sleep(_TICK)
+
+    @activity.defn
+    async def drain_step(self, order: DrainOrder) -> Situation:
+        """Let held deliveries go, oldest first, evenly at the order's rate, for its time; and close
+        the circuit when none is left. Stops when the circuit opens again or is paused.
+
+        Letting one go is a signal and writes nothing: a delivery counts as held, and not as
+        drained, until its attempt is recorded or waits for the endpoint's limits. So a crash here loses none, and the next step finds those that were not told.
+        """
+        async with heartbeat():
+            drain = _Drain(self._steering, order)
+            begun = await self._change(
+                order.endpoint_id, lambda owned: _at_rate(owned.circuit, order.rate)
+            )
+            while not drain.over:
+                async with self._database.read() as connection:
+                    owned = await circuits.get(connection, order.endpoint_id)
+                    if owned is None or owned.circuit.state is not State.DRAINING:
+                        break
+                    state = owned.endpoint_state
+                    if state == "paused" or state != begun.endpoint_state:
+                        break  # nothing may go, or at another rate
+                    found = await drain.find(connection)
+                if not found and drain.nothing_left and await self._close(order.endpoint_id):
+                    break
+                await drain.release()
+                await asyncio.sleep(_TICK)
+            situation = await self.look_at_circuit(order.endpoint_id)
+            return replace(situation, drained_up_to=drain.last)
+
+    async def _close(self, endpoint_id: str) -> bool:
+        """Close the circuit if nothing is held any more; whether it is closed."""
+        now = self._clock()
+        async with self._database.write() as connection:
+            # locked first, so that nothing can be put on hold between the count and the end
+            locked = await circuits.lock(connection, [endpoint_id])
+            if not locked:
+                return True
+            owned = locked[0]
+            held = await circuits.count_held(connection, endpoint_id)
+            after = closed(owned.circuit, held=held)
+            if after.state is not State.CLOSED:
+                return False
+            await circuits.store(connection, endpoint_id, after, now=now)
+            await pace.reset(connection, endpoint_id, now=now)
+            policy = self._policy_of(owned)
+            await announcements.circuit_changed(connection, owned, after, policy=policy, now=now)
+        self._on_news(News.CIRCUIT | News.EVENTS)
+        return True
+
+    @activity.defn
+    async def give_up(self, endpoint_id: str) -> Situation:
+        """Disable an endpoint that has failed for too long: what is held becomes dead letters."""
+        now = self._clock()
+        async with self._database.write() as connection:
+            await endpoint_state.lock(connection, [endpoint_id])
+            owned = next(iter(await circuits.lock(connection, [endpoint_id])), None)
+            # unless a success came in between
+            if owned is not None and owned.circuit.state in (State.OPEN, State.HALF_OPEN):
+                lasted = in_words(self._policy_of(owned).disable_after)
+                reason = (
+                    f"It failed for {lasted} without a success. "
+                    f"Last error: {owned.circuit.last_error or 'none'}"
+                )
+                await endpoint_state.disable(
+                    connection, endpoint_id, cause=Cause.GAVE_UP, reason=reason, now=now
+                )
+        self._on_news(News.CIRCUIT | News.EVENTS)
+        return await self.look_at_circuit(endpoint_id)
+
+    @activity.defn
+    async def warn_owners(self, endpoint_id: str) -> Situation:
+        """Write to the owners that half of the time until it is disabled has passed."""
+        return await self._tell(endpoint_id, NoticeKind.STILL_FAILING)
+
+    @activity.defn
+    async def tell_recovered(self, endpoint_id: str) -> Situation:
+        """Write to the owners that it recovered, although its drain goes on."""
+        return await self._tell(endpoint_id, NoticeKind.RECOVERED)
+
+    async def _tell(self, endpoint_id: str, kind: NoticeKind) -> Situation:
+        now = self._clock()
+        async with self._database.write() as connection:
+            owned = await circuits.get(connection, endpoint_id)
+            if owned is not None and owned.circuit.cause is Cause.FAILURES:
+                failing = owned.circuit.state in (State.OPEN, State.HALF_OPEN)
+                if failing is (kind is NoticeKind.STILL_FAILING):
+                    await announcements.tell_owners(
+                        connection,
+                        owned,
+                        owned.circuit,
+                        kind,
+                        policy=self._policy_of(owned),
+                        now=now,
+                    )
+        self._on_news(News.CIRCUIT)
+        return await self.look_at_circuit(endpoint_id)
+
+    async def _change(self, endpoint_id: str, transition: Callable[[Owned], Circuit]) -> Situation:
+        """Apply a transition to the row; how things stand after it. An endpoint that is disabled
+        or deleted needs no probes: then everything held is let go."""
+        now = self._clock()
+
+        def normal(owned: Owned) -> Circuit:
+            after = transition(owned)
+            over = owned.endpoint_state in ("disabled", "deleted")
+            if over and after.state in (State.OPEN, State.HALF_OPEN):
+                after = release_all(after, Cause.DISABLED, now=now)
+            return after if after.state is State.CLOSED else replace(after, conducted=True)
+
+        async with self._database.write() as connection:
+            changed = await circuits.change(connection, endpoint_id, normal, now=now)
+            if changed is None:
+                return Situation(State.CLOSED, "deleted")
+            owned, after = changed
+            held = await circuits.count_held(connection, endpoint_id)
+        return self._situation(owned, after, held=held, now=now)
+
+    def _situation(self, owned: Owned, circuit: Circuit, *, held: int, now: datetime) -> Situation:
+        policy = self._policy_of(owned)
+        armed = circuit.state is State.HALF_OPEN and circuit.probe_delivery_id is None
+        under_way = circuit.state is State.HALF_OPEN and not armed
+        due_at = None if under_way else circuit.next_probe_at
+        since = circuit.first_failure_at
+        return Situation(
+            state=circuit.state,
+            endpoint_state=owned.endpoint_state,
+            episode=circuit.episode,
+            probes=circuit.probes,
+            wait_seconds=0.0 if due_at is None else max(0.0, (due_at - now).total_seconds()),
+            failing_since=None if since is None else rfc3339(since),
+            failing_seconds=0.0 if since is None else max(0.0, (now - since).total_seconds()),
+            disable_after_seconds=policy.disable_after.total_seconds(),
+            held=held,
+            drained=circuit.drained,
+            armed=armed,
+            rate_limit_per_second=owned.rate_limit_per_second,
+            last_error=circuit.last_error,
+        )
+
+    def _policy_of(self, owned: Owned) -> Policy:
+        return self._policy.overridden(owned.overrides)
+
+
+def _at_rate(circuit: Circuit, rate: float) -> Circuit:
+    return replace(circuit, drain_rate=rate) if circuit.state is State.DRAINING else circuit
+
+
+class _Drain:
+    """One step of a drain: which deliveries were let go, and how many may be by now."""
+
+    def __init__(self, steering: Steering, order: DrainOrder) -> None:
+        self._steering = steering
+        self._order = order
+        self._begun = self._now()
+        self._told: dict[str, float] = {}
+        self._waiting: list[str] = []
+        # On from where the last step came to: those it let go may still be on their way.
+        self._after = order.after
+        self.nothing_left = False
+        self._released = 0
+        self.last = order.after
+
+    @property
+    def over(self) -> bool:
+        return self._now() - self._begun >= self._order.seconds
+
+    async def find(self, connection: AsyncConnection) -> bool:
+        """Fetch held deliveries to let go; whether there are any."""
+        if self._waiting:
+            return True
+        page = await circuits.held_ids(
+            connection, self._order.endpoint_id, after=self._after, limit=_PAGE
+        )
+        # From the start again after the last page: some are slow, some were not told.
+        self.nothing_left = self._after is None and not page
+        self._after = page[-1] if page else None
+        again = self._now() - _AGAIN_AFTER
+        self._waiting = [one for one in page if self._told.get(one, again) <= again]
+        return bool(self._waiting)
+
+    async def release(self) -> None:
+        """Let go of as many as the rate allows by now."""
+        elapsed = min(self._now() - self._begun, self._order.seconds)
+        # one at once, then evenly
+        rate = self._order.rate
+        allowed = min(int(elapsed * rate) + 1, math.ceil(self._order.seconds * rate))
+        allowed -= self._released
+        batch, self._waiting = self._waiting[: max(0, allowed)], self._waiting[max(0, allowed) :]
+        if batch:
+            self.last = batch[-1]
+        for start in range(0, len(batch), _CONCURRENT_RELEASES):
+            await asyncio.gather(
+                *(self._let_go(one) for one in batch[start : start + _CONCURRENT_RELEASES])
+            )
+
+    async def _let_go(self, delivery_id: str) -> None:
+        self._told[delivery_id] = self._now()
+        self._released += 1
+        try:
+            await self._steering.release(delivery_id)
+        except (Conflict, NotFound):  # it ended a moment ago, by another hand
+            return
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,187 @@
+"""Mail to owners: see what waits, and send one message.
+
+A mail server that is away makes `send_mail` fail, and Temporal tries again until it is back. What
+such a failure says stays in history, so it names no address; the server's own words go into the
+database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from hookfast.clock import Clock, utc_now
+from hookfast.mail import AddressRefused, MailDelayed, MailTransport, News, compose
+from hookfast.mail.message import message_id_of, parse_sender
+from hookfast.notice import Facts
+from hookfast.owner_mail import MailOrder, SendOrder, SendReport, Waiting
+from hookfast.portal_link import OwnerLinks
+from hookfast.storage import notice_batches
+from hookfast.storage.engine import Database
+from hookfast.storage.notice_batches import BatchedNotice
+from hookfast.telemetry import instruments
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """The notices of one mail, which is fixed from here on."""
+
+    message_id: str
+    notices: Sequence[BatchedNotice]
+
+    @property
+    def notice_ids(self) -> list[str]:
+        return [notice.id for notice in self.notices]
+
+    @property
+    def endpoints(self) -> int:
+        return len({notice.endpoint_id for notice in self.notices})
+
+
+class MailActivities:
+    """The activities of owners' mail. One per worker process. Raises Misconfigured for a sender
+    (`mail_from`) that is no address."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        transport: MailTransport,
+        mail_from: str,
+        public_url: str,
+        links: OwnerLinks | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        """`links`: those that open without an API key; None: the mail's links ask for one."""
+        self._database = database
+        self._transport = transport
+        self._sender = parse_sender(mail_from)
+        self._public_url = public_url
+        self._links = links
+        self._clock = clock
+
+    @property
+    def all(self) -> list[Callable[..., Any]]:
+        """What a worker registers."""
+        return [self.waiting_mail, self.send_mail]
+
+    @activity.defn(name="waiting_mail")
+    async def waiting_mail(self, order: MailOrder) -> Waiting:
+        """What waits for this owner, and for how long each kind still has to."""
+        async with self._database.read() as connection:
+            kinds = await notice_batches.waiting_kinds(
+                connection,
+                order.owner_hash,
+                digest_every=timedelta(seconds=order.digest_every_seconds),
+                now=self._clock(),
+            )
+        return Waiting(kinds)
+
+    @activity.defn(name="send_mail")
+    async def send_mail(self, order: SendOrder) -> SendReport:
+        """Send one mail with everything of this kind that waits.
+
+        The batch and its Message-ID are committed before the mail goes out. A crash after the mail
+        server took it and before we noted that sends the same message, with the same Message-ID,
+        once more.
+        """
+        batch = await self._begin(order)
+        if batch is None:
+            return SendReport(endpoints=0)
+        try:
+            await self._send(order, batch)
+        except AddressRefused as refusal:
+            async with self._database.write() as connection:
+                await notice_batches.mark_refused(connection, batch.notice_ids, error=refusal.words)
+            instruments.MAIL.add(kind=order.kind, result="refused")
+            log.warning(
+                "An owner's address is refused for good.",
+                owner_hash=order.owner_hash,
+                endpoint_id=batch.notices[-1].endpoint_id,
+            )
+            return SendReport(endpoints=batch.endpoints, refused=True)
+        except MailDelayed as delay:
+            async with self._database.write() as connection:
+                await notice_batches.mark_delayed(connection, batch.notice_ids, error=delay.words)
+            instruments.MAIL.add(kind=order.kind, result="delayed")
+            raise ApplicationError(delay.message, type="MailDelayed") from None
+        async with self._database.write() as connection:
+            await notice_batches.mark_sent(connection, batch.notice_ids, at=self._clock())
+        instruments.MAIL.add(kind=order.kind, result="sent")
+        return SendReport(endpoints=batch.endpoints)
+
+    async def _begin(self, order: SendOrder) -> _Batch | None:
+        """Fix the batch, unless an earlier try did. None: nobody is left to tell."""
+        async with self._database.write() as connection:
+            found = await notice_batches.read_batch(connection, order.owner_hash, order.kind)
+            left = [notice for notice in found if notice.email in notice.owners]
+            if len(left) < len(found):
+                kept = {notice.id for notice in left}
+                await notice_batches.mark_dropped(
+                    connection,
+                    [notice.id for notice in found if notice.id not in kept],
+                    error="The endpoint was deleted, or this address is no longer its owner's.",
+                )
+            if not left:
+                return None
+            message_id = left[0].message_id
+            if message_id is None:
+                ids = [notice.id for notice in left]
+                message_id = message_id_of(order.owner_hash, ids, domain=self._sender.domain)
+                await notice_batches.begin(connection, ids, message_id)
+        return _Batch(message_id=message_id, notices=left)
+
+    async def _send(self, order: SendOrder, batch: _Batch) -> None:
+        async with self._database.read() as connection:
+            # as of now: much may have come since the notice was decided
+            waiting = await notice_batches.count_waiting(
+                connection, (notice.endpoint_id for notice in batch.notices)
+            )
+        news = [
+            News(
+                notice_id=notice.id,
+                endpoint_id=notice.endpoint_id,
+                url=notice.url,
+                description=notice.description,
+                facts=replace(Facts.parse(notice.facts), held=waiting.get(notice.endpoint_id, 0)),
+            )
+            for notice in batch.notices
+        ]
+        at = self._clock()
+        links = (
+            {}
+            if self._links is None
+            else {
+                notice.endpoint_id: self._links.url(
+                    notice.endpoint_id,
+                    tenant_id=notice.tenant_id,
+                    owner=order.owner_hash,
+                    at=at,
+                    public_url=self._public_url,
+                )
+                for notice in batch.notices
+            }
+        )
+        try:
+            message = compose(
+                order.kind,
+                news,
+                sender=self._sender,
+                to=batch.notices[-1].email,
+                message_id=batch.message_id,
+                public_url=self._public_url,
+                at=at,
+                links=links,
+                links_until=None if self._links is None else at + self._links.lifetime,
+            )
+        except ValueError:
+            raise AddressRefused("This is not an address that mail can be sent to.") from None
+        await self._transport.send(message)

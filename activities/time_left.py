@@ -1,0 +1,22 @@
+"""How much is left of the time that Temporal gives an activity."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import activity
+
+
+class TimeLeft:
+    """Of the activity that makes it, as its first act. In the event loop's time: clocks of two
+    machines differ."""
+
+    def __init__(self) -> None:
+        allowed = activity.info().start_to_close_timeout
+        now = asyncio.get_running_loop().time()
+        self._ends_at = None if allowed is None else now + allowed.total_seconds()
+
+    def fits(self, seconds: float) -> bool:
+        """Whether what takes so long is done before Temporal gives the activity up, and has it done
+        once more."""
+        return self._ends_at is None or asyncio.get_running_loop().time() + seconds <= self._ends_at

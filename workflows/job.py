@@ -1,0 +1,111 @@
+"""The life of one job: work, show how far it is, work on. The activity does the work in stints,
+from where the job's row says it is; what is left here is what Temporal is for: that somebody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import FailureError, is_cancelled_exception
+
+from hookfast.job import JOB_WORKFLOW, JobOrder, JobProgress
+
+# A stint takes half a minute, and a little longer while Temporal or the database is away.
+_STINT_TIMEOUT = timedelta(minutes=3)
+_HEARTBEAT_TIMEOUT = timedelta(seconds=15)
+_RECORD_TIMEOUT = timedelta(seconds=30)
+_UNTIL_DONE = RetryPolicy(
+    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
+)
+
+
+@workflow.defn(name=JOB_WORKFLOW)
+class JobWorkflow:
+    """One action on many deliveries. Signals: `cancel`; `look`, which says that the row changed,
+    as the working activity sees by itself. Query: `state`."""
+
+    @workflow.init
+    def __init__(self, order: JobOrder) -> None:
+        self._order = order
+        self._now = order.progress
+        self._cancel = False
+        self._told = False
+
+    @workflow.run
+    async def run(self, order: JobOrder) -> JobProgress:
+        """Work until the job has ended; the result is what came of it."""
+        while True:
+            self._show()
+            self._now = await self._work()
+            if self._now.status.finished:
+                self._show()
+                return self._now
+            if workflow.info().is_continue_as_new_suggested() and not self._is_to_tell():
+                workflow.continue_as_new(replace(self._order, progress=self._now))
+
+    # -- signals and query: they only record; the work below acts ------------------------------
+
+    @workflow.signal
+    def cancel(self) -> None:
+        """Stop after the deliveries under way. What has been done stays done."""
+        self._cancel = True
+
+    @workflow.signal
+    def look(self) -> None:
+        """The job's row has changed."""
+
+    @workflow.query
+    def state(self) -> JobProgress:
+        """How far the job is, as of the last stint; its row is ahead of that."""
+        return self._now
+
+    # -- working ------------------------------------------------------------------------------
+
+    async def _work(self) -> JobProgress:
+        """One stint. A wish to cancel goes into the row, where the stint finds it."""
+        working = workflow.start_activity(
+            "work_on_job",
+            self._order,
+            result_type=JobProgress,
+            start_to_close_timeout=_STINT_TIMEOUT,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            retry_policy=_UNTIL_DONE,
+            summary=f"{self._now.handled:,} of {self._now.total:,}",
+        )
+        while not working.done():
+            try:
+                await workflow.wait_condition(lambda: working.done() or self._is_to_tell())
+                if self._is_to_tell():
+                    await self._tell()
+            except (asyncio.CancelledError, FailureError) as error:
+                # Temporal's own cancel button means what the signal means
+                if not is_cancelled_exception(error):
+                    raise
+                self._cancel = True
+        progress: JobProgress = await working
+        return progress
+
+    def _is_to_tell(self) -> bool:
+        return self._cancel and not self._told
+
+    async def _tell(self) -> None:
+        await workflow.execute_activity(
+            "cancel_job",
+            self._order,
+            start_to_close_timeout=_RECORD_TIMEOUT,
+            retry_policy=_UNTIL_DONE,
+            summary="cancel",
+        )
+        self._told = True
+
+    def _show(self) -> None:
+        """The text the Temporal UI shows for this workflow."""
+        now = self._now
+        workflow.set_current_details(
+            f"**{now.status.value}**: {self._order.action} {now.handled:,} of {now.total:,}  \n"
+            f"{now.done:,} done, {now.skipped:,} skipped, {now.failed:,} failed"
+        )

@@ -1,0 +1,133 @@
+"""The mail of one owner: news gathers, then one message per kind tells it; a kind that was mailed
+lately rests, and what happens meanwhile goes into one digest.
+
+The rows are the truth: what waits, what was sent and when. This workflow only does the waiting, so
+that nothing is lost or told twice when it continues as new, or ends and starts again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+from hookfast.clock import rfc3339
+from hookfast.notice import NoticeKind
+from hookfast.owner_mail import (
+    WORKFLOW_TYPE,
+    MailOrder,
+    MailState,
+    SendOrder,
+    SendReport,
+    Waiting,
+)
+
+_LOOKS_PER_RUN = 100  # then continue as new: a run's history stays small enough to read
+# A mail server that is away delays mail: never give up.
+_UNTIL_DONE = RetryPolicy(
+    initial_interval=timedelta(seconds=10), maximum_interval=timedelta(minutes=15)
+)
+_LOOK_TIMEOUT = timedelta(seconds=30)
+# a minute for the mail server, the rest for the database before and after it
+_SEND_TIMEOUT = timedelta(seconds=120)
+
+
+@workflow.defn(name=WORKFLOW_TYPE)
+class OwnerMailWorkflow:
+    """One owner's mail, for as long as there is some. Signal: `look`. Query: `state`."""
+
+    @workflow.init
+    def __init__(self, order: MailOrder) -> None:
+        self._order = order
+        self._news = False
+        self._due: dict[NoticeKind, datetime] = {}
+        self._sent = 0
+        self._refused = 0
+
+    @workflow.run
+    async def run(self, order: MailOrder) -> MailState:
+        """Mail until nothing waits; the result counts what this run sent."""
+        for _ in range(_LOOKS_PER_RUN):
+            await self._gather()
+            await self._look()
+            await self._send_what_is_due()
+            if self._due:
+                await self._rest()
+            elif not self._news:
+                return self.state()
+        workflow.continue_as_new(self._order)
+
+    @workflow.signal
+    def look(self) -> None:
+        """There is news for this owner."""
+        self._news = True
+
+    @workflow.query
+    def state(self) -> MailState:
+        """What this run sent so far."""
+        return MailState(sent=self._sent, refused=self._refused)
+
+    async def _gather(self) -> None:
+        self._show("waiting for more news")
+        await workflow.sleep(
+            timedelta(seconds=self._order.gather_seconds), summary="more news for the same owner?"
+        )
+        # From here on a signal tells of rows that the look below may come too early for.
+        self._news = False
+
+    async def _look(self) -> None:
+        """Learn which kinds wait, and when each is due."""
+        waiting: Waiting = await workflow.execute_activity(
+            "waiting_mail",
+            self._order,
+            result_type=Waiting,
+            start_to_close_timeout=_LOOK_TIMEOUT,
+            retry_policy=_UNTIL_DONE,
+            summary="what waits for this owner",
+        )
+        now = workflow.now()
+        # A time once set stays: it is kept by this workflow's clock, which need not be the one that
+        # the rest was computed with.
+        self._due = {
+            one.kind: self._due.get(one.kind, now + timedelta(seconds=one.rest_seconds))
+            for one in waiting.kinds
+        }
+
+    async def _send_what_is_due(self) -> None:
+        for kind in [kind for kind, due in self._due.items() if due <= workflow.now()]:
+            self._show(f"sending: {_name(kind)}")
+            report: SendReport = await workflow.execute_activity(
+                "send_mail",
+                SendOrder(self._order.owner_hash, kind),
+                result_type=SendReport,
+                start_to_close_timeout=_SEND_TIMEOUT,
+                retry_policy=_UNTIL_DONE,
+                summary=f"mail: {_name(kind)}",
+            )
+            del self._due[kind]
+            if report.refused:
+                self._refused += 1
+            elif report.endpoints:
+                self._sent += 1
+
+    async def _rest(self) -> None:
+        kind, due = min(self._due.items(), key=lambda item: item[1])
+        self._show(f"next digest ({_name(kind)}) at {rfc3339(due)}")
+        with suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: self._news,
+                timeout=max(due - workflow.now(), timedelta(0)),
+                timeout_summary=f"next digest: {_name(kind)}",
+            )
+
+    def _show(self, what_next: str) -> None:
+        """The text the Temporal UI shows for this workflow."""
+        workflow.set_current_details(
+            f"{self._sent} mails sent, {self._refused} refused  \n{what_next}"
+        )
+
+
+def _name(kind: NoticeKind) -> str:
+    return kind.value.replace("_", " ")

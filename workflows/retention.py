@@ -1,0 +1,110 @@
+"""Retention: nightly, what is past its age goes, table by table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+from hookfast.ids import new_id
+from hookfast.retention import (
+    SWEEPS,
+    WORKFLOW_TYPE,
+    Prepared,
+    RetentionOrder,
+    RetentionState,
+    RunOrder,
+    SweepOrder,
+    Swept,
+)
+
+_UNTIL_DONE = RetryPolicy(
+    initial_interval=timedelta(seconds=10), maximum_interval=timedelta(minutes=10)
+)
+_TIMEOUT = timedelta(hours=6)
+_HEARTBEAT_TIMEOUT = timedelta(minutes=10)
+"""Counting a day is one statement, and so is counting the rows of a partition."""
+
+
+@workflow.defn(name=WORKFLOW_TYPE)
+class RetentionWorkflow:
+    """One run, started by a schedule (`hookfast.retention_schedule`) or by hand."""
+
+    def __init__(self) -> None:
+        self._swept: dict[str, Swept] = {}
+
+    @workflow.run
+    async def run(self, order: RetentionOrder) -> RetentionState:
+        """Fix what goes, count it, and sweep. What a sweep deletes is committed batch by batch, so
+        a run that is stopped anywhere has done that much."""
+        run_id = order.run_id or new_id("ret", workflow.now(), random=workflow.random())
+        run = RunOrder(run_id, order.dry_run)
+        if order.left is None:
+            await self._begin(run)
+        left = list(SWEEPS if order.left is None else order.left)
+        for _ in range(order.activities):
+            if not left:
+                return await self._finish(run)
+            if (await self._sweep(run, left[0])).done:
+                left.pop(0)
+        workflow.continue_as_new(replace(order, run_id=run_id, left=tuple(left)))
+
+    async def _begin(self, run: RunOrder) -> None:
+        workflow.set_current_details("counting the days that are over")
+        await workflow.execute_activity(
+            "begin_retention",
+            run,
+            start_to_close_timeout=_TIMEOUT,
+            retry_policy=_UNTIL_DONE,
+            summary="what is past its age",
+        )
+        if not run.dry_run:
+            await workflow.execute_activity(
+                "prepare_retention",
+                run,
+                result_type=Prepared,
+                start_to_close_timeout=_TIMEOUT,
+                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+                retry_policy=_UNTIL_DONE,
+                summary="partitions ahead, counts by day",
+            )
+
+    async def _sweep(self, run: RunOrder, name: str) -> Swept:
+        workflow.set_current_details(self._details(now=name, dry_run=run.dry_run))
+        swept: Swept = await workflow.execute_activity(
+            "sweep_rows",
+            SweepOrder(run.run_id, name, run.dry_run),
+            result_type=Swept,
+            start_to_close_timeout=_TIMEOUT,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            retry_policy=_UNTIL_DONE,
+            summary=name,
+        )
+        self._swept[name] = swept
+        return swept
+
+    async def _finish(self, run: RunOrder) -> RetentionState:
+        state: RetentionState = await workflow.execute_activity(
+            "finish_retention",
+            run,
+            result_type=RetentionState,
+            start_to_close_timeout=_TIMEOUT,
+            retry_policy=_UNTIL_DONE,
+            summary="what it came to",
+        )
+        self._swept = {swept.name: swept for swept in state.swept}
+        workflow.set_current_details(self._details(now=None, dry_run=run.dry_run))
+        return state
+
+    def _details(self, *, now: str | None, dry_run: bool) -> str:
+        verb = "would be deleted" if dry_run else "deleted"
+        lines = [
+            f"{swept.name}: {swept.deleted:,} {verb}, {swept.kept:,} kept"
+            + (f", {swept.partitions} partitions dropped" if swept.partitions else "")
+            for swept in self._swept.values()
+        ]
+        if now is not None:
+            lines.append(f"now: {now}")
+        return "  \n".join(lines)
