@@ -4,20 +4,45 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api import docs_page, openapi, problems
+from api.answer_headers import AnswerHeaders
+from api.client_address import TrustedProxies
 from api.context import open_context
+from api.dashboard import application as dashboard
 from api.request_body import RequestBody
+from api.request_id import RequestId
 from api.routes import (
     api_keys,
+    audit,
+    dead_letters,
     deliveries,
+    delivery_actions,
+    endpoint_checks,
+    endpoint_control,
+    endpoint_secrets,
     endpoints,
     event_types,
     events,
     health,
+    inbound,
+    inbox,
+    jobs,
+    metrics,
+    poll,
+    portal_links,
+    recovery,
+    retention,
+    signing_keys,
+    source_secrets,
+    sources,
+    stream,
     subscriptions,
     tenants,
 )
@@ -26,15 +51,47 @@ from hookfast.settings import Settings, load_settings
 from hookfast.version import VERSION
 
 _RESOURCES = (
+    inbound,  # routes are tried in this order, and these two are called most
     events,
     deliveries,
+    delivery_actions,
+    endpoint_control,
+    endpoint_checks,
+    poll,
+    dead_letters,
+    recovery,
+    jobs,
+    stream,
     endpoints,
+    endpoint_secrets,
+    signing_keys,
     subscriptions,
+    sources,
+    source_secrets,
+    inbox,
     event_types,
     tenants,
     api_keys,
+    portal_links,
+    audit,
+    retention,
     health,
+    metrics,
 )
+
+
+# FastAPI's own: a span and a duration per request. Spans of its inner steps would be most of each
+# trace, and its log records repeat ours. Left out is what is asked for all day by whoever watches
+# this service, and what stays open for hours, as would its span.
+_UNSEEN = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/")
+_TELEMETRY: TelemetryConfig = {
+    "operation_spans": False,
+    "logs": False,
+    "auto_configure": False,  # `hookfast.telemetry.providers` does that
+    "exclude": lambda scope: scope["path"].startswith(_UNSEEN),
+}
+
+_TRACE_CONTEXT = (b"traceparent", b"tracestate", b"baggage")
 
 
 def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> FastAPI:
@@ -43,11 +100,12 @@ def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> F
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_context(settings, clock=clock) as context:
+        async with open_context(app.state.settings, clock=clock) as context:
             app.state.context = context
             yield
 
-    app = FastAPI(
+    app = _Application(
+        settings=settings,
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
@@ -56,14 +114,40 @@ def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> F
         redirect_slashes=False,
         separate_input_output_schemas=False,
         generate_unique_id_function=_operation_id,
+        telemetry=_TELEMETRY,
     )
-    app.add_middleware(RequestBody, settings=settings)
+    app.state.settings = settings
+    app.add_middleware(RequestBody)
     problems.install(app)
     openapi.install(app)
     docs_page.install(app)
     for resource in _RESOURCES:
         app.include_router(resource.routes)
+    dashboard.install(app)
     return app
+
+
+class _Application(FastAPI):
+    """FastAPI with what has to be around everything else, its own last resort included: an answer
+    to an unexpected error is made outside of the middleware that `add_middleware` adds."""
+
+    def __init__(self, *, settings: Settings, **options: Any) -> None:
+        super().__init__(**options)
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/in/"):
+            # Who calls a source is a stranger until its signature is verified, and has no say in
+            # which trace that is part of, or whether it is recorded.
+            headers = [pair for pair in scope["headers"] if pair[0] not in _TRACE_CONTEXT]
+            scope = {**scope, "headers": headers}
+        await super().__call__(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = AnswerHeaders(RequestId(super().build_middleware_stack()))
+        if self._settings.trusted_proxies:
+            app = TrustedProxies(app, networks=self._settings.trusted_proxies)
+        return app
 
 
 def _operation_id(route: APIRoute) -> str:

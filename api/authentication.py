@@ -15,13 +15,16 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
+from api.client_address import client_site
 from api.context import Context
-from api.key_cache import Scope, key_hash
+from api.key_cache import KnownKey, Scope, key_hash
+from hookfast.audit import CLI
 from hookfast.clock import Clock
 from hookfast.errors import Forbidden, Misconfigured, NotFound, Unauthenticated
 from hookfast.ids import new_id
 from hookfast.settings import OPERATOR_KEY_FORM, Settings
-from hookfast.storage import api_keys
+from hookfast.storage import api_keys, audit
+from hookfast.storage.audited import created
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import ApiKey
 
@@ -35,13 +38,20 @@ _BEARER = HTTPBearer(
 )
 
 
+_NOTHING = "Nothing has this id, or this key may not see it."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """The caller. `tenant_id` is None for the operator and for emitters of the operator's."""
+    """The caller. `tenant_id` is None for the operator and for emitters of the operator's;
+    `by_link` says that it came by a portal link, which `endpoint_id` narrows to one endpoint and
+    `key_id` made."""
 
     scope: Scope
     tenant_id: str | None
     key_id: str
+    by_link: bool = False
+    endpoint_id: str | None = None
 
     def tenant_for(self, requested: str | None) -> str | None:
         """The tenant a request is about: a tenant's key implies its own. None means all tenants.
@@ -55,26 +65,64 @@ class Principal:
         """Raises NotFound unless this caller may know of what belongs to `tenant_id` (None: to the
         operator)."""
         if self.tenant_id is not None and self.tenant_id != tenant_id:
-            raise NotFound("There is no such thing.")
+            raise NotFound(_NOTHING)
+
+    def endpoint_for(self, requested: str | None) -> str | None:
+        """The endpoint whose deliveries a request is about, as `tenant_for`: a caller that has one
+        means that, and raises NotFound for another. None means all endpoints."""
+        if self.endpoint_id is not None and requested not in (None, self.endpoint_id):
+            raise NotFound(_NOTHING)
+        return self.endpoint_id or requested
 
 
 async def authenticate(request: Request) -> None:
-    """Find the request's principal. Raises Unauthenticated without a key that works."""
+    """Find the request's principal. Raises Unauthenticated without a key that works, and
+    TooManyRequests after too many of these failures or too many requests with this key."""
+    known = await check_key(request)
     context: Context = request.app.state.context
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    key = key.strip()
-    if scheme.lower() != "bearer" or not key:
-        raise Unauthenticated("Send an API key: `Authorization: Bearer hf_…`.")
-    known = await context.keys.find(key) if OPERATOR_KEY_FORM.fullmatch(key) else None
-    if known is None:
-        raise Unauthenticated("This API key is unknown, expired or revoked.", code="invalid_key")
     request.state.principal = Principal(
         scope=known.scope, tenant_id=known.tenant_id, key_id=known.key_id
     )
+    if context.key_rate is not None:
+        context.key_rate.count(known.key_id, request.scope)
+
+
+async def check_key(request: Request) -> KnownKey:
+    """The request's key. Raises Unauthenticated without one that works, and TooManyRequests after
+    too many of these failures."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return await check_given_key(request, key.strip() if scheme.lower() == "bearer" else "")
+
+
+async def check_given_key(request: Request, key: str) -> KnownKey:
+    """The key that came with a request in one way or another; raises as `check_key` does."""
+    context: Context = request.app.state.context
+    try:
+        return await _known_key(request, context, key)
+    except Unauthenticated as error:
+        raise context.failures.failed(client_site(request), error) from None
+
+
+async def _known_key(request: Request, context: Context, key: str) -> KnownKey:
+    if not key:
+        raise Unauthenticated("Send an API key: `Authorization: Bearer hf_…`.")
+    known: KnownKey | None = None
+    if OPERATOR_KEY_FORM.fullmatch(key):
+        if context.keys.has_seen(key):
+            known = await context.keys.find(key)
+        else:
+            async with context.failures.turn(client_site(request)):
+                known = await context.keys.find(key)
+    if known is None:
+        raise Unauthenticated("This API key is unknown, expired or revoked.", code="invalid_key")
+    return known
 
 
 def _allowing(*scopes: Scope) -> Callable[..., Coroutine[Any, Any, Principal]]:
-    async def principal(request: Request, _: Annotated[Any, Security(_BEARER)]) -> Principal:
+    # the scopes are for the OpenAPI document, where `api.openapi` writes them down
+    bearer = Security(_BEARER, scopes=scopes)
+
+    async def principal(request: Request, _: Any = bearer) -> Principal:
         caller: Principal = request.state.principal
         if caller.scope not in scopes:
             raise Forbidden(
@@ -133,7 +181,9 @@ async def ensure_operator_key(
         else:
             return None
         record = key_record(key, scope="operator", tenant_id=None, name="operator", clock=clock)
-        if not await api_keys.add_if_missing(connection, record):
+        if await api_keys.add_if_missing(connection, record):
+            await audit.record(connection, created(record), actor=CLI, now=record.created_at)
+        else:
             stored = await api_keys.by_hash(connection, record.key_sha256)
             if stored is None or stored.revoked_at is not None or stored.scope != "operator":
                 raise Misconfigured("HOOKFAST_OPERATOR_KEY was revoked; set another one")

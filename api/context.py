@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -10,17 +11,30 @@ from typing import Annotated
 from fastapi import Depends, Request
 from temporalio.client import Client
 
+from api.body_memory import BodyMemory
+from api.failure_limit import FailureLimit
+from api.inbound_load import InboundLoad
+from api.inbound_refusals import InboundRefusals
 from api.key_cache import KeyCache
-from api.steering import Steering
+from api.key_rate import KeyRate, key_rate
+from api.source_cache import SourceCache
+from api.standing_gauges import StandingGauges
+from api.stream_hub import StreamHub
+from api.stream_seats import StreamSeats
 from hookfast import temporal
 from hookfast.clock import Clock, utc_now
+from hookfast.conductor import Conductor, conductor_for, stopped
 from hookfast.keyring import Keyring
 from hookfast.keys import keyring_of
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings import Settings
+from hookfast.steering import Steering
 from hookfast.storage.doorbell import Doorbell, doorbell_for
 from hookfast.storage.emit import Emitter
 from hookfast.storage.engine import Database
+from hookfast.storage.inbox import Inbox
+from hookfast.telemetry import providers
+from hookfast.telemetry.providers import Telemetry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +46,22 @@ class Context:
     keyring: Keyring
     sender: Sender
     steering: Steering
+    conductor: Conductor
     emitter: Emitter
     temporal: Client
     doorbell: Doorbell
     keys: KeyCache
+    key_rate: KeyRate | None
+    failures: FailureLimit
+    inbox: Inbox
+    sources: SourceCache
+    refusals: InboundRefusals
+    inbound_load: InboundLoad
+    bodies: BodyMemory
+    streams: StreamHub
+    stream_seats: StreamSeats
+    telemetry: Telemetry
+    standing: StandingGauges
     clock: Clock
 
 
@@ -51,21 +77,60 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         stack.push_async_callback(doorbell.close)
         client = await temporal.connect(lazy=True)
         sender = Sender(
-            guard=AddressGuard(settings.allowed_private_networks),
+            guard=AddressGuard(
+                settings.allowed_private_networks,
+                denied_networks=settings.denied_networks,
+                ports=settings.port_ranges,
+            ),
             excerpt_bytes=settings.response_excerpt_bytes,
             clock=clock,
         )
         stack.push_async_callback(sender.aclose)
+        conductor = conductor_for(settings, client, database, clock=clock)
+        # The worker conducts too; this only saves a person the seconds until it looks.
+        conducting = asyncio.create_task(conductor.on_ring(), name="conductor")
+        stack.push_async_callback(stopped, conducting)
+        keyring = keyring_of(settings)
+        refusals = InboundRefusals(database, clock=clock)
+        await stack.enter_async_context(refusals.writing())
+        inbox = Inbox(database, doorbell, clock=clock)
+        stack.push_async_callback(inbox.close)
+        emitter = Emitter(database, doorbell, clock=clock)
+        stack.push_async_callback(emitter.close)
+        streams = StreamHub(database, doorbell, clock=clock)
+        stack.push_async_callback(streams.close)
+        telemetry = providers.start("api", by_tenant=settings.metrics_by_tenant)
+        standing = StandingGauges(database, settings, clock=clock)
+        if telemetry.pushes_metrics:
+            await stack.enter_async_context(standing.pushing())
         yield Context(
             settings=settings,
             database=database,
-            keyring=keyring_of(settings),
+            keyring=keyring,
             sender=sender,
             steering=Steering(client, database, fast_lane_timeout=settings.fast_lane_timeout),
-            emitter=Emitter(database, doorbell, clock=clock),
+            conductor=conductor,
+            emitter=emitter,
             temporal=client,
             doorbell=doorbell,
             keys=keys,
+            key_rate=key_rate(
+                per_second=settings.key_rate_per_second, burst=settings.key_rate_burst
+            ),
+            failures=FailureLimit(per_minute=settings.auth_failures_per_minute),
+            inbox=inbox,
+            sources=SourceCache(database, keyring, clock=clock),
+            refusals=refusals,
+            inbound_load=InboundLoad(settings.max_inbox_requests),
+            bodies=BodyMemory(
+                settings.max_body_memory,
+                largest_known=max(settings.max_batch_bytes, settings.max_event_bytes),
+                largest_strange=max(settings.max_inbox_bytes, settings.max_event_bytes),
+            ),
+            streams=streams,
+            stream_seats=StreamSeats(settings.max_streams),
+            telemetry=telemetry,
+            standing=standing,
             clock=clock,
         )
 

@@ -1,6 +1,6 @@
 """The headers an endpoint's owner adds to its deliveries: which are accepted, how they are shown.
 
-Their values often are credentials, so no answer repeats them.
+Their values often are credentials, so they are sealed at rest and no answer repeats them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _OURS = frozenset(
         "connection",
         "date",
         "expect",
+        "forwarded",
         "host",
         "keep-alive",
         "te",
@@ -35,9 +36,17 @@ _OURS = frozenset(
         "upgrade",
         "user-agent",
         "via",
+        "x-real-ip",
     }
 )
-_OUR_PREFIXES = ("content-", "proxy-", "webhook-", "x-hook-", "x-webhook-")
+_OUR_PREFIXES = (
+    "content-",
+    "proxy-",
+    "webhook-",
+    "x-forwarded-",  # who sent it is not the endpoint's to say
+    "x-hook-",
+    "x-webhook-",
+)
 
 
 def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> None:
@@ -65,7 +74,7 @@ def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> N
         seen.add(lowered)
 
 
-def masked(headers: Mapping[str, str]) -> dict[str, str]:
+def masked(headers: Mapping[str, object]) -> dict[str, str]:
     """The headers as answers show them."""
     return dict.fromkeys(headers, MASK)
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from ipaddress import ip_network
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
 from api.custom_headers import check_headers, masked
 from api.fields import Description, Email, Input, Metadata, TenantId, Time
-from hookfast.clock import rfc3339
-from hookfast.errors import InvalidInput
+from api.networks import check_network
+from hookfast.encryption import Algorithm, ContentEncryption, checked_jwk
+from hookfast.errors import Conflict, InvalidInput
 from hookfast.event_type import parse_pattern
+from hookfast.notice import one_per_owner
 from hookfast.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.sender import check_url
 from hookfast.settings import Settings
-from hookfast.signature import DEFAULT_PROFILES, parse_profiles
+from hookfast.signature import DEFAULT_PROFILES, Profile, parse_profiles
 from hookfast.storage.tables import Endpoint
 
 MAX_PATTERNS = 50
 """Patterns of one subscription; each one is a question when the receiver is verified."""
 
+Mode = Literal["push", "poll"]
 Verification = Literal["header", "query", "none"]
-State = Literal["enabled", "disabled"]
+State = Literal["enabled", "paused", "disabled"]
 Seconds = Annotated[float, Field(ge=1, le=86_400)]
 Patterns = Annotated[
     list[str],
@@ -53,11 +55,39 @@ class CircuitForm(Input):
     )
 
 
+class EncryptionForm(Input):
+    """Deliveries are encrypted to this key (JWE, compact), as `application/jose`. A merge patch
+    merges the key's members too: to change the key send all of them, and `kid` or null."""
+
+    jwk: dict[str, Any] = Field(
+        description="The receiver's public key (RFC 7517): RSA of at least 2048 bits, EC on P-256, "
+        "P-384 or P-521, or OKP on X25519. Its `kid`, if any, is in the header of the JWE.",
+        examples=[
+            {"kty": "OKP", "crv": "X25519", "x": "3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08"}
+        ],
+    )
+    alg: Algorithm = Field(description="`RSA-OAEP-256` for RSA keys, else `ECDH-ES+A256KW`.")
+    enc: ContentEncryption = "A256GCM"
+
+    def column(self) -> dict[str, Any]:
+        """What is stored. Raises InvalidInput, code `invalid_encryption`."""
+        jwk = checked_jwk(self.jwk, alg=self.alg, pointer="/encryption/jwk")
+        return {"jwk": jwk, "alg": self.alg, "enc": self.enc}
+
+
 class EndpointForm(Input):
     """What can be set, and changed later."""
 
-    url: str = Field(
-        description="Where events are sent: https, no credentials, no fragment.",
+    mode: Mode = Field(
+        "push",
+        description="`push` sends each event to `url`. `poll` sends nothing and makes no "
+        "deliveries: whoever cannot receive fetches from `GET /v1/endpoints/{endpoint_id}/poll`. "
+        "It stays what it is.",
+    )
+    url: str | None = Field(
+        None,
+        description="Where events are sent: https, no credentials, no fragment. Needed with the "
+        "mode `push`; with `poll` there is none, nor anything else that is about requests.",
         examples=["https://example.com/webhooks"],
     )
     description: Description = ""
@@ -76,7 +106,8 @@ class EndpointForm(Input):
     signatures: list[str] = Field(
         default_factory=lambda: [profile.value for profile in DEFAULT_PROFILES],
         max_length=10,
-        description="Signature profiles; each one adds its headers to every delivery.",
+        description="Signature profiles; each one adds its headers to every delivery: "
+        f"{', '.join(Profile)}. Of `nonce`, `body` and `rsa` at most one.",
     )
     signature_hash: Literal["sha1", "sha256", "sha512"] = Field(
         "sha256", description="The hash of the profile `hook`."
@@ -101,6 +132,9 @@ class EndpointForm(Input):
         description="Headers added to every delivery. Answers show their names only.",
         examples=[{"Authorization": "Basic Zm9vOmJhcg=="}],
     )
+    encryption: EncryptionForm | None = Field(
+        None, description="Encrypt deliveries to the receiver's key; default: they are not."
+    )
     allowed_networks: list[str] = Field(
         default_factory=list,
         max_length=50,
@@ -111,16 +145,22 @@ class EndpointForm(Input):
     metadata: Metadata = Field(default_factory=dict)
 
     @classmethod
-    def of(cls, endpoint: Endpoint) -> EndpointForm:
-        """The form that would make this endpoint."""
+    def of(cls, endpoint: Endpoint, *, headers: dict[str, str]) -> EndpointForm:
+        """The form that would make this endpoint; `headers` are its own, opened."""
+        own = {"url", "circuit", "encryption", "headers", "metadata"}
+        encryption = endpoint.encryption
         return cls.model_construct(
-            **endpoint.model_dump(include=set(cls.model_fields) - {"circuit", "metadata"}),
+            **endpoint.model_dump(include=set(cls.model_fields) - own),
+            url=endpoint.url or None,
             circuit=CircuitForm.model_validate(endpoint.circuit),
+            encryption=None if encryption is None else EncryptionForm(**encryption),
+            headers=headers,
             metadata=endpoint.meta,
         )
 
     def columns(self, settings: Settings) -> dict[str, Any]:
-        """The columns of `endpoints` this form sets, checked and in their normal form.
+        """The columns of `endpoints` this form sets, checked and in their normal form; `headers`
+        are still to be sealed.
 
         Raises InvalidInput, pointing at the member that is wrong.
         """
@@ -128,10 +168,11 @@ class EndpointForm(Input):
         check_headers(self.headers)
         timeout = plan.timeout if self.timeout_seconds is None else self.timeout_seconds
         return {
-            "url": check_url(self.url, allow_http=settings.allow_http),
+            "mode": self.mode,
+            "url": self._checked_url(settings),
             "description": self.description,
-            "owner_emails": list(dict.fromkeys(self.owner_emails)),
-            "verification": self.verification,
+            "owner_emails": one_per_owner(self.owner_emails),
+            "verification": self.verification if self.mode == "push" else "none",
             "signatures": [profile.value for profile in parse_profiles(self.signatures)],
             "signature_hash": self.signature_hash,
             "retry_plan": self.retry_plan,
@@ -139,13 +180,48 @@ class EndpointForm(Input):
             "rate_limit_per_second": self.rate_limit_per_second,
             "max_in_flight": self.max_in_flight,
             "headers": self.headers,
+            "encryption": None if self.encryption is None else self.encryption.column(),
             "allowed_networks": [
-                _network(text, pointer=f"/allowed_networks/{index}")
+                check_network(text, pointer=f"/allowed_networks/{index}")
                 for index, text in enumerate(self.allowed_networks)
             ],
             "circuit": self.circuit.model_dump(exclude_none=True),
             "meta": self.metadata,
         }
+
+    def _checked_url(self, settings: Settings) -> str:
+        """The URL in its normal form; '' for an endpoint that is polled, which must have nothing
+        else that is about requests: it would do nothing. Raises InvalidInput."""
+        if self.mode == "push":
+            if self.url is None:
+                raise InvalidInput.at(
+                    "/url", "name the URL that receives; or let it be polled, with the mode 'poll'"
+                )
+            return check_url(self.url, allow_http=settings.allow_http)
+        for name, none in _OF_REQUESTS.items():
+            if getattr(self, name) not in none:
+                raise InvalidInput.at(
+                    f"/{name}", "an endpoint that is polled gets no requests; leave this out"
+                )
+        return ""
+
+
+_OF_REQUESTS: Mapping[str, tuple[Any, ...]] = {
+    "url": (None,),
+    "owner_emails": ([],),
+    "verification": ("header", "none"),
+    "signatures": ([profile.value for profile in DEFAULT_PROFILES],),
+    "signature_hash": ("sha256",),
+    "retry_plan": (DEFAULT_PLAN,),
+    "timeout_seconds": (None, PRESETS[DEFAULT_PLAN].timeout),
+    "rate_limit_per_second": (None,),
+    "max_in_flight": (None,),
+    "headers": ({},),
+    "encryption": (None,),
+    "allowed_networks": ([],),
+    "circuit": (CircuitForm(),),
+}
+"""What is about requests and their failures, and the values that say nothing."""
 
 
 class NewEndpoint(EndpointForm):
@@ -157,12 +233,26 @@ class NewEndpoint(EndpointForm):
     events: Patterns = Field(default_factory=list)
 
 
+class SecretView(BaseModel):
+    """That there is a secret; never the secret."""
+
+    kind: Literal["hmac", "ed25519"] = "hmac"
+    public_key: str | None = Field(
+        None,
+        validation_alias="public",
+        description="Of an ed25519 key: `whpk_…`, to verify `v1a` signatures with.",
+    )
+    created_at: Time
+    expires_at: Time | None = Field(description="Until when it signs; null: until it is rotated.")
+
+
 class EndpointView(BaseModel):
     """An endpoint. Its secrets are shown when they are made, and never again."""
 
     id: str
     tenant_id: str
-    url: str
+    mode: Mode
+    url: str | None = Field(description="Null with the mode `poll`.")
     description: str
     owner_emails: list[str]
     verification: Verification
@@ -173,10 +263,12 @@ class EndpointView(BaseModel):
     rate_limit_per_second: float | None
     max_in_flight: int | None
     headers: dict[str, str] = Field(description="Names, with their values masked.")
+    encryption: EncryptionForm | None
+    secrets: list[SecretView] = Field(description="What signs, newest first.")
     allowed_networks: list[str]
     circuit: dict[str, Any]
     metadata: dict[str, Any]
-    state: str = Field(description="`enabled` or `disabled`.")
+    state: str = Field(description="`enabled`, `paused` or `disabled`.")
     state_reason: str | None = Field(description="Why it is not enabled.")
     created_at: Time
     updated_at: Time
@@ -184,8 +276,26 @@ class EndpointView(BaseModel):
     @classmethod
     def of(cls, endpoint: Endpoint, **more: Any) -> Self:
         """What is shown of a stored endpoint."""
-        shown = endpoint.model_dump(exclude={"secrets", "deleted_at", "meta", "headers"})
-        return cls(**shown, headers=masked(endpoint.headers), metadata=endpoint.meta, **more)
+        shown = endpoint.model_dump(exclude={"secrets", "deleted_at", "meta", "headers", "url"})
+        return cls(
+            **shown,
+            url=endpoint.url or None,
+            headers=masked(endpoint.headers),
+            secrets=[SecretView.model_validate(secret) for secret in endpoint.secrets],
+            metadata=endpoint.meta,
+            **more,
+        )
+
+
+def pushes(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, when requests are sent to it. Raises Conflict (`endpoint_is_polled`)."""
+    if endpoint.mode == "poll":
+        raise Conflict(
+            "This endpoint is polled: no request is ever sent to it. "
+            f"`GET /v1/endpoints/{endpoint.id}/poll` gives its events.",
+            code="endpoint_is_polled",
+        )
+    return endpoint
 
 
 def check_patterns(patterns: list[str], *, pointer: str = "/events") -> list[str]:
@@ -195,17 +305,3 @@ def check_patterns(patterns: list[str], *, pointer: str = "/events") -> list[str
             parse_pattern(text, pointer=f"{pointer}/{index}") for index, text in enumerate(patterns)
         )
     )
-
-
-def sealed_secret(sealed: str, *, created_at: datetime) -> dict[str, Any]:
-    """One element of the column `secrets`."""
-    return {"sealed": sealed, "created_at": rfc3339(created_at), "expires_at": None}
-
-
-def _network(text: str, *, pointer: str) -> str:
-    try:
-        return str(ip_network(text))
-    except ValueError:
-        raise InvalidInput.at(
-            pointer, "must be a network such as 203.0.113.0/24, without host bits"
-        ) from None

@@ -11,10 +11,10 @@ from pydantic import Field, ValidationError
 from api.authentication import Principal
 from api.fields import Input, TenantId, TimeInput
 from api.problems import invalid_fields
-from api.routes.event_types import RESERVED
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.event_type import MAX_LENGTH, parse_event_type
 from hookfast.json_text import MAX_DEPTH, Source, parse_object, parse_source
+from hookfast.operational import refuse_reserved
 from hookfast.storage.new_events import NewEvent
 
 MAX_BATCH = 1_000
@@ -133,10 +133,7 @@ def _event(
 ) -> NewEvent:
     form = _form(members, form_class)
     parse_event_type(form.type)
-    if form.type.startswith(RESERVED):
-        raise InvalidInput.at(
-            "/type", f"events that begin with {RESERVED!r} are Hookfast's own", code="reserved_name"
-        )
+    refuse_reserved(form.type, pointer="/type")
     if form.deliver_at is not None and form.deliver_at - now > MAX_AHEAD:
         raise InvalidInput.at(
             "/deliver_at", f"must be at most {MAX_AHEAD.days} days ahead", code="too_far_ahead"

@@ -60,6 +60,9 @@ EndpointPath = Annotated[str, _path("ep", "endpoint"), _formed("ep", "endpoint")
 SubscriptionPath = Annotated[str, _path("sub", "subscription"), _formed("sub", "subscription")]
 EventPath = Annotated[str, _path("evt", "event"), _formed("evt", "event")]
 DeliveryPath = Annotated[str, _path("dlv", "delivery"), _formed("dlv", "delivery")]
+SourcePath = Annotated[str, _path("src", "source"), _formed("src", "source")]
+InboxPath = Annotated[str, _path("inb", "inbox entry"), _formed("inb", "inbox entry")]
+JobPath = Annotated[str, _path("job", "job"), _formed("job", "job")]
 
 
 # -- ids in bodies and query parameters: an ill-formed one is wrong input (422)
@@ -70,6 +73,8 @@ SubscriptionId = Annotated[
     str, Field(pattern=id_pattern("sub"), description="Id of a subscription.")
 ]
 EventId = Annotated[str, Field(pattern=id_pattern("evt"), description="Id of an event.")]
+SourceId = Annotated[str, Field(pattern=id_pattern("src"), description="Id of a source.")]
+DeliveryId = Annotated[str, Field(pattern=id_pattern("dlv"), description="Id of a delivery.")]
 
 
 # -- times

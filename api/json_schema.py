@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from re import _constants, _parser  # type: ignore[attr-defined] # see `_explodes`
 from typing import Any
 
+import regex
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from api.json_pointer import join
+from hookfast.bounded_schema import BoundedSchema, Budget, OverBudget, compiled
 from hookfast.errors import InvalidInput
 
 MAX_BYTES = 65_536
@@ -27,21 +28,31 @@ _DATA = frozenset({"const", "enum", "default", "examples"})  # their values are 
 _MAPS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 
 
+_SECONDS = 0.5
+_META_SCHEMA = BoundedSchema(
+    Draft202012Validator.META_SCHEMA, formats=Draft202012Validator.FORMAT_CHECKER
+)
+
+
 def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> None:
-    """Raises InvalidInput, code `invalid_schema`, when events could not be checked with it."""
+    """Raises InvalidInput, code `invalid_schema`, when events could not be checked with it. May
+    take a second: use a thread."""
     if len(json.dumps(schema)) > MAX_BYTES:
         raise _invalid(pointer, f"a schema has at most {MAX_BYTES} bytes")
+    budget = Budget(_SECONDS)
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        at = join(pointer, *error.absolute_path)
-        if error.validator == "format":
-            raise _invalid(at, f"must be a valid {error.validator_value}") from None
-        raise _invalid(at, f"breaks the rule {error.validator!r} of JSON Schema") from None
+        errors = _META_SCHEMA.errors(schema, budget, most=1)
     except (RecursionError, OverflowError):
         raise _invalid(
             pointer, "the schema is nested too deeply or has too large numbers"
         ) from None
+    except OverBudget:
+        raise _invalid(pointer, "the schema takes too long to read; make it simpler") from None
+    for error in errors:
+        at = join(pointer, *error.absolute_path)
+        if error.validator == "format":
+            raise _invalid(at, f"must be a valid {error.validator_value}")
+        raise _invalid(at, f"breaks the rule {error.validator!r} of JSON Schema")
     if isinstance(schema, dict) and schema.get("$schema", DIALECT).rstrip("#") != DIALECT:
         raise _invalid(join(pointer, "$schema"), f"must be {DIALECT}, or left out")
     _check_parts(schema, pointer=pointer)
@@ -86,14 +97,15 @@ def _members(schema: Any, pointer: str) -> Iterator[tuple[str, str, Any]]:
 def _check_applicable(schema: dict[str, Any] | bool, *, pointer: str) -> None:
     """A schema that refers to itself without looking deeper into the data never ends: apply it to
     one value of each kind and see."""
-    # an empty registry: the default one would fetch
-    validator = Draft202012Validator(schema, registry=Registry())
+    rules, budget = BoundedSchema(schema), Budget(_SECONDS)
     try:
         samples: tuple[Any, ...] = ({}, [], "", 0, True, None)
         for value in samples:
-            validator.is_valid(value)
+            rules.errors(value, budget, most=1)
     except (RecursionError, Unresolvable):
         raise _invalid(pointer, "the schema refers to itself without end, or to nothing") from None
+    except OverBudget:
+        raise _invalid(pointer, "the schema takes too long to apply to empty data") from None
 
 
 _REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
@@ -104,7 +116,8 @@ def _check_pattern(pattern: str, pointer: str) -> None:
         raise _invalid(pointer, f"a regular expression has at most {MAX_PATTERN} characters")
     try:
         parsed = _parser.parse(pattern)
-    except (re.error, OverflowError, RecursionError):
+        compiled(pattern)
+    except (re.error, regex.error, OverflowError, RecursionError):
         raise _invalid(pointer, "not a regular expression that Python knows") from None
     if _explodes(parsed, inside_repeat=False):
         raise _invalid(pointer, "a repeat inside a repeat can take forever; write it without")
@@ -113,7 +126,8 @@ def _check_pattern(pattern: str, pointer: str) -> None:
 def _explodes(parsed: Any, *, inside_repeat: bool) -> bool:
     """Whether an unbounded repeat holds another with nothing fixed to part them, as `(a+)+` does
     and `(a+,)+` does not: the usual way to make a backtracking matcher take exponential time. Not a
-    proof: it stops the mistake, not an operator set on harming themselves.
+    proof: it tells of the mistake when it is made; what gets past it runs into the time that a
+    check may take.
 
     The standard library's parser, private though it is, reads exactly what its matcher will run.
     """

@@ -3,11 +3,9 @@ background. A revoked key stops working within those two seconds in every proces
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import time
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, cast
@@ -16,6 +14,7 @@ import asyncpg
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from api.flushing import flushing
 from hookfast.clock import Clock
 from hookfast.storage import api_keys
 from hookfast.storage.engine import Database
@@ -54,6 +53,10 @@ class KeyCache:
         self._known: dict[str, tuple[float, KnownKey]] = {}  # hash → (until, key), oldest first
         self._used: set[str] = set()
 
+    def has_seen(self, key: str) -> bool:
+        """Whether the key was valid when it was last looked up; it may have been revoked since."""
+        return key_hash(key) in self._known
+
     async def find(self, key: str) -> KnownKey | None:
         """The key, or None when it is unknown, revoked or expired."""
         digest = key_hash(key)
@@ -72,21 +75,17 @@ class KeyCache:
         self._used.add(known.key_id)
         return known
 
+    def used(self, key_id: str) -> None:
+        """A valid key was used by other means than itself: by a session that it began."""
+        self._used.add(key_id)
+
     def forget(self) -> None:
         """Look every key up again: in this process a revocation works at once."""
         self._known.clear()
 
-    @contextlib.asynccontextmanager
-    async def noting_use(self) -> AsyncIterator[None]:
+    def noting_use(self) -> AbstractAsyncContextManager[None]:
         """While the block runs, write `last_used_at` of the keys in use once a minute."""
-        task = asyncio.create_task(self._note_forever(), name="note-key-use")
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-            await self.note_use()
+        return flushing(self.note_use, seconds=_NOTE_EVERY.total_seconds(), name="note-key-use")
 
     async def note_use(self) -> None:
         """Write `last_used_at` of every key used since the last time."""
@@ -99,11 +98,6 @@ class KeyCache:
         except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
             self._used |= used
             log.warning("Could not note which API keys were used.", error=type(error).__name__)
-
-    async def _note_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_NOTE_EVERY.total_seconds())
-            await self.note_use()
 
     async def _load(self, digest: str) -> KnownKey | None:
         async with self._database.read() as connection:

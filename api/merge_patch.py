@@ -32,9 +32,27 @@ def merge(target: Any, patch: Any) -> Any:
     return merged
 
 
+def patch_between(before: Any, after: Any) -> Any:
+    """The patch that makes `after` of `before`: in objects what is different and no more, and null
+    for each member that is gone, or it would stay. A null within `after` cannot be said in a patch,
+    and removes that member."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    gone = dict.fromkeys(name for name in before if name not in after)
+    return gone | {
+        name: patch_between(before.get(name), value)
+        for name, value in after.items()
+        if name not in before or value != before[name]
+    }
+
+
 def patched(current: Form, patch: dict[str, Any]) -> Form:
     """`current` with the patch applied, checked like a new one. Raises InvalidInput."""
+    # merged, a null for a member there is none of would be gone before anybody objects to it
+    unknown = {name: None for name in patch.keys() - type(current).model_fields.keys()}
     try:
+        if unknown:
+            type(current).model_validate(current.model_dump(mode="json") | unknown)
         return type(current).model_validate(merge(current.model_dump(mode="json"), patch))
     except ValidationError as error:
         raise invalid_fields(error.errors()) from None

@@ -27,12 +27,26 @@ Unknown members and unknown query parameters are refused, so a typing error neve
 """
 TAGS = [
     {"name": "Events", "description": "Facts you emit, once each."},
+    {"name": "Stream", "description": "Events as they are emitted, without a URL of your own."},
     {"name": "Deliveries", "description": "One event on its way to one subscription."},
+    {"name": "Dead letters", "description": "Deliveries that ended without success."},
+    {"name": "Recovery", "description": "Sending again what failed or was missed."},
+    {"name": "Jobs", "description": "One action on many deliveries, at a steady rate."},
     {"name": "Endpoints", "description": "The URLs that receive, with secrets and retry plans."},
+    {"name": "Endpoint control", "description": "Pausing and disabling endpoints; their health."},
+    {"name": "Endpoint checks", "description": "Tests, verification, statistics of an endpoint."},
+    {"name": "Polling", "description": "Fetching an endpoint's events instead of receiving them."},
+    {"name": "Signatures", "description": "Rotating secrets; the public keys of receivers."},
     {"name": "Subscriptions", "description": "Which event types go to which endpoint."},
+    {"name": "Sources", "description": "Providers whose webhooks come in, and their secrets."},
+    {"name": "Inbox", "description": "What came in, once each, and what became of it."},
+    {"name": "Inbound", "description": "Where providers send."},
     {"name": "Event types", "description": "The catalogue of what can be emitted."},
     {"name": "Tenants", "description": "Your customers."},
     {"name": "API keys", "description": "Who may call this API."},
+    {"name": "Portal links", "description": "A way into the dashboard without an API key."},
+    {"name": "Audit log", "description": "Who changed what, and when."},
+    {"name": "Retention", "description": "What is kept for how long, and what went."},
     {"name": "Health", "description": "For load balancers and orchestrators."},
 ]
 
@@ -45,6 +59,7 @@ _PROBLEM_DESCRIPTIONS = {
     413: "The body is too large.",
     415: "The body is not declared as JSON.",
     422: "The input is wrong; `errors` says where.",
+    429: "Too many requests; see `Retry-After`.",
     503: "Something Hookfast needs is away; see `Retry-After`.",
 }
 
@@ -76,6 +91,7 @@ def install(app: FastAPI) -> None:
                 tags=TAGS,
             )
             _add_problem(document)
+            _name_scopes(document)
             app.openapi_schema = document
         return app.openapi_schema
 
@@ -88,3 +104,13 @@ def _add_problem(document: dict[str, Any]) -> None:
     components = document.setdefault("components", {}).setdefault("schemas", {})
     components.update(schema.pop("$defs"))
     components["Problem"] = schema | {"title": "Problem"}
+
+
+def _name_scopes(document: dict[str, Any]) -> None:
+    """Say under `x-scopes` which scopes of keys an operation takes, any of them. Under `security`
+    they would read as if a key needed all (OpenAPI 3.1, section 4.8.30)."""
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for requirement in operation.get("security", []):
+                operation["x-scopes"] = requirement["Bearer"]
+                requirement["Bearer"] = []

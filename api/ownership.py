@@ -20,7 +20,7 @@ OwnedRow = TypeVar("OwnedRow", bound=_Owned)
 def found(row: Row | None) -> Row:
     """The row. Raises NotFound when there is none."""
     if row is None:
-        raise NotFound("There is no such thing.")
+        raise NotFound("Nothing has this id, or this key may not see it.")
     return row
 
 

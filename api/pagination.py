@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field
 
 from hookfast.errors import InvalidInput
@@ -39,10 +40,12 @@ class Listing(BaseModel, Generic[View]):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which page was asked for: at most `limit` rows, those after the key `after`."""
+    """Which page was asked for: at most `limit` rows, those after the key `after`. `list_id` is in
+    its cursors, so that no other list takes them."""
 
     limit: int
     after: str | None
+    list_id: str = ""
 
     @property
     def rows(self) -> int:
@@ -57,35 +60,44 @@ class Page:
         more = len(rows) > self.limit
         return Listing(
             data=[view(row) for row in shown],
-            next_cursor=_encode(key(shown[-1])) if more else None,
+            next_cursor=_encode(self.list_id, key(shown[-1])) if more else None,
         )
 
 
 async def _page(
+    request: Request,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows per page.")] = DEFAULT_LIMIT,
     cursor: Annotated[
         str | None, Query(max_length=400, description="`next_cursor` of the page before.")
     ] = None,
 ) -> Page:
-    return Page(limit, None if cursor is None else _decode(cursor))
+    list_id = _list_id(request.url.path)
+    return Page(limit, None if cursor is None else _decode(list_id, cursor), list_id)
 
 
 PageQuery = Annotated[Page, Depends(_page)]
 """A list route's parameter: the page asked for by `limit` and `cursor`."""
 
 
-def _encode(key: str) -> str:
-    return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
+def _list_id(path: str) -> str:
+    """Eight hex digits for a list. No secret: a cursor says where a page begins, nothing else."""
+    return hashlib.sha256(path.encode()).hexdigest()[:8]
 
 
-def _decode(cursor: str) -> str:
+def _encode(list_id: str, key: str) -> str:
+    return base64.urlsafe_b64encode(f"{list_id}{key}".encode()).decode().rstrip("=")
+
+
+def _decode(list_id: str, cursor: str) -> str:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        key = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+        text = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, ValueError):
-        key = ""
-    if not key or not key.isprintable():
+        text = ""
+    key = text.removeprefix(list_id)
+    if key in ("", text) or not key.isprintable():
         raise InvalidInput.at(
-            "cursor", "not a cursor; pass `next_cursor` of the page before, unchanged"
+            "cursor",
+            "not a cursor of this list; pass `next_cursor` of its page before, unchanged",
         )
     return key

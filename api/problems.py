@@ -1,8 +1,9 @@
 """Errors as problem details (RFC 9457, `application/problem+json`).
 
 Every error answer has the members `type` (a URN that ends in the code), `title`, `status`,
-`detail` and `code`; input errors add `errors`, a list of `{"pointer", "detail"}`. Nothing private
-is ever in one, and of what the caller sent at most the names of members.
+`detail` and `code`, and the `request_id`; input errors add `errors`, a list of `{"pointer",
+"detail"}`. Nothing private is ever in one, and of what the caller sent at most the names of members
+and its own `X-Request-Id`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from api.json_pointer import join
+from api.request_id import request_id
 from hookfast.errors import (
     Conflict,
     FieldError,
@@ -35,6 +37,9 @@ from hookfast.errors import (
     Unauthenticated,
     Unavailable,
 )
+from hookfast.inbox import Refused, UnsupportedContentType
+from hookfast.inbox.reading import UnreadablePayload
+from hookfast.storage.availability import AWAY, passes, sqlstate
 
 MAX_FIELD_ERRORS = 20
 _MAX_POINTER = 200
@@ -54,6 +59,16 @@ class BodyTimeout(HookfastError):
     code = "body_timeout"
 
 
+class TooManyRequests(HookfastError):
+    """Over a limit; nothing was done. Try again in `retry_after` seconds."""
+
+    code = "too_many_requests"
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after: int) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after
+
+
 _STATUSES: Mapping[type[HookfastError], int] = {
     InvalidInput: 422,
     TooLarge: 413,
@@ -64,21 +79,11 @@ _STATUSES: Mapping[type[HookfastError], int] = {
     Unavailable: 503,
     UnsupportedMediaType: 415,
     BodyTimeout: 408,
+    TooManyRequests: 429,
+    UnreadablePayload: 400,
+    Refused: 401,
+    UnsupportedContentType: 415,
 }
-
-# What a database that is away looks like: SQLAlchemy's own errors, and those of asyncpg and the
-# socket that it lets through while it connects.
-_DATABASE_AWAY: tuple[type[Exception], ...] = (
-    OperationalError,
-    InterfaceError,
-    PoolTimeout,
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.AdminShutdownError,
-    asyncpg.InterfaceError,
-    OSError,
-)
 
 
 class FieldProblem(BaseModel):
@@ -102,6 +107,9 @@ class ProblemModel(BaseModel):
         None, description="Input errors: each thing that is wrong."
     )
     instance: str | None = Field(None, description="Names this occurrence in the server's log.")
+    request_id: str | None = Field(
+        None, description="The request's id, as in the header `X-Request-Id`."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +141,14 @@ class Problem:
             document["instance"] = self.instance
         return document
 
-    def response(self) -> JSONResponse:
-        """The answer."""
+    def response(self, scope: Scope) -> JSONResponse:
+        """The answer to the request of this ASGI scope, with the request's id."""
+        document = self.document()
+        name = request_id(scope)
+        if name is not None:
+            document["request_id"] = name
         return JSONResponse(
-            self.document(),
+            document,
             status_code=self.status,
             headers=dict(self.headers),
             media_type="application/problem+json",
@@ -152,7 +164,9 @@ def problem_of(error: HookfastError) -> Problem:
     headers = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="hookfast"'
-    if isinstance(error, Unavailable):
+    if isinstance(error, Refused):
+        headers["WWW-Authenticate"] = 'Signature realm="hookfast"'
+    if isinstance(error, Unavailable | TooManyRequests):
         headers["Retry-After"] = str(error.retry_after)
     return Problem(
         status=status,
@@ -175,22 +189,23 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(DBAPIError, _on_database_error)
-    for kind in _DATABASE_AWAY:
+    app.add_exception_handler(asyncpg.PostgresError, _on_database_error)
+    for kind in AWAY:
         app.add_exception_handler(kind, _on_database_error)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
-async def _on_hookfast_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_hookfast_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HookfastError)  # noqa: S101 - narrows for the type checker
-    return problem_of(error).response()
+    return problem_of(error).response(request.scope)
 
 
-async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - narrows for the type checker
-    return problem_of(invalid_fields(error.errors())).response()
+    return problem_of(invalid_fields(error.errors())).response(request.scope)
 
 
-async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
+async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - narrows for the type checker
     phrase = _title(error.status_code)
     details = {
@@ -202,23 +217,27 @@ async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
         code=phrase.lower().replace(" ", "_"),
         detail=details.get(error.status_code, f"{phrase}."),
         headers=error.headers or {},
-    ).response()
+    ).response(request.scope)
 
 
 async def _on_database_error(request: Request, error: Exception) -> JSONResponse:
-    away = isinstance(error, _DATABASE_AWAY) or (
-        isinstance(error, DBAPIError) and error.connection_invalidated
-    )
-    if not away:
-        return _unexpected(error).response()
+    return problem_for(request, error).response(request.scope)
+
+
+async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
+    return _unexpected(error).response(request.scope)
+
+
+def problem_for(request: Request, error: Exception) -> Problem:
+    """The problem that tells of an error nobody raised on purpose; logs it."""
+    if not passes(error):
+        return _unexpected(error)
     # without the traceback: SQLAlchemy's messages repeat the statement's parameters
-    log.warning("The database is away.", method=request.method, error=type(error).__name__)
-    unavailable = Unavailable("The database is away. Nothing was stored; send it again.")
-    return problem_of(unavailable).response()
-
-
-async def _on_unexpected(_: Request, error: Exception) -> JSONResponse:
-    return _unexpected(error).response()
+    # whether a commit that was under way arrived is not known
+    state = sqlstate(error) or None
+    what = "The database is away." if state is None else "The database cannot do this now."
+    log.warning(what, method=request.method, error=type(error).__name__, sqlstate=state)
+    return problem_of(Unavailable(f"{what} Send it again."))
 
 
 def _unexpected(error: Exception) -> Problem:

@@ -31,13 +31,16 @@ class StrictRoute(APIRoute):
             if isinstance(parameter.field_info, params.Query)
         )
         takes_json = self.body_field is not None
+        needs_json = self.body_field is not None and self.body_field.field_info.is_required()
 
         async def strict(request: Request) -> Response:
             await authenticate(request)
             _check_query(request.query_params, known)
             if takes_json:
+                # made before the body is looked at: it can be received only once
                 request = _JsonRequest(request.scope, request.receive)
-                await request.parse()
+                if needs_json or await request.body():
+                    await request.parse()
             return await handle(request)
 
         return strict
@@ -70,7 +73,7 @@ RawJson = Annotated[bytes, Depends(json_body)]
 class _JsonRequest(Request):
     """A request whose JSON body was parsed strictly, before FastAPI asks for it."""
 
-    _document: json_text.JsonValue
+    _document: json_text.JsonValue = None
 
     async def parse(self) -> None:
         self._document = json_text.parse(await json_body(self))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from ipaddress import ip_network
+from typing import cast
 
 from api.context import Context
 from hookfast.errors import InvalidInput
 from hookfast.sender import verify_endpoint
 from hookfast.sender.verify import Mode
+from hookfast.storage.tables import Endpoint
 
 _REQUEST_SECONDS = 5.0
 _TOTAL_SECONDS = 30.0
+VERIFIED = ("url", "verification", "allowed_networks")
+"""The members of an endpoint that its verification is about."""
 EVERYTHING = "**"
 """The topic an endpoint is asked about while nothing is subscribed to it."""
 
@@ -51,3 +55,15 @@ async def verify(
             f"URL verification failed: {len(topics)} topics took over {_TOTAL_SECONDS:g} s",
             code="verification_failed",
         ) from None
+
+
+async def verify_stored(context: Context, endpoint: Endpoint, topics: Sequence[str]) -> None:
+    """`verify`, for an endpoint as it is stored."""
+    await verify(
+        context,
+        mode=cast(Mode, endpoint.verification),
+        url=endpoint.url,
+        tenant_id=endpoint.tenant_id,
+        topics=topics,
+        allowed_networks=endpoint.allowed_networks,
+    )

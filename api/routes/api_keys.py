@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.audit import Audit, RequestAudit
 from api.authentication import OperatorOnly, Writer, key_record, new_key
 from api.context import AppContext, Context
 from api.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
@@ -15,6 +16,7 @@ from api.pagination import Listing, Page, PageQuery
 from api.routing import router
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage import api_keys, tenants
+from hookfast.storage.audited import created, done, facts
 from hookfast.storage.tables import ApiKey
 
 routes = router("API keys")
@@ -70,10 +72,14 @@ class CreatedKey(KeyView):
 
 @routes.post("/tenants/{tenant_id}/api-keys", status_code=201, summary="Create a tenant's API key")
 async def create_tenant_key(
-    tenant_id: TenantPath, form: NewTenantKey, context: AppContext, principal: Writer
+    tenant_id: TenantPath,
+    form: NewTenantKey,
+    context: AppContext,
+    audit: Audit,
+    principal: Writer,
 ) -> CreatedKey:
     principal.check_tenant(tenant_id)
-    return await _create(context, form.scope, tenant_id=tenant_id, form=form)
+    return await _create(context, audit, scope=form.scope, tenant_id=tenant_id, form=form)
 
 
 @routes.get("/tenants/{tenant_id}/api-keys", summary="List a tenant's API keys")
@@ -86,9 +92,9 @@ async def list_tenant_keys(
 
 @routes.post("/api-keys", status_code=201, summary="Create an operator's API key")
 async def create_operator_key(
-    form: NewOperatorKey, context: AppContext, _: OperatorOnly
+    form: NewOperatorKey, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> CreatedKey:
-    return await _create(context, form.scope, tenant_id=None, form=form)
+    return await _create(context, audit, scope=form.scope, tenant_id=None, form=form)
 
 
 @routes.get("/api-keys", summary="List the operator's API keys")
@@ -99,7 +105,9 @@ async def list_operator_keys(
 
 
 @routes.delete("/api-keys/{key_id}", status_code=204, summary="Revoke an API key")
-async def revoke_key(key_id: ApiKeyPath, context: AppContext, principal: Writer) -> None:
+async def revoke_key(
+    key_id: ApiKeyPath, context: AppContext, audit: Audit, principal: Writer
+) -> None:
     """It stops working within two seconds. The last operator key cannot be revoked."""
     now = context.clock()
     async with context.database.write() as connection:
@@ -111,11 +119,17 @@ async def revoke_key(key_id: ApiKeyPath, context: AppContext, principal: Writer)
             raise Conflict(
                 "This is the last operator key; make another one first.", code="last_operator_key"
             )
+        await audit.record(connection, done("api_key.revoke", key, before=facts(key)))
     context.keys.forget()
 
 
 async def _create(
-    context: Context, scope: Scope, *, tenant_id: str | None, form: _KeyForm
+    context: Context,
+    audit: RequestAudit,
+    *,
+    scope: Scope,
+    tenant_id: str | None,
+    form: _KeyForm,
 ) -> CreatedKey:
     if form.expires_at is not None and form.expires_at <= context.clock():
         raise InvalidInput.at("/expires_at", "must be in the future")
@@ -126,6 +140,7 @@ async def _create(
         if tenant_id is not None:
             found(await tenants.get(connection, tenant_id, lock=True))
         await api_keys.add(connection, record)
+        await audit.record(connection, created(record))
     return CreatedKey(**KeyView.of(record).model_dump(mode="python"), key=key)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self
-from urllib.parse import quote
 
 from fastapi import Query
 from pydantic import BaseModel, Field
 
+from api.audit import Audit, RequestAudit
 from api.authentication import Principal, Reader, Writer
 from api.context import AppContext, Context
 from api.fields import (
@@ -19,13 +19,16 @@ from api.fields import (
     Time,
     TimeInput,
 )
+from api.jobs import STEERING
 from api.ownership import owned
 from api.pagination import Listing, PageQuery
 from api.routing import router
-from api.steering import Action
+from api.workflow_link import WorkflowView, workflow_view
+from hookfast.audit import Change
 from hookfast.delivery import workflow_id
 from hookfast.event_type import parse_event_type
 from hookfast.outcome import DeliveryStatus, Result
+from hookfast.steering import Action
 from hookfast.storage import attempts, deliveries
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.tables import Attempt, Delivery
@@ -42,7 +45,7 @@ class DeliveryView(BaseModel):
     subscription_id: str
     endpoint_id: str
     tenant_id: str
-    payload: Literal["full", "thin"]
+    payload: Literal["full", "thin", "raw"]
     status: DeliveryStatus
     reason: str | None = Field(description="Why it ended, or waits; null while all is well.")
     attempt_count: int = Field(description="Requests made so far, resends included.")
@@ -56,6 +59,8 @@ class DeliveryView(BaseModel):
     @classmethod
     def of(cls, delivery: Delivery, **more: object) -> Self:
         members = delivery.model_dump()
+        if delivery.status == DeliveryStatus.HELD:  # what is stored is when it looks by itself
+            members["next_attempt_at"] = None
         return cls(**members | more, attempt_count=delivery.attempts, retry_count=delivery.retries)
 
 
@@ -64,7 +69,7 @@ class AttemptView(BaseModel):
 
     id: str
     number: int = Field(description="1 for the first.")
-    trigger: Literal["first", "retry", "resend"]
+    trigger: Literal["first", "retry", "resend", "probe"]
     started_at: Time
     duration_ms: float
     result: Result
@@ -75,13 +80,6 @@ class AttemptView(BaseModel):
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
         return cls(**attempt.model_dump())
-
-
-class WorkflowView(BaseModel):
-    """The Temporal workflow that is the delivery."""
-
-    id: str
-    url: str | None = Field(description="Where to see it in the Temporal UI, where that is known.")
 
 
 class DeliveryDetail(DeliveryView):
@@ -144,56 +142,63 @@ async def get_delivery(
     return DeliveryDetail.of(
         delivery,
         attempts=[AttemptView.of(attempt) for attempt in made],
-        workflow=_workflow(context, delivery_id),
+        workflow=workflow_view(context, workflow_id(delivery_id)),
     )
 
 
 @routes.post("/deliveries/{delivery_id}/pause", status_code=202, summary="Pause a delivery")
 async def pause_delivery(
-    delivery_id: DeliveryPath, context: AppContext, principal: Writer
+    delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> SteeredDelivery:
     """No attempts until it is resumed; the pause does not use up its retry plan."""
-    return await _steer(delivery_id, "pause", context=context, principal=principal)
+    return await _steer(delivery_id, "pause", context=context, audit=audit, principal=principal)
 
 
 @routes.post("/deliveries/{delivery_id}/resume", status_code=202, summary="Resume a delivery")
 async def resume_delivery(
-    delivery_id: DeliveryPath, context: AppContext, principal: Writer
+    delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> SteeredDelivery:
     """It goes on where it was paused: at once, if an attempt fell due meanwhile."""
-    return await _steer(delivery_id, "resume", context=context, principal=principal)
+    return await _steer(delivery_id, "resume", context=context, audit=audit, principal=principal)
 
 
 @routes.post("/deliveries/{delivery_id}/resend", status_code=202, summary="Send a delivery now")
 async def resend_delivery(
-    delivery_id: DeliveryPath, context: AppContext, principal: Writer
+    delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> SteeredDelivery:
     """One attempt now, also of a paused or finished delivery. If it fails, the retry plan goes on
-    as if nothing had happened."""
-    return await _steer(delivery_id, "resend", context=context, principal=principal)
+    as if nothing had happened. Refused (409) while its endpoint is disabled, or once it is
+    deleted."""
+    return await _steer(delivery_id, "resend", context=context, audit=audit, principal=principal)
 
 
 @routes.post("/deliveries/{delivery_id}/cancel", status_code=202, summary="Cancel a delivery")
 async def cancel_delivery(
-    delivery_id: DeliveryPath, context: AppContext, principal: Writer
+    delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> SteeredDelivery:
     """It ends without another attempt."""
-    return await _steer(delivery_id, "cancel", context=context, principal=principal)
+    return await _steer(delivery_id, "cancel", context=context, audit=audit, principal=principal)
 
 
 async def _steer(
-    delivery_id: str, action: Action, *, context: Context, principal: Principal
+    delivery_id: str,
+    action: Action,
+    *,
+    context: Context,
+    audit: RequestAudit,
+    principal: Principal,
 ) -> SteeredDelivery:
     async with context.database.read() as connection:
-        owned(await deliveries.get(connection, delivery_id), principal)
+        delivery = owned(await deliveries.get(connection, delivery_id), principal)
     await context.steering.signal(delivery_id, action)
+    # Not in one transaction: what it changes is Temporal's. An entry before it would tell of wishes
+    # that were refused, and a crash between the two leaves the signal in the workflow's history.
+    async with context.database.write() as connection:
+        told = Change(
+            action=STEERING[action],
+            resource="delivery",
+            resource_id=delivery_id,
+            tenant_id=delivery.tenant_id,
+        )
+        await audit.record(connection, told)
     return SteeredDelivery(id=delivery_id, action=action)
-
-
-def _workflow(context: Context, delivery_id: str) -> WorkflowView:
-    workflow, ui = workflow_id(delivery_id), context.settings.temporal_ui_url
-    if ui is None:
-        return WorkflowView(id=workflow, url=None)
-    namespace = quote(context.temporal.namespace, safe="")
-    path = f"namespaces/{namespace}/workflows/{quote(workflow, safe='')}"
-    return WorkflowView(id=workflow, url=f"{ui.rstrip('/')}/{path}")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import Field
 
+from api import raised_limits
+from api.audit import Audit, RequestAudit
 from api.authentication import Reader, Writer
-from api.context import AppContext
+from api.context import AppContext, Context
 from api.endpoint_form import (
     EndpointForm,
     EndpointView,
     NewEndpoint,
     State,
     check_patterns,
-    sealed_secret,
 )
 from api.fields import EndpointPath, TenantId
 from api.merge_patch import MergePatch, patch_of, patched
@@ -28,12 +30,29 @@ from api.routes.subscriptions import (
     new_subscription,
 )
 from api.routing import router
-from api.verification import verify
-from hookfast.errors import InvalidInput
+from api.verification import VERIFIED, verify
+from hookfast.endpoint_secrets import (
+    Secret,
+    has_ed25519,
+    new_ed25519,
+    open_headers,
+    seal_headers,
+    sealed_secret,
+)
+from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
-from hookfast.signature import generate_secret
-from hookfast.storage import endpoints, subscriptions, tenants
-from hookfast.storage.tables import Endpoint
+from hookfast.signature import Profile, generate_secret
+from hookfast.storage import (
+    endpoint_state,
+    endpoints,
+    feed,
+    poll_positions,
+    signing_keys,
+    subscriptions,
+    tenants,
+)
+from hookfast.storage.audited import created, deleted, facts, named, updated
+from hookfast.storage.tables import Endpoint, Subscription
 
 routes = router("Endpoints")
 
@@ -41,16 +60,19 @@ routes = router("Endpoints")
 class CreatedEndpoint(EndpointView):
     """A new endpoint. `secret` is shown this once; every delivery is signed with it."""
 
-    secret: str = Field(description="`whsec_` and the base64 of the signing key.")
+    secret: str | None = Field(
+        description="`whsec_` and the base64 of the signing key; null with the mode `poll`."
+    )
     subscription: SubscriptionView | None = Field(description="Made from `events`.")
 
 
 @routes.post("/endpoints", status_code=201, summary="Create an endpoint")
 async def create_endpoint(
-    form: NewEndpoint, context: AppContext, principal: Writer
+    form: NewEndpoint, context: AppContext, audit: Audit, principal: Writer
 ) -> CreatedEndpoint:
     """Its receiver is asked first whether it wants the events; if it does not agree, the answer is
-    422 `verification_failed` and nothing is created."""
+    422 `verification_failed` and nothing is created. With the mode `poll` nobody is asked, and what
+    is polled begins with the events of now."""
     tenant_id = principal.tenant_for(form.tenant_id)
     if tenant_id is None:
         raise InvalidInput.at("/tenant_id", "name the tenant that owns the endpoint")
@@ -58,33 +80,45 @@ async def create_endpoint(
     events = check_patterns(form.events)
     async with context.database.read() as connection:
         found(await tenants.get(connection, tenant_id))
-    await verify(
-        context,
-        mode=form.verification,
-        url=columns["url"],
-        tenant_id=tenant_id,
-        topics=events,
-        allowed_networks=columns["allowed_networks"],
-    )
+    polled = form.mode == "poll"
+    if not polled:
+        await verify(
+            context,
+            mode=form.verification,
+            url=columns["url"],
+            tenant_id=tenant_id,
+            topics=events,
+            allowed_networks=columns["allowed_networks"],
+        )
+        await _ensure_signing_key(context, audit, columns["signatures"])
     now = context.clock()
-    endpoint_id, secret = new_id("ep", now), generate_secret()
-    sealed = context.keyring.seal(secret, context=endpoint_id)
+    endpoint_id = new_id("ep", now)
+    secret = None if polled else generate_secret()
+    columns["headers"] = seal_headers(form.headers, context.keyring, endpoint_id=endpoint_id)
     endpoint = Endpoint(
         id=endpoint_id,
         tenant_id=tenant_id,
-        secrets=[sealed_secret(sealed, created_at=now)],
+        secrets=[],
         created_at=now,
         updated_at=now,
         **columns,
     )
+    if secret is not None:
+        sealed = sealed_secret(secret, context.keyring, endpoint_id=endpoint_id, at=now)
+        missing = _missing_keys(context, columns["signatures"], endpoint_id, [])
+        endpoint.secrets = [sealed, *missing]
     subscription = None
     async with context.database.write() as connection:
         found(await tenants.get(connection, tenant_id, lock=True))
         await endpoints.add(connection, endpoint)
+        if polled:
+            begin = await feed.end(connection, now=now)
+            await poll_positions.put(connection, endpoint_id, begin, now=now)
         if events:
             first = SubscriptionForm(events=events)
             subscription = new_subscription(first, endpoint=endpoint, events=events, at=now)
             await subscriptions.add(connection, subscription)
+        await audit.record(connection, created(endpoint, **_first(subscription)))
     return CreatedEndpoint.of(
         endpoint,
         secret=secret,
@@ -124,7 +158,11 @@ async def get_endpoint(
     openapi_extra=patch_of(EndpointForm),
 )
 async def change_endpoint(
-    endpoint_id: EndpointPath, patch: MergePatch, context: AppContext, principal: Writer
+    endpoint_id: EndpointPath,
+    patch: MergePatch,
+    context: AppContext,
+    audit: Audit,
+    principal: Writer,
 ) -> EndpointView:
     """A new `url`, `verification` or `allowed_networks` is verified first, for every topic the
     endpoint is subscribed to. Deliveries under way use the new settings from their next attempt;
@@ -132,12 +170,21 @@ async def change_endpoint(
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, endpoint_id), principal)
         topics = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
-    form = patched(EndpointForm.of(endpoint), patch)
+    # Headers that stay as they are stay sealed: what cannot be opened is no reason to refuse.
+    changes_headers = "headers" in patch
+    headers = open_headers(
+        endpoint.headers if changes_headers else {}, context.keyring, endpoint_id=endpoint_id
+    )
+    form = patched(EndpointForm.of(endpoint, headers=headers), patch)
+    if form.mode != endpoint.mode:
+        raise Conflict(
+            "An endpoint that is sent to is not turned into one that is polled, nor back: its "
+            "deliveries would be neither. Create another endpoint.",
+            code="mode_is_fixed",
+        )
     columns = form.columns(context.settings)
-    if any(
-        columns[name] != getattr(endpoint, name)
-        for name in ("url", "verification", "allowed_networks")
-    ):
+    asks = any(columns[name] != getattr(endpoint, name) for name in VERIFIED)
+    if asks:
         await verify(
             context,
             mode=form.verification,
@@ -146,48 +193,74 @@ async def change_endpoint(
             topics=topics,
             allowed_networks=columns["allowed_networks"],
         )
+    before, after = facts(endpoint) | {"headers": headers}, named(columns)
+    if changes_headers:
+        columns["headers"] = seal_headers(form.headers, context.keyring, endpoint_id=endpoint_id)
+    else:
+        del columns["headers"]
+    await _ensure_signing_key(context, audit, columns["signatures"])
     columns["updated_at"] = context.clock()
+    to_tell = await raised_limits.draft(context, principal, endpoint, columns)
     async with context.database.write() as connection:
+        # Read again, locked: its secrets may have been sealed anew since, which is no change to it.
+        locked = owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
+        if asks and topics != await subscriptions.patterns_of_endpoint(connection, endpoint_id):
+            raise changed_meanwhile()  # by a subscription whose topics the new URL was not asked
+        missing = _missing_keys(context, columns["signatures"], endpoint_id, locked.secrets)
+        if missing:
+            columns["secrets"] = [*missing, *locked.secrets]
         if not await endpoints.change(
             connection, endpoint_id, seen=endpoint.updated_at, values=columns
         ):
             raise changed_meanwhile()
-        return EndpointView.of(found(await endpoints.get(connection, endpoint_id)))
+        if columns["url"] != endpoint.url:
+            # A new address is a reason to find out now whether the trouble is over.
+            await endpoint_state.probe_now(connection, endpoint_id, now=context.clock())
+        await raised_limits.apply(connection, context, endpoint, columns, to_tell)
+        secrets = {"secrets": [*missing, *locked.secrets]}
+        told = updated(locked, before=before, after=before | after | secrets)
+        await audit.record(connection, told)
+        changed = EndpointView.of(found(await endpoints.get(connection, endpoint_id)))
+    context.conductor.ring()
+    return changed
 
 
 @routes.delete("/endpoints/{endpoint_id}", status_code=204, summary="Delete an endpoint")
 async def delete_endpoint(
-    endpoint_id: EndpointPath, context: AppContext, principal: Writer
+    endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
 ) -> None:
     """Deletes its subscriptions and secrets too. Deliveries under way end undelivered."""
     async with context.database.write() as connection:
-        owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
+        endpoint = owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
+        events = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
         await endpoints.mark_deleted(connection, endpoint_id, at=context.clock())
         await subscriptions.remove_of_endpoint(connection, endpoint_id)
+        await endpoint_state.let_go(connection, endpoint_id, now=context.clock())
+        await audit.record(connection, deleted(endpoint, events=events))
+    context.conductor.ring()
 
 
-@routes.post("/endpoints/{endpoint_id}/enable", summary="Enable an endpoint")
-async def enable_endpoint(
-    endpoint_id: EndpointPath, context: AppContext, principal: Writer
-) -> EndpointView:
-    return await _set_state(endpoint_id, "enabled", context=context, principal=principal)
-
-
-@routes.post("/endpoints/{endpoint_id}/disable", summary="Disable an endpoint")
-async def disable_endpoint(
-    endpoint_id: EndpointPath, context: AppContext, principal: Writer
-) -> EndpointView:
-    """Events that arrive while it is disabled are recorded as dead letters, never dropped."""
-    return await _set_state(endpoint_id, "disabled", context=context, principal=principal)
-
-
-async def _set_state(
-    endpoint_id: str, state: State, *, context: AppContext, principal: Writer
-) -> EndpointView:
-    reason = None if state == "enabled" else "Disabled by request."
-    async with context.database.write() as connection:
-        owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
-        await endpoints.set_state(
-            connection, endpoint_id, state=state, reason=reason, at=context.clock()
+async def _ensure_signing_key(
+    context: Context, audit: RequestAudit, signatures: Sequence[str]
+) -> None:
+    """Make the service's RSA key before the first endpoint whose deliveries need it is stored."""
+    if Profile.RSA in signatures:
+        await signing_keys.ensure(
+            context.database, context.keyring, clock=context.clock, actor=audit.actor
         )
-        return EndpointView.of(found(await endpoints.get(connection, endpoint_id)))
+
+
+def _first(subscription: Subscription | None) -> dict[str, Any]:
+    """What the audit log tells of an endpoint's first subscription."""
+    if subscription is None:
+        return {}
+    return {"subscription_id": subscription.id, "events": subscription.events}
+
+
+def _missing_keys(
+    context: Context, signatures: Sequence[str], endpoint_id: str, secrets: Sequence[Secret]
+) -> list[Secret]:
+    """The ed25519 key an endpoint needs and does not have."""
+    if Profile.STANDARD_ED25519 not in signatures or has_ed25519(secrets):
+        return []
+    return [new_ed25519(context.keyring, endpoint_id=endpoint_id, at=context.clock())]

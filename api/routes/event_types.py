@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Self
 
 from fastapi import Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.audit import Audit
 from api.authentication import OperatorOnly, Reader
 from api.context import AppContext
 from api.fields import Description, Input, Time
@@ -16,10 +18,10 @@ from api.pagination import Listing, PageQuery
 from api.routing import router
 from hookfast.errors import InvalidInput, NotFound
 from hookfast.event_type import MAX_LENGTH, parse_event_type
+from hookfast.operational import refuse_reserved
 from hookfast.storage import event_types
+from hookfast.storage.audited import created, deleted, facts, updated
 from hookfast.storage.tables import EventType
-
-RESERVED = "hookfast."
 
 routes = router("Event types")
 
@@ -85,15 +87,17 @@ class EventTypeView(BaseModel):
     responses={201: {"model": EventTypeView, "description": "It is new."}},
 )
 async def put_event_type(
-    name: NamePath, form: EventTypeForm, context: AppContext, response: Response, _: OperatorOnly
+    name: NamePath,
+    form: EventTypeForm,
+    context: AppContext,
+    response: Response,
+    audit: Audit,
+    _: OperatorOnly,
 ) -> EventTypeView:
     parse_event_type(name, pointer="name")
-    if name.startswith(RESERVED):
-        raise InvalidInput.at(
-            "name", f"names that begin with {RESERVED!r} are Hookfast's own", code="reserved_name"
-        )
+    refuse_reserved(name, pointer="name")
     if form.json_schema is not None:
-        check_schema(form.json_schema)
+        await asyncio.to_thread(check_schema, form.json_schema)
     now = context.clock()
     event_type = EventType(
         name=name,
@@ -103,8 +107,12 @@ async def put_event_type(
         updated_at=now,
     )
     async with context.database.write() as connection:
-        if await event_types.put(connection, event_type):
+        replaced = await event_types.put(connection, event_type)
+        if replaced is None:
             response.status_code = 201
+            await audit.record(connection, created(event_type))
+        else:
+            await audit.record(connection, updated(event_type, before=facts(replaced)))
         return EventTypeView.of(found(await event_types.get(connection, name)))
 
 
@@ -125,14 +133,18 @@ async def get_event_type(name: NamePath, context: AppContext, _: Reader) -> Even
 
 
 @routes.delete("/event-types/{name}", status_code=204, summary="Delete an event type")
-async def delete_event_type(name: NamePath, context: AppContext, _: OperatorOnly) -> None:
+async def delete_event_type(
+    name: NamePath, context: AppContext, audit: Audit, _: OperatorOnly
+) -> None:
     """No more events of this type are taken. Its past events and their deliveries stay."""
     _check_name(name)
-    if name.startswith(RESERVED):
-        raise InvalidInput.at("name", "Hookfast's own event types stay", code="reserved_name")
+    refuse_reserved(name, pointer="name")
     async with context.database.write() as connection:
-        if not await event_types.remove(connection, name):
+        event_type = await event_types.get(connection, name, lock=True)
+        if event_type is None:
             raise NotFound("There is no such event type.")
+        await event_types.remove(connection, name)
+        await audit.record(connection, deleted(event_type))
 
 
 def _check_name(name: str) -> None:

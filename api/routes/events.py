@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import Header, Query, Response
 from pydantic import BaseModel, Field
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.authentication import Emitter, Principal, Reader
-from api.context import AppContext
+from api.context import AppContext, Context
 from api.event_input import (
     EXAMPLES,
     KEY_PATTERN,
@@ -29,12 +31,13 @@ from api.routing import RawJson, router
 from hookfast import traceparent
 from hookfast.errors import HookfastError
 from hookfast.event_type import parse_event_type
-from hookfast.storage import deliveries, events
+from hookfast.storage import deliveries, events, idempotency_keys
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.emit import Accepted, EmitResult
 from hookfast.storage.events import EventFilter, EventSummary
 from hookfast.storage.new_events import Committed, NewEvent
 from hookfast.storage.tables import Event
+from hookfast.telemetry import spans
 
 routes = router("Events")
 
@@ -110,6 +113,7 @@ class EventSummaryView(BaseModel):
     deliveries: int | None = Field(
         description="How many deliveries it has; null where a tenant's key looks at a broadcast."
     )
+    inbox_id: str | None = Field(description="What came in, where it was made of a webhook.")
 
     @classmethod
     def of(cls, event: EventSummary | Event, *, principal: Principal) -> Self:
@@ -121,6 +125,7 @@ class EventSummaryView(BaseModel):
             tenant_id=event.tenant_id,
             deliver_at=event.deliver_at,
             deliveries=None if hidden else event.deliveries,
+            inbox_id=event.inbox_id,
         )
 
 
@@ -241,8 +246,16 @@ async def list_events(
     tenant_id: TenantId | None = None,
     since: Annotated[TimeInput | None, Query(description="Created then or later.")] = None,
     until: Annotated[TimeInput | None, Query(description="Created before then.")] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_KEY,
+            description="The one that was emitted with this key. Keys of a tenant's API keys are "
+            "its own: to look for one of those, the operator names the tenant.",
+        ),
+    ] = None,
 ) -> Listing[EventSummaryView]:
-    """A tenant's key sees its tenant's events and the broadcasts."""
+    """A tenant's key sees its tenant's events and the broadcasts. Filters add up."""
     chosen = EventFilter(
         type=None if type is None else parse_event_type(type, pointer="type"),
         tenant_id=principal.tenant_for(tenant_id),
@@ -251,7 +264,15 @@ async def list_events(
         until=until,
     )
     async with context.database.read() as connection:
-        rows = await events.list_page(connection, chosen, after=page.after, limit=page.rows)
+        if idempotency_key is None:
+            rows = await events.list_page(connection, chosen, after=page.after, limit=page.rows)
+        else:
+            scopes = {_scope(principal), tenant_id or _scope(principal)}
+            rows = [
+                event
+                for event in await _with_key(connection, idempotency_key, scopes)
+                if chosen.fits(event)
+            ]
     return page.answer(
         rows,
         key=lambda event: event.id,
@@ -266,12 +287,17 @@ async def list_events(
 )
 async def get_event(event_id: EventPath, context: AppContext, principal: Reader) -> Response:
     """This is also where the URL in a `thin` payload points."""
-    async with context.database.read() as connection:
-        event = _visible(await events.get(connection, event_id), principal)
+    event = await read_event(event_id, context, principal)
     # The stored body, which holds the data as it was sent, and what the list shows besides.
     view = EventSummaryView.of(event, principal=principal)
-    more = view.model_dump_json(include={"deliver_at", "deliveries"}).encode()
+    more = view.model_dump_json(include={"deliver_at", "deliveries", "inbox_id"}).encode()
     return Response(event.body[:-1] + b"," + more[1:], media_type="application/json")
+
+
+async def read_event(event_id: str, context: Context, principal: Principal) -> Event:
+    """The stored event, with its exact body. Raises NotFound where the caller may not see it."""
+    async with context.database.read() as connection:
+        return _visible(await events.get(connection, event_id), principal)
 
 
 @routes.get("/events/{event_id}/deliveries", summary="List an event's deliveries")
@@ -283,6 +309,16 @@ async def list_event_deliveries(
         _visible(await events.get_summary(connection, event_id), principal)
         rows = await deliveries.list_page(connection, chosen, after=page.after, limit=page.rows)
     return page.answer(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
+
+
+async def _with_key(
+    connection: AsyncConnection, key: str, scopes: Collection[str]
+) -> list[EventSummary]:
+    made: list[EventSummary] = []
+    for used in await idempotency_keys.find(connection, [(scope, key) for scope in scopes]):
+        event = await events.get_summary(connection, used.event_id)
+        made += [] if event is None else [event]
+    return sorted(made, key=lambda event: event.id, reverse=True)
 
 
 _Row = TypeVar("_Row", Event, EventSummary)
@@ -302,8 +338,9 @@ def _scope(principal: Principal) -> str:
 
 
 def _trace(header: str | None) -> str:
-    """The caller's trace, or a new one where the header is missing or not valid."""
-    return traceparent.parse(header or "") or traceparent.new()
+    """Where the request is traced, its span; else the caller's trace, or a new one where the header
+    is missing or not valid."""
+    return spans.current() or traceparent.parse(header or "") or traceparent.new()
 
 
 def _item(result: EmitResult) -> AcceptedItem | RefusedItem:

@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from api.context import AppContext, Context
 from hookfast.storage import workers
-from hookfast.storage.migrate import is_current
+from hookfast.storage.migrate import is_usable
 
 _CHECK_SECONDS = 3.0
 
@@ -61,7 +61,7 @@ async def missing_parts(context: Context) -> list[Part]:
 async def _database(context: Context) -> list[Part]:
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
-            if not await is_current(context.database):
+            if not await is_usable(context.database):
                 return ["migrations"]
             async with context.database.read() as connection:
                 alive = await workers.alive(connection, now=context.clock())

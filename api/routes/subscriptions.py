@@ -7,7 +7,9 @@ from typing import Annotated, Literal, Self
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from api.audit import Audit
 from api.authentication import Reader, Writer
 from api.context import AppContext, Context
 from api.endpoint_form import Patterns, check_patterns
@@ -16,11 +18,12 @@ from api.merge_patch import MergePatch, patch_of, patched
 from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
 from api.routing import router
-from api.verification import verify
+from api.verification import VERIFIED, verify_stored
 from hookfast.errors import Conflict
 from hookfast.event_type import parse_event_type
 from hookfast.ids import new_id
 from hookfast.storage import endpoints, subscriptions, tenants
+from hookfast.storage.audited import created, deleted, facts, updated
 from hookfast.storage.tables import Endpoint, Subscription
 
 routes = router("Subscriptions")
@@ -30,9 +33,11 @@ class SubscriptionForm(Input):
     """What can be set of a subscription, and changed later."""
 
     events: Annotated[Patterns, Field(min_length=1)]
-    payload: Literal["full", "thin"] = Field(
+    payload: Literal["full", "thin", "raw"] = Field(
         "full",
-        description="`full` sends the event's data; `thin` its id and the URL to fetch it from.",
+        description="`full` sends the event's data; `thin` its id and the URL to fetch it from; "
+        "`raw` the body, content type and headers of the request it came in with, byte for byte "
+        "and signed by us, and `full` for an event that came in through no source.",
     )
     active: bool = Field(True, description="Off: events are not sent, now or later.")
 
@@ -61,7 +66,7 @@ class SubscriptionView(BaseModel):
     endpoint_id: str
     tenant_id: str
     events: list[str]
-    payload: Literal["full", "thin"]
+    payload: Literal["full", "thin", "raw"]
     active: bool
     created_at: Time
     updated_at: Time
@@ -89,18 +94,19 @@ def new_subscription(
 
 @routes.post("/subscriptions", status_code=201, summary="Create a subscription")
 async def create_subscription(
-    form: NewSubscription, context: AppContext, principal: Writer
+    form: NewSubscription, context: AppContext, audit: Audit, principal: Writer
 ) -> SubscriptionView:
-    """Where the endpoint's verification is `header`, its receiver is asked about each topic that
-    is new to it."""
+    """The endpoint's receiver is asked first about each topic that is new to it; with the
+    verification `query`, once for all of them."""
     events = check_patterns(form.events)
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
     await _verify_new_topics(context, endpoint, events)
     async with context.database.write() as connection:
-        endpoint = found(await endpoints.get(connection, endpoint.id, lock=True))
+        await _lock_as_asked(connection, endpoint)
         subscription = new_subscription(form, endpoint=endpoint, events=events, at=context.clock())
         await subscriptions.add(connection, subscription)
+        await audit.record(connection, created(subscription))
     return SubscriptionView.of(subscription)
 
 
@@ -154,7 +160,11 @@ async def get_subscription(
     openapi_extra=patch_of(SubscriptionForm),
 )
 async def change_subscription(
-    subscription_id: SubscriptionPath, patch: MergePatch, context: AppContext, principal: Writer
+    subscription_id: SubscriptionPath,
+    patch: MergePatch,
+    context: AppContext,
+    audit: Audit,
+    principal: Writer,
 ) -> SubscriptionView:
     """Topics that are new to the endpoint are verified like those of a new subscription."""
     async with context.database.read() as connection:
@@ -166,22 +176,26 @@ async def change_subscription(
     form = patched(current, patch)
     events = check_patterns(form.events)
     await _verify_new_topics(context, endpoint, events)
+    before = facts(row)
     seen, row.updated_at = row.updated_at, context.clock()
     row.events, row.payload, row.active = events, form.payload, form.active
     async with context.database.write() as connection:
+        await _lock_as_asked(connection, endpoint)
         if not await subscriptions.change(connection, row, seen=seen):
             raise changed_meanwhile()
+        await audit.record(connection, updated(row, before=before))
     return SubscriptionView.of(row)
 
 
 @routes.delete("/subscriptions/{subscription_id}", status_code=204, summary="Delete a subscription")
 async def delete_subscription(
-    subscription_id: SubscriptionPath, context: AppContext, principal: Writer
+    subscription_id: SubscriptionPath, context: AppContext, audit: Audit, principal: Writer
 ) -> None:
     """Deliveries it has already caused go on."""
     async with context.database.write() as connection:
-        owned(await subscriptions.get(connection, subscription_id), principal)
-        await subscriptions.remove(connection, subscription_id)
+        row = owned(await subscriptions.get(connection, subscription_id), principal)
+        if await subscriptions.remove(connection, subscription_id):
+            await audit.record(connection, deleted(row))
 
 
 def changed_meanwhile() -> Conflict:
@@ -193,17 +207,18 @@ def changed_meanwhile() -> Conflict:
 
 
 async def _verify_new_topics(context: Context, endpoint: Endpoint, events: list[str]) -> None:
-    if endpoint.verification != "header":
+    if endpoint.verification == "none":
         return
     async with context.database.read() as connection:
         agreed = await subscriptions.patterns_of_endpoint(connection, endpoint.id)
     topics = [pattern for pattern in events if pattern not in agreed]
     if topics:
-        await verify(
-            context,
-            mode="header",
-            url=endpoint.url,
-            tenant_id=endpoint.tenant_id,
-            topics=topics,
-            allowed_networks=endpoint.allowed_networks,
-        )
+        await verify_stored(context, endpoint, topics)
+
+
+async def _lock_as_asked(connection: AsyncConnection, asked: Endpoint) -> None:
+    """Keep the endpoint from being changed until the transaction ends. What agreed to the topics
+    has to be what gets them: raises Conflict where the URL was changed since."""
+    locked = found(await endpoints.get(connection, asked.id, lock=True))
+    if any(getattr(locked, name) != getattr(asked, name) for name in VERIFIED):
+        raise changed_meanwhile()

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.audit import Audit
 from api.authentication import OperatorOnly, Reader
 from api.context import AppContext
 from api.fields import Input, Metadata, Name, TenantPath, Time
@@ -13,8 +14,11 @@ from api.merge_patch import MergePatch, patch_of, patched
 from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.routing import router
+from hookfast.errors import Conflict
 from hookfast.ids import new_id
-from hookfast.storage import api_keys, endpoints, subscriptions, tenants
+from hookfast.operational import SYSTEM_TENANT
+from hookfast.storage import api_keys, endpoint_state, endpoints, sources, subscriptions, tenants
+from hookfast.storage.audited import created, deleted, facts, updated
 from hookfast.storage.tables import Tenant
 
 routes = router("Tenants")
@@ -46,13 +50,16 @@ class TenantView(BaseModel):
 
 
 @routes.post("/tenants", status_code=201, summary="Create a tenant")
-async def create_tenant(form: TenantForm, context: AppContext, _: OperatorOnly) -> TenantView:
+async def create_tenant(
+    form: TenantForm, context: AppContext, audit: Audit, _: OperatorOnly
+) -> TenantView:
     now = context.clock()
     tenant = Tenant(
         id=new_id("tnt", now), name=form.name, meta=form.metadata, created_at=now, updated_at=now
     )
     async with context.database.write() as connection:
         await tenants.add(connection, tenant)
+        await audit.record(connection, created(tenant))
     return TenantView.of(tenant)
 
 
@@ -60,6 +67,10 @@ async def create_tenant(form: TenantForm, context: AppContext, _: OperatorOnly) 
 async def list_tenants(
     page: PageQuery, context: AppContext, _: OperatorOnly
 ) -> Listing[TenantView]:
+    """Without Hookfast's own tenant, `tnt_00000000000070008000000000000000`, to which operational
+    events belong. For those, create an endpoint with that `tenant_id` and `"events":
+    ["hookfast.**"]`: it hears of circuits that open and close, endpoints that are disabled and
+    enabled, and deliveries that end without success."""
     async with context.database.read() as connection:
         rows = await tenants.list_page(connection, after=page.after, limit=page.rows)
     return page.answer(rows, key=lambda tenant: tenant.id, view=TenantView.of)
@@ -74,10 +85,11 @@ async def get_tenant(tenant_id: TenantPath, context: AppContext, principal: Read
 
 @routes.patch("/tenants/{tenant_id}", summary="Change a tenant", openapi_extra=patch_of(TenantForm))
 async def change_tenant(
-    tenant_id: TenantPath, patch: MergePatch, context: AppContext, _: OperatorOnly
+    tenant_id: TenantPath, patch: MergePatch, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> TenantView:
     async with context.database.write() as connection:
         tenant = found(await tenants.get(connection, tenant_id, lock=True))
+        before = facts(tenant)
         form = patched(TenantForm(name=tenant.name, metadata=tenant.meta), patch)
         tenant.name, tenant.meta, tenant.updated_at = form.name, form.metadata, context.clock()
         await tenants.change(
@@ -87,19 +99,33 @@ async def change_tenant(
             meta=tenant.meta,
             updated_at=tenant.updated_at,
         )
+        await audit.record(connection, updated(tenant, before=before))
     return TenantView.of(tenant)
 
 
 @routes.delete("/tenants/{tenant_id}", status_code=204, summary="Delete a tenant")
-async def delete_tenant(tenant_id: TenantPath, context: AppContext, _: OperatorOnly) -> None:
-    """Deletes its endpoints and subscriptions and revokes its API keys, at once. Its events and
-    deliveries stay on record; deliveries under way end undelivered."""
+async def delete_tenant(
+    tenant_id: TenantPath, context: AppContext, audit: Audit, _: OperatorOnly
+) -> None:
+    """Deletes its endpoints, subscriptions and sources and revokes its API keys, at once. Its
+    events, deliveries and inbox stay on record; deliveries under way end undelivered. Hookfast's
+    own tenant stays."""
+    if tenant_id == SYSTEM_TENANT:
+        raise Conflict(
+            "Hookfast's own tenant cannot be deleted; delete the endpoints you gave it.",
+            code="system_tenant",
+        )
     now = context.clock()
     async with context.database.write() as connection:
-        found(await tenants.get(connection, tenant_id, lock=True))
+        tenant = found(await tenants.get(connection, tenant_id, lock=True))
         await api_keys.revoke_of_tenant(connection, tenant_id, at=now)
         # endpoints first: whoever adds a subscription meanwhile holds its endpoint's lock
         await endpoints.mark_deleted_of_tenant(connection, tenant_id, at=now)
         await subscriptions.remove_of_tenant(connection, tenant_id)
+        await sources.mark_deleted_of_tenant(connection, tenant_id, at=now)
         await tenants.mark_deleted(connection, tenant_id, at=now)
+        await endpoint_state.let_go_of_tenant(connection, tenant_id, now=now)
+        await audit.record(connection, deleted(tenant))
     context.keys.forget()
+    context.sources.forget()
+    context.conductor.ring()

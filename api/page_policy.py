@@ -1,0 +1,60 @@
+"""What a page may load and run (Content Security Policy, level 3).
+
+An answer that says nothing gets `NOTHING`, which suits JSON. A page sets the header
+`Content-Security-Policy` to `page_policy(…)`, which starts from nothing and adds what it names:
+
+    page_policy(script_src=["'self'", *inline_scripts(html)], style_src=["'self'"])
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+
+_INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL | re.IGNORECASE)
+
+
+def page_policy(
+    *,
+    script_src: Sequence[str] = (),
+    style_src: Sequence[str] = (),
+    img_src: Sequence[str] = (),
+    connect_src: Sequence[str] = (),
+    form_action: Sequence[str] = ("'none'",),
+) -> str:
+    """The header's value for a page that needs these sources, e.g. `'self'`, `data:` or a hash.
+    It is never framed, has no `<base>`, and everything that is not named is refused. Raises
+    ValueError for sources that would let in what the policy is there to keep out."""
+    directives = {
+        "default-src": ("'none'",),
+        "script-src": script_src,
+        "style-src": style_src,
+        "img-src": img_src,
+        "connect-src": connect_src,
+        "form-action": form_action,
+        "base-uri": ("'none'",),
+        "frame-ancestors": ("'none'",),
+    }
+    for source in (*script_src, *style_src):
+        if source in ("'unsafe-inline'", "'unsafe-eval'", "*", "data:"):
+            raise ValueError(f"{source} would allow injected code")
+    return "; ".join(
+        f"{name} {' '.join(sources)}" for name, sources in directives.items() if sources
+    )
+
+
+def inline_scripts(html: str) -> list[str]:
+    """The sources that allow exactly the inline scripts of this page: their SHA-256 hashes."""
+    return [source_of(script) for script in _INLINE_SCRIPT.findall(html)]
+
+
+def source_of(text: str) -> str:
+    """The source that allows an inline script or style with exactly this text."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+NOTHING = page_policy()
+"""For answers that are no pages: they load and run nothing, wherever they are opened."""

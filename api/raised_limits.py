@@ -1,0 +1,69 @@
+"""What waits at an endpoint's limits is told when they are raised or removed.
+
+Each of those deliveries has an appointment, made at the old rate and up to an hour away. A job
+tells them to ask again, oldest first and no faster than the new rate takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.authentication import Principal
+from api.context import Context
+from api.jobs import draft_job
+from hookfast.job import MIN_RATE, JobKind
+from hookfast.outcome import DeliveryStatus
+from hookfast.storage import chosen_deliveries, jobs, pace
+from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.control_tables import Job
+from hookfast.storage.tables import Endpoint
+
+_LIMITS = ("rate_limit_per_second", "max_in_flight")
+
+
+async def draft(
+    context: Context, principal: Principal, endpoint: Endpoint, columns: Mapping[str, Any]
+) -> Job | None:
+    """The job for a change of this endpoint to these columns; None where no limit is raised, or
+    nothing waits. To be given to `apply` in the transaction of the change."""
+    if not any(_raised(getattr(endpoint, name), columns[name]) for name in _LIMITS):
+        return None
+    usual, rate = context.settings.job_rate_per_second, columns["rate_limit_per_second"]
+    job = await draft_job(
+        context,
+        principal,
+        kind=JobKind.LIMITS,
+        action="ask_again",
+        chosen=ChosenDeliveries(
+            endpoint_id=endpoint.id,
+            statuses=(DeliveryStatus.PENDING, DeliveryStatus.RETRYING),
+            reason="endpoint_limit",
+        ),
+        rate_per_second=usual if rate is None else min(usual, max(rate, MIN_RATE)),
+    )
+    return job if job.total else None
+
+
+async def apply(
+    connection: AsyncConnection,
+    context: Context,
+    endpoint: Endpoint,
+    columns: Mapping[str, Any],
+    job: Job | None,
+) -> None:
+    """Forget the appointments that were made under the old limits, where they differ, and store the
+    job, for whose workflow the caller then has to ring the conductor."""
+    if any(columns[name] != getattr(endpoint, name) for name in _LIMITS):
+        await pace.reset(connection, endpoint.id, now=context.clock())
+    if job is not None:
+        # As of now: what came since it was drafted lined up behind the same appointments.
+        up_to = await chosen_deliveries.newest_id(connection)
+        job.chosen = job.chosen | {"up_to": up_to}
+        await jobs.add(connection, job)
+
+
+def _raised(before: float | None, after: float | None) -> bool:
+    return before is not None and (after is None or after > before)

@@ -1,0 +1,263 @@
+"""Looking whether an endpoint works: a test, its verification once more, and how it has done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel, Field
+
+from api.authentication import Reader, Writer
+from api.context import AppContext, Context
+from api.endpoint_form import Verification, pushes
+from api.fields import EndpointPath, Input, Time, TimeInput
+from api.ownership import owned
+from api.routing import router
+from api.verification import EVERYTHING, verify_stored
+from hookfast import traceparent
+from hookfast.envelope import full_body
+from hookfast.errors import InvalidInput
+from hookfast.event_type import MAX_LENGTH, parse_event_type
+from hookfast.ids import new_id
+from hookfast.inbox.samples import sample_data
+from hookfast.outcome import DeliveryStatus, Outcome, Result
+from hookfast.outgoing_request import outgoing_request
+from hookfast.storage import endpoint_stats, endpoints, event_types, subscriptions
+from hookfast.storage.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
+from hookfast.storage.outgoing import OutgoingLoader, Target
+from hookfast.storage.tables import EventType
+
+routes = router("Endpoint checks")
+
+TEST_HEADER = "X-Hook-Test"
+_WINDOW = timedelta(hours=24)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_SAMPLE = '{"test":true}'
+_SHARES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+_ENDED = (DeliveryStatus.DELIVERED, DeliveryStatus.DEAD, DeliveryStatus.GONE)
+
+
+class TestForm(Input):
+    """What the test is to look like."""
+
+    type: str = Field(
+        max_length=MAX_LENGTH,
+        description="A registered event type. The first of the `examples` in its schema is sent; "
+        "without one, for a provider's event type (`github.push.received`), a sample of what it "
+        'sends; else the data `{"test": true}`.',
+        examples=["order.invoice.paid"],
+    )
+
+
+class TestView(BaseModel):
+    """One request, and what came of it."""
+
+    endpoint_id: str
+    message_id: str = Field(description="What its `X-Hook-Id` was; there is no delivery.")
+    type: str
+    succeeded: bool
+    result: Result
+    status_code: int | None
+    error: str | None
+    duration_ms: float
+    response_excerpt: str | None = Field(description="The start of the answer's body.")
+
+    @classmethod
+    def of(cls, outcome: Outcome, **more: str) -> TestView:
+        return cls(
+            succeeded=outcome.succeeded,
+            result=outcome.result,
+            status_code=outcome.status_code,
+            error=outcome.error,
+            duration_ms=round(outcome.duration_ms, 3),
+            response_excerpt=outcome.response_excerpt,
+            **more,
+        )
+
+
+class VerifiedView(BaseModel):
+    """What the receiver agreed to."""
+
+    endpoint_id: str
+    url: str
+    verification: Verification = Field(description="`none`: only where the URL leads was judged.")
+    topics: list[str]
+
+
+class LatencyView(BaseModel):
+    """How long the attempts took that were answered, in milliseconds."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+    @classmethod
+    def of(cls, ascending: Sequence[float]) -> LatencyView | None:
+        """By the nearest rank; None of nothing."""
+        if not ascending:
+            return None
+        ranks = {name: -(-len(ascending) * share // 100) for name, share in _SHARES.items()}
+        return cls(**{name: round(ascending[rank - 1], 3) for name, rank in ranks.items()})
+
+
+class DeliveryCounts(BaseModel):
+    """Deliveries by their status now."""
+
+    total: int
+    by_status: dict[DeliveryStatus, int]
+
+
+class AttemptCounts(BaseModel):
+    """Attempts by their result."""
+
+    total: int
+    by_result: dict[Result, int]
+
+
+class StatsView(BaseModel):
+    """The deliveries of a window and their attempts so far."""
+
+    endpoint_id: str
+    since: Time
+    until: Time
+    complete: bool = Field(
+        description=f"False where there were more than {MAX_DELIVERIES:,} deliveries or "
+        f"{MAX_ATTEMPTS:,} attempts, and the newest are counted; and where retention has deleted "
+        "some of them, and only whole days that are kept are counted. `since` is where they begin."
+    )
+    deliveries: DeliveryCounts
+    success_rate: float | None = Field(
+        description="Share of the deliveries that ended (`delivered`, `dead`, `gone`) that were "
+        "delivered; null while none has."
+    )
+    attempts: AttemptCounts
+    latency_ms: LatencyView | None
+
+
+@routes.post("/endpoints/{endpoint_id}/test", summary="Test an endpoint")
+async def check_endpoint(
+    endpoint_id: EndpointPath, form: TestForm, context: AppContext, principal: Writer
+) -> TestView:
+    """Sends one sample event to it now, whatever its state, signed and encrypted like a delivery
+    and under the same rules, and answers with what came back. The request has the header
+    `X-Hook-Test: true`. Nothing is stored, retried or counted, and no circuit or limit is asked."""
+    parse_event_type(form.type, pointer="/type")
+    async with context.database.read() as connection:
+        pushes(owned(await endpoints.get(connection, endpoint_id), principal))
+        event_type = await event_types.get(connection, form.type)
+    if event_type is None:
+        raise InvalidInput.at(
+            "/type",
+            "this event type is not registered; `PUT /v1/event-types/{name}` registers it",
+            code="unknown_event_type",
+        )
+    loader = OutgoingLoader(context.database, context.keyring, clock=context.clock)
+    target = await loader.target(endpoint_id)
+    message_id = new_id("dlv", context.clock())
+    outcome = await _send_sample(context, target, event_type, message_id)
+    return TestView.of(
+        outcome, endpoint_id=endpoint_id, message_id=message_id, type=event_type.name
+    )
+
+
+@routes.post("/endpoints/{endpoint_id}/verify", summary="Verify an endpoint again")
+async def verify_endpoint(
+    endpoint_id: EndpointPath, context: AppContext, principal: Writer
+) -> VerifiedView:
+    """Asks its receiver once more about every topic it is subscribed to. Where it does not agree
+    the answer is 422 `verification_failed`; nothing is changed either way."""
+    async with context.database.read() as connection:
+        endpoint = pushes(owned(await endpoints.get(connection, endpoint_id), principal))
+        topics = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
+    await verify_stored(context, endpoint, topics)
+    return VerifiedView(
+        endpoint_id=endpoint_id,
+        url=endpoint.url,
+        verification=endpoint.verification,
+        topics=topics or [EVERYTHING],
+    )
+
+
+@routes.get("/endpoints/{endpoint_id}/stats", summary="Get an endpoint's statistics")
+async def get_endpoint_stats(
+    endpoint_id: EndpointPath,
+    context: AppContext,
+    principal: Reader,
+    since: Annotated[
+        TimeInput | None, Query(description="Deliveries made then or later; default: a day ago.")
+    ] = None,
+    until: Annotated[
+        TimeInput | None, Query(description="Deliveries made before then; default: now.")
+    ] = None,
+) -> StatsView:
+    """How its deliveries of a window have gone so far, and how fast it answers."""
+    until = until or context.clock()
+    since = since or max(until, _EARLIEST + _WINDOW) - _WINDOW
+    if since >= until:
+        raise InvalidInput.at("since", "must be before `until`")
+    async with context.database.read() as connection:
+        owned(await endpoints.get(connection, endpoint_id), principal)
+        stats = await endpoint_stats.read(connection, endpoint_id, since=since, until=until)
+    return StatsView(
+        endpoint_id=endpoint_id,
+        since=stats.since,
+        until=until,
+        complete=stats.complete,
+        deliveries=DeliveryCounts(
+            total=stats.deliveries.total(),
+            by_status={status: stats.deliveries[status] for status in DeliveryStatus},
+        ),
+        success_rate=_success_rate(stats),
+        attempts=AttemptCounts(
+            total=stats.attempts.total(),
+            by_result={result: stats.attempts[result] for result in Result},
+        ),
+        latency_ms=LatencyView.of(stats.answered_ms),
+    )
+
+
+async def _send_sample(
+    context: Context, target: Target, event_type: EventType, message_id: str
+) -> Outcome:
+    now = context.clock()
+    headers, body = await outgoing_request(
+        full_body(
+            event_id=new_id("evt", now),
+            event_type=event_type.name,
+            created_at=now,
+            tenant_id=target.tenant_id,
+            data=sample_of(event_type.name, event_type.json_schema, now=now) or _SAMPLE,
+        ),
+        target=target,
+        message_id=message_id,
+        event_type=event_type.name,
+        attempt=1,
+        timestamp=int(now.timestamp()),
+        traceparent=traceparent.new(),
+    )
+    return await context.sender.post(
+        target.url,
+        headers=headers | {TEST_HEADER: "true"},
+        body=body,
+        timeout=target.timeout_seconds,
+        allowed_networks=target.allowed_networks,
+    )
+
+
+def sample_of(name: str, schema: Any, *, now: datetime) -> str | None:
+    """The data of a test, JSON text; None where nothing says what such events are like. Only what
+    the catalogue says, or a provider's sample: a key that may test an endpoint must not be able to
+    have events signed that never were."""
+    examples = schema.get("examples") if isinstance(schema, dict) else None
+    if isinstance(examples, list) and examples:
+        return json.dumps(examples[0], separators=(",", ":"))
+    return sample_data(name, now=now)
+
+
+def _success_rate(stats: EndpointStats) -> float | None:
+    ended = sum(stats.deliveries[status] for status in _ENDED)
+    return stats.deliveries[DeliveryStatus.DELIVERED] / ended if ended else None

@@ -1,0 +1,299 @@
+"""Controlling endpoints: pause, resume, enable, disable; and how they fare."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.audit import Audit, RequestAudit
+from api.authentication import Principal, Reader, Writer
+from api.context import AppContext, Context
+from api.endpoint_form import EndpointView
+from api.fields import EndpointPath, Input, Time
+from api.jobs import JobView, make_job
+from api.ownership import found, owned
+from api.routing import router
+from api.workflow_link import WorkflowView, workflow_view
+from hookfast.audit import Action
+from hookfast.circuit import Cause, Circuit, State
+from hookfast.episode import workflow_id
+from hookfast.errors import Conflict
+from hookfast.job import JobKind
+from hookfast.notice import NoticeKind, NoticeStatus
+from hookfast.storage import (
+    circuits,
+    dead_letters,
+    endpoint_state,
+    endpoints,
+    notices,
+    poll,
+    poll_positions,
+)
+from hookfast.storage.audited import done, facts
+from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.control_tables import Notice
+from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.poll import MOST_COUNTED
+from hookfast.storage.tables import Endpoint
+
+routes = router("Endpoint control")
+
+_Change = Callable[[AsyncConnection, str, datetime], Awaitable[bool]]
+"""Changes an endpoint; whether that changed anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked for: its name in the audit log, and how it is done."""
+
+    action: Action
+    change: _Change
+
+
+class EnableForm(Input):
+    """What to do with what could not be delivered meanwhile."""
+
+    redrive: bool = Field(
+        False,
+        description="Send its dead letters again, with a job: all that it has now.",
+    )
+
+
+class EnabledEndpoint(EndpointView):
+    """The endpoint, and the job that sends its dead letters again where that was asked for."""
+
+    job: JobView | None
+
+
+class CircuitView(BaseModel):
+    """An endpoint's circuit breaker."""
+
+    state: State = Field(
+        description="`closed`: all is well. `open`: deliveries are held. `half_open`: one delivery "
+        "finds out whether the endpoint is back. `draining`: what was held is let go on a ramp."
+    )
+    episode: int = Field(description="Counts the outages so far.")
+    cause: Cause | None = Field(description="What began the last outage.")
+    opened_at: Time | None = Field(description="When the last outage began.")
+    probes: int = Field(description="Failed probes since the last success.")
+    next_probe_at: Time | None
+    drain_rate_per_second: float | None
+    drained: int = Field(description="Held deliveries let go in the last outage.")
+    disable_at: Time | None = Field(description="When it is disabled if nothing succeeds.")
+    workflow: WorkflowView | None = Field(description="The outage as a workflow; null before any.")
+
+
+class NoticeView(BaseModel):
+    """One mail to one owner."""
+
+    kind: NoticeKind
+    email: str
+    status: NoticeStatus
+    error: str | None = Field(description="Why it waits or was refused, in the server's words.")
+    created_at: Time
+    sent_at: Time | None
+
+    @classmethod
+    def of(cls, notice: Notice) -> NoticeView:
+        return cls.model_validate(notice.model_dump(include=set(cls.model_fields)))
+
+
+class PollingView(BaseModel):
+    """How far the consumer that polls an endpoint has come."""
+
+    acknowledged: str = Field(description="The cursor up to which everything is acknowledged.")
+    acknowledged_at: Time
+    behind: int = Field(
+        description=f"Events for it that follow, among the tenant's next {MOST_COUNTED:,}."
+    )
+    complete: bool = Field(description="False where the tenant has more events than those.")
+
+
+class HealthView(BaseModel):
+    """How an endpoint fares."""
+
+    endpoint_id: str
+    state: str
+    state_reason: str | None
+    circuit: CircuitView
+    consecutive_failures: int
+    first_failure_at: Time | None = Field(description="The first of the consecutive failures.")
+    last_failure_at: Time | None
+    last_success_at: Time | None = Field(
+        description="Of the success that ended the last failures; later ones are not noted here. "
+        "Null as long as no failure was followed by a success, however many succeeded."
+    )
+    last_error: str | None
+    held: int = Field(description="Deliveries that wait for the endpoint.")
+    dead_letters: int = Field(description="Deliveries that ended without success.")
+    mail: list[NoticeView] = Field(description="What its owners were told, newest first.")
+    polling: PollingView | None = Field(description="Null where nobody ever polled it.")
+
+
+@routes.get("/endpoints/{endpoint_id}/health", summary="Get an endpoint's health")
+async def get_endpoint_health(
+    endpoint_id: EndpointPath, context: AppContext, principal: Reader
+) -> HealthView:
+    """The circuit breaker, what waits, what failed, and whom that was written to."""
+    async with context.database.read() as connection:
+        endpoint = owned(await endpoints.get(connection, endpoint_id), principal)
+        known = await circuits.get(connection, endpoint_id)
+        held = await circuits.count_held(connection, endpoint_id)
+        dead = await dead_letters.count_of_endpoint(connection, endpoint_id)
+        mail = await notices.list_of_endpoint(connection, endpoint_id)
+        polling = await _polling(connection, endpoint)
+    circuit = Circuit() if known is None else known.circuit
+    return HealthView(
+        endpoint_id=endpoint_id,
+        state=endpoint.state,
+        state_reason=endpoint.state_reason,
+        circuit=_circuit_view(context, endpoint_id, circuit, endpoint.circuit),
+        consecutive_failures=circuit.consecutive_failures,
+        first_failure_at=circuit.first_failure_at,
+        last_failure_at=circuit.last_failure_at,
+        last_success_at=circuit.last_success_at,
+        last_error=circuit.last_error,
+        held=held,
+        dead_letters=dead,
+        mail=[NoticeView.of(notice) for notice in mail],
+        polling=polling,
+    )
+
+
+@routes.post("/endpoints/{endpoint_id}/pause", summary="Pause an endpoint")
+async def pause_endpoint(
+    endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
+) -> EndpointView:
+    """Deliveries to it are held, without attempts, until it is resumed."""
+    asked = _Asked("endpoint.pause", _pause)
+    return EndpointView.of(await _change(endpoint_id, asked, context, audit, principal))
+
+
+@routes.post("/endpoints/{endpoint_id}/resume", summary="Resume an endpoint")
+async def resume_endpoint(
+    endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
+) -> EndpointView:
+    """What was held goes out, slowly at first. On an endpoint whose circuit is open: probe it
+    now, with the oldest delivery that is held; where none is, with the next that falls due."""
+    asked = _Asked("endpoint.resume", _resume)
+    return EndpointView.of(await _change(endpoint_id, asked, context, audit, principal))
+
+
+@routes.post("/endpoints/{endpoint_id}/enable", summary="Enable an endpoint")
+async def enable_endpoint(
+    endpoint_id: EndpointPath,
+    context: AppContext,
+    audit: Audit,
+    principal: Writer,
+    form: EnableForm | None = None,
+) -> EnabledEndpoint:
+    """It starts with a clean slate. With `redrive`, what became dead letters is sent again."""
+    asked = _Asked("endpoint.enable", _enable)
+    endpoint = await _change(endpoint_id, asked, context, audit, principal)
+    job = None
+    if form is not None and form.redrive:
+        job = await make_job(
+            context,
+            principal,
+            audit,
+            owner=endpoint.tenant_id,
+            kind=JobKind.REDRIVE,
+            action="resend",
+            chosen=ChosenDeliveries(endpoint_id=endpoint_id, statuses=DEAD),
+        )
+    return EnabledEndpoint.of(
+        endpoint, job=None if job is None else JobView.of(job, context=context)
+    )
+
+
+@routes.post("/endpoints/{endpoint_id}/disable", summary="Disable an endpoint")
+async def disable_endpoint(
+    endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
+) -> EndpointView:
+    """Events that arrive while it is disabled are recorded as dead letters, never dropped; what is
+    held for it becomes dead letters too."""
+    asked = _Asked("endpoint.disable", _disable)
+    return EndpointView.of(await _change(endpoint_id, asked, context, audit, principal))
+
+
+async def _polling(connection: AsyncConnection, endpoint: Endpoint) -> PollingView | None:
+    known = await poll_positions.get(connection, endpoint.id)
+    if known is None:
+        return None
+    behind, complete = await poll.behind(connection, endpoint, after=known.cursor)
+    return PollingView(
+        acknowledged=str(known.cursor),
+        acknowledged_at=known.at,
+        behind=behind,
+        complete=complete,
+    )
+
+
+async def _pause(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
+    paused = await endpoint_state.pause(connection, endpoint_id, now=now)
+    if not paused and found(await endpoints.get(connection, endpoint_id)).state == "disabled":
+        raise Conflict(
+            "The endpoint is disabled; nothing is sent to it anyway. Enable it first.",
+            code="endpoint_disabled",
+        )
+    return paused
+
+
+async def _resume(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
+    if await endpoint_state.resume(connection, endpoint_id, now=now):
+        return True
+    if found(await endpoints.get(connection, endpoint_id)).state == "disabled":
+        raise Conflict(
+            "The endpoint is disabled, not paused. `enable` sends to it again.",
+            code="endpoint_disabled",
+        )
+    return await endpoint_state.probe_now(connection, endpoint_id, now=now)
+
+
+async def _enable(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
+    return await endpoint_state.enable(connection, endpoint_id, now=now)
+
+
+async def _disable(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
+    return await endpoint_state.disable(
+        connection, endpoint_id, cause=Cause.DISABLED, reason="Disabled by request.", now=now
+    )
+
+
+async def _change(
+    endpoint_id: str, asked: _Asked, context: Context, audit: RequestAudit, principal: Principal
+) -> Endpoint:
+    async with context.database.write() as connection:
+        before = owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
+        changed = await asked.change(connection, endpoint_id, context.clock())
+        endpoint = found(await endpoints.get(connection, endpoint_id))
+        if changed:
+            told = done(asked.action, endpoint, before=facts(before), after=facts(endpoint))
+            await audit.record(connection, told)
+    context.conductor.ring()
+    context.doorbell.ring()
+    return endpoint
+
+
+def _circuit_view(
+    context: Context, endpoint_id: str, circuit: Circuit, overrides: dict[str, object]
+) -> CircuitView:
+    waiting = circuit.state in (State.OPEN, State.HALF_OPEN)
+    since = circuit.first_failure_at if waiting else None
+    policy = context.settings.circuit_policy.overridden(overrides)
+    return CircuitView(
+        state=circuit.state,
+        episode=circuit.episode,
+        cause=circuit.cause,
+        opened_at=circuit.opened_at,
+        probes=circuit.probes,
+        next_probe_at=circuit.next_probe_at if waiting else None,
+        drain_rate_per_second=circuit.drain_rate,
+        drained=circuit.drained,
+        disable_at=None if since is None else since + policy.disable_after,
+        workflow=workflow_view(context, workflow_id(endpoint_id)) if circuit.episode else None,
+    )

@@ -1,0 +1,199 @@
+"""The inbox: what came in, once each, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import Query, Response
+from pydantic import BaseModel, Field
+
+from api.audit import Audit
+from api.authentication import Reader, Writer
+from api.context import AppContext
+from api.fields import InboxPath, SourceId, TenantId, Time
+from api.ownership import found, owned
+from api.pagination import Listing, PageQuery
+from api.routing import router
+from hookfast.errors import Conflict, InvalidInput
+from hookfast.inbox import Received, RequestHeaders, provider
+from hookfast.inbox.reading import data_text, payload_of
+from hookfast.storage import inbox_entries, inbox_keys, inbox_retry, sources
+from hookfast.storage.audited import done, facts
+from hookfast.storage.inbox_entries import EntrySummary, InboxFilter
+from hookfast.storage.inbox_keys import DELIVERY
+from hookfast.storage.inbox_retry import Retried
+from hookfast.storage.inbox_tables import InboxEntry, Source
+
+routes = router("Inbox")
+
+Status = Literal["accepted", "suppressed", "failed"]
+
+
+class InboxSummary(BaseModel):
+    """A request that was verified and taken in, without its body."""
+
+    id: str
+    source_id: str
+    tenant_id: str
+    key: str = Field(
+        description="What makes it the same when it comes again: `id:` and the provider's delivery "
+        "id, `key:` and what the source's expression gave, or the body's `sha256:`."
+    )
+    event_type: str
+    business_key: str | None = Field(description="The business fact it told of.")
+    payload_sha256: str
+    content_type: str
+    size: int = Field(description="Bytes of its body.")
+    status: Status
+    event_id: str | None
+    suppressed_by: str | None = Field(description="The entry that stands for the same fact.")
+    last_error: str | None = Field(description="Why it became no event.")
+    duplicates: int = Field(description="How often it came again.")
+    conflicts: int = Field(description="How often it came again with another body.")
+    conflict_sha256: str | None = Field(description="The hash of the last such body.")
+    received_at: Time
+    last_seen_at: Time
+
+    @classmethod
+    def of(cls, entry: EntrySummary) -> Self:
+        return cls(**{name: getattr(entry, name) for name in InboxSummary.model_fields})
+
+
+class InboxView(InboxSummary):
+    """A request that was verified and taken in."""
+
+    headers: list[list[str]] = Field(
+        description="Those that may be forwarded, as pairs; never a credential or a signature."
+    )
+
+    @classmethod
+    def whole(cls, entry: InboxEntry) -> Self:
+        return cls(**entry.model_dump(exclude={"body"}), size=len(entry.body))
+
+
+@routes.get("/inbox", summary="List what came in")
+async def list_inbox(
+    page: PageQuery,
+    context: AppContext,
+    principal: Reader,
+    source_id: SourceId | None = None,
+    status: Annotated[Status | None, Query(description="Only those.")] = None,
+    event_type: Annotated[
+        str | None, Query(max_length=200, examples=["github.push.received"])
+    ] = None,
+    key: Annotated[
+        str | None,
+        Query(max_length=300, description="The one that came with this key; needs `source_id`."),
+    ] = None,
+    tenant_id: TenantId | None = None,
+) -> Listing[InboxSummary]:
+    """Newest first. Filters add up."""
+    tenant_id = principal.tenant_for(tenant_id)
+    if key is not None and source_id is None:
+        raise InvalidInput.at("key", "a key is one of a source: name that with `source_id`")
+    chosen = InboxFilter(
+        source_id=source_id, tenant_id=tenant_id, status=status, event_type=event_type
+    )
+    async with context.database.read() as connection:
+        if source_id is not None:
+            # a deleted one too: what came in through it stays
+            owned(await sources.get(connection, source_id, deleted=True), principal)
+        if key is None or source_id is None:
+            rows = await inbox_entries.list_page(
+                connection, chosen, after=page.after, limit=page.rows
+            )
+        else:
+            name = (source_id, f"{DELIVERY}{key}")
+            held = await inbox_keys.holders(connection, [name])
+            entries = await inbox_entries.summaries(
+                connection, {one.inbox_id for one in held.values()}
+            )
+            rows = [row for row in entries.values() if chosen.fits(row)]
+    return page.answer(rows, key=lambda row: row.id, view=InboxSummary.of)
+
+
+@routes.get("/inbox/{inbox_id}", summary="Get what came in")
+async def get_inbox_entry(inbox_id: InboxPath, context: AppContext, principal: Reader) -> InboxView:
+    async with context.database.read() as connection:
+        entry = owned(await inbox_entries.get(connection, inbox_id), principal)
+    return InboxView.whole(entry)
+
+
+_BYTES: dict[str, Any] = {
+    "description": "The body, byte for byte.",
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+
+
+@routes.get(
+    "/inbox/{inbox_id}/body",
+    summary="Get the body that came in",
+    response_class=Response,
+    responses={200: _BYTES},
+)
+async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Reader) -> Response:
+    """As a download, whatever its content type was: nothing that came from outside is shown or run
+    by a browser under this address."""
+    async with context.database.read() as connection:
+        entry = owned(await inbox_entries.get(connection, inbox_id), principal)
+    return Response(
+        entry.body,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f'attachment; filename="{entry.id}.bin"',
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+@routes.post("/inbox/{inbox_id}/retry", summary="Emit what failed")
+async def retry_inbox_entry(
+    inbox_id: InboxPath, context: AppContext, audit: Audit, principal: Writer
+) -> InboxView:
+    """Emits the event of an entry that the schema of its event type refused. While it still does,
+    the answer is 422 `schema_violation`; for an entry that has not failed, 409 `not_failed`."""
+    async with context.database.read() as connection:
+        entry = owned(await inbox_entries.get(connection, inbox_id), principal)
+        source = found(await sources.get(connection, entry.source_id, deleted=True))
+    retried = await asyncio.to_thread(_retried, entry, source)
+    async with context.database.write() as connection:
+        await inbox_retry.retry(connection, retried, now=context.clock())
+        after = found(await inbox_entries.get(connection, inbox_id))
+        told = done("inbox.retry", after, before=facts(entry), after=facts(after))
+        await audit.record(connection, told)
+    context.doorbell.ring()
+    return InboxView.whole(after)
+
+
+def _retried(entry: InboxEntry, source: Source) -> Retried:
+    """The entry as its source's provider reads it."""
+    if entry.status != "failed":
+        raise Conflict(
+            f"Only what failed can be tried again; this was {entry.status}.", code="not_failed"
+        )
+    received = Received(
+        method="POST",
+        url="",
+        headers=RequestHeaders(
+            [
+                *((name, value) for name, value in entry.headers),
+                ("Content-Type", entry.content_type),
+            ]
+        ),
+        body=entry.body,
+        caller="",
+        at=entry.received_at,
+    )
+    payload = payload_of(provider(source.provider, source.options), received)
+    fact = source.idempotency
+    return Retried(
+        entry=entry,
+        data=data_text(received, payload),
+        value=payload,
+        provider=source.provider,
+        window=timedelta(seconds=0 if fact is None else fact["window_seconds"]),
+    )

@@ -1,0 +1,83 @@
+"""Jobs: one action on many deliveries, watched and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from api.audit import Audit
+from api.authentication import Principal, Reader, Writer
+from api.context import AppContext, Context
+from api.fields import JobPath, TenantId
+from api.jobs import JobView
+from api.ownership import found
+from api.pagination import Listing, PageQuery
+from api.routing import router
+from api.shown_keys import shown_keys
+from hookfast.errors import Conflict
+from hookfast.job import JobStatus
+from hookfast.storage import jobs
+from hookfast.storage.audited import done
+from hookfast.storage.control_tables import Job
+
+routes = router("Jobs")
+
+
+@routes.get("/jobs", summary="List jobs")
+async def list_jobs(
+    page: PageQuery,
+    context: AppContext,
+    principal: Reader,
+    status: JobStatus | None = None,
+    tenant_id: TenantId | None = None,
+) -> Listing[JobView]:
+    """A tenant sees the jobs that its own keys and portal links made."""
+    async with context.database.read() as connection:
+        rows = await jobs.list_page(
+            connection,
+            tenant_id=principal.tenant_for(tenant_id),
+            status=status,
+            after=page.after,
+            limit=page.rows,
+        )
+        keys = await shown_keys(connection, principal, [job.requested_by for job in rows])
+    return page.answer(
+        rows, key=lambda job: job.id, view=lambda job: _shown(job, context, keys=keys)
+    )
+
+
+@routes.get("/jobs/{job_id}", summary="Get a job with its progress")
+async def get_job(job_id: JobPath, context: AppContext, principal: Reader) -> JobView:
+    async with context.database.read() as connection:
+        job = _own(await jobs.get(connection, job_id), principal)
+        keys = await shown_keys(connection, principal, [job.requested_by])
+    return _shown(job, context, keys=keys)
+
+
+@routes.post("/jobs/{job_id}/cancel", status_code=202, summary="Cancel a job")
+async def cancel_job(
+    job_id: JobPath, context: AppContext, audit: Audit, principal: Writer
+) -> JobView:
+    """It stops after the deliveries under way; what it has done stays done."""
+    async with context.database.write() as connection:
+        job = _own(await jobs.get(connection, job_id), principal)
+        asked = await jobs.request_cancel(connection, job_id, now=context.clock())
+        if asked is not None and not job.cancel_requested:
+            await audit.record(connection, done("job.cancel", asked))
+        keys = await shown_keys(connection, principal, [job.requested_by])
+    if asked is None:
+        raise Conflict(f"The job has ended as {job.status}.", code="job_finished")
+    context.conductor.ring()
+    return _shown(asked, context, keys=keys)
+
+
+def _shown(job: Job, context: Context, *, keys: Collection[str]) -> JobView:
+    """What a caller sees of it, who may know of these keys."""
+    requested_by = job.requested_by if job.requested_by in keys else None
+    return JobView.of(job, context=context, requested_by=requested_by)
+
+
+def _own(job: Job | None, principal: Principal) -> Job:
+    """The job, when this caller may know of it. Raises NotFound."""
+    job = found(job)
+    principal.check_tenant(job.tenant_id)
+    return job

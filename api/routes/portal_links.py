@@ -1,0 +1,99 @@
+"""Portal links: a tenant's part of the dashboard, without an API key, for a while."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.audit import Audit
+from api.authentication import Writer
+from api.context import AppContext
+from api.fields import EndpointId, Input, TenantPath, Time
+from api.ownership import found, owned
+from api.routing import router
+from hookfast.audit import Change, differences
+from hookfast.errors import InvalidInput
+from hookfast.portal_link import LONGEST, PortalLink
+from hookfast.storage import endpoints, tenants
+
+routes = router("Portal links")
+
+
+class PortalLinkForm(Input):
+    """What the link is to allow."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"scope": "tenant:read", "expires_in_seconds": 900}]}
+    )
+
+    endpoint_id: EndpointId | None = Field(
+        None,
+        description="Only this endpoint and its deliveries; default: all that is the tenant's.",
+    )
+    scope: Literal["tenant", "tenant:read"] = Field(
+        "tenant:read", description="`tenant` can also act, `tenant:read` only look."
+    )
+    expires_in_seconds: Annotated[
+        int, Field(ge=60, le=int(LONGEST.total_seconds()), description="How long it opens.")
+    ] = 3_600
+
+
+class PortalLinkView(BaseModel):
+    """A new link. It is not stored, and not shown again."""
+
+    url: str = Field(description="Whoever has it is let in: send it to one person.")
+    tenant_id: str
+    endpoint_id: str | None
+    scope: Literal["tenant", "tenant:read"]
+    expires_at: Time
+
+
+@routes.post("/tenants/{tenant_id}/portal-links", status_code=201, summary="Create a portal link")
+async def create_portal_link(
+    tenant_id: TenantPath,
+    context: AppContext,
+    audit: Audit,
+    principal: Writer,
+    form: PortalLinkForm | None = None,
+) -> PortalLinkView:
+    """A link into the dashboard for somebody who has no API key, such as a customer of yours who is
+    signed in to your own site. It opens a session of at most two hours that sees this tenant and
+    nothing else, and can make no API keys. It can be opened until it expires; revoking the API key
+    that made it ends it before, and its sessions."""
+    form = form or PortalLinkForm()
+    principal.check_tenant(tenant_id)
+    link = PortalLink(
+        tenant_id=tenant_id,
+        endpoint_id=form.endpoint_id,
+        scope=form.scope,
+        expires_at=context.clock() + timedelta(seconds=form.expires_in_seconds),
+        key_id=principal.key_id,
+    )
+    told = {
+        "endpoint_id": form.endpoint_id,
+        "scope": form.scope,
+        "expires_at": link.expires_at,
+    }
+    async with context.database.write() as connection:
+        found(await tenants.get(connection, tenant_id))
+        if form.endpoint_id is not None:
+            endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
+            if endpoint.tenant_id != tenant_id:
+                raise InvalidInput.at("/endpoint_id", "this endpoint is another tenant's")
+        change = Change(
+            action="portal_link.create",
+            resource="tenant",
+            resource_id=tenant_id,
+            tenant_id=tenant_id,
+            changes=differences({}, told),
+        )
+        await audit.record(connection, change)
+    return PortalLinkView(
+        url=link.url(context.keyring, public_url=context.settings.resolved_public_url),
+        tenant_id=tenant_id,
+        endpoint_id=form.endpoint_id,
+        scope=form.scope,
+        expires_at=link.expires_at,
+    )

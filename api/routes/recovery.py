@@ -1,0 +1,182 @@
+"""Sending again: what failed at an endpoint while it was broken, and one event to its subscribers,
+those that came later included."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import Response
+from pydantic import ConfigDict, Field
+
+from api import jobs
+from api.audit import Audit
+from api.authentication import Principal, Writer
+from api.context import AppContext, Context
+from api.endpoint_form import pushes
+from api.fields import EndpointId, EndpointPath, EventPath, TimeInput
+from api.jobs import (
+    JOB_ANSWERS,
+    DryRun,
+    JobOptions,
+    JobView,
+    asked_for,
+    draft_job,
+    dry_run_answer,
+)
+from api.ownership import found, owned
+from api.routing import router
+from hookfast.errors import Conflict, InvalidInput
+from hookfast.job import JobKind
+from hookfast.outcome import DeliveryStatus
+from hookfast.storage import endpoints, events, late_subscribers
+from hookfast.storage import jobs as stored_jobs
+from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.events import EventSummary
+from hookfast.storage.late_subscribers import Late
+
+routes = router("Recovery")
+
+_FINISHED = tuple(status for status in DeliveryStatus if status.finished)
+
+
+class RecoverForm(JobOptions):
+    """The window in which it failed."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"since": "2026-11-20T11:15:00Z"}]})
+
+    since: TimeInput = Field(description="Failed then or later.")
+    until: TimeInput | None = Field(None, description="Failed before then; default: now.")
+
+
+class ReplayForm(JobOptions):
+    """To whom an event is sent again."""
+
+    endpoint_id: EndpointId | None = Field(None, description="Only to this endpoint.")
+    only: Literal["all", "failed"] = Field(
+        "all",
+        description="`all` sends every delivery that has ended; `failed` those that ended without "
+        "success.",
+    )
+    include_new: bool = Field(
+        False,
+        description="Also deliver it to the subscriptions that match it and have no delivery of "
+        "it, because they were made later.",
+    )
+
+
+class ReplayView(JobView):
+    """A replay: a job for the deliveries that there were, and deliveries that are new."""
+
+    new_deliveries: int = Field(description="Deliveries made for subscriptions that had none.")
+
+
+class ReplayDryRun(DryRun):
+    """What a replay would send."""
+
+    new_deliveries: int
+
+
+@routes.post(
+    "/endpoints/{endpoint_id}/recover",
+    status_code=202,
+    summary="Send an endpoint again what failed",
+    response_model=JobView,
+    responses=JOB_ANSWERS,
+)
+async def recover_endpoint(
+    endpoint_id: EndpointPath,
+    form: RecoverForm,
+    context: AppContext,
+    audit: Audit,
+    principal: Writer,
+) -> JobView | Response:
+    """Every delivery that ended without success in the window, under its own message id."""
+    if form.until is not None and form.until <= form.since:
+        raise InvalidInput.at("/until", "must be later than `since`")
+    async with context.database.read() as connection:
+        endpoint = pushes(owned(await endpoints.get(connection, endpoint_id), principal))
+    if endpoint.state == "disabled" and not form.dry_run:
+        raise Conflict(
+            "The endpoint is disabled; nothing would be sent. Enable it first.",
+            code="endpoint_disabled",
+        )
+    return await jobs.run(
+        context,
+        principal,
+        audit,
+        owner=endpoint.tenant_id,
+        kind=JobKind.RECOVER,
+        action="resend",
+        chosen=ChosenDeliveries(
+            endpoint_id=endpoint_id,
+            statuses=DEAD,
+            finished_since=form.since,
+            finished_until=form.until,
+        ),
+        options=form,
+    )
+
+
+@routes.post(
+    "/events/{event_id}/replay",
+    status_code=202,
+    summary="Send an event again",
+    response_model=ReplayView,
+    responses={200: JOB_ANSWERS[200] | {"model": ReplayDryRun}},
+)
+async def replay_event(
+    event_id: EventPath, form: ReplayForm, context: AppContext, audit: Audit, principal: Writer
+) -> ReplayView | Response:
+    """Its deliveries are sent again under their message ids: receivers that remember ids will not
+    take them for new ones."""
+    async with context.database.read() as connection:
+        event = found(await events.get_summary(connection, event_id))
+        if event.tenant_id is not None:
+            principal.check_tenant(event.tenant_id)
+        if form.endpoint_id is not None:
+            pushes(owned(await endpoints.get(connection, form.endpoint_id), principal))
+    chosen = ChosenDeliveries(
+        event_id=event_id,
+        endpoint_id=form.endpoint_id,
+        statuses=_FINISHED if form.only == "all" else DEAD,
+    )
+    late = Late(tenant_id=principal.tenant_id, endpoint_id=form.endpoint_id)
+    if form.dry_run:
+        return await _count(context, principal, chosen, event, late if form.include_new else None)
+    # Chosen before new deliveries are made: those are not sent twice.
+    job = await draft_job(
+        context,
+        principal,
+        kind=JobKind.REPLAY,
+        action="resend",
+        chosen=chosen,
+        rate_per_second=form.rate_per_second,
+    )
+    new = 0
+    async with context.database.write() as connection:
+        if form.include_new:
+            new = await late_subscribers.deliver(connection, event, late, now=context.clock())
+        await stored_jobs.add(connection, job)
+        owner = event.tenant_id or principal.tenant_id
+        told = asked_for(job, owner=owner, new_deliveries=new)
+        await audit.record(connection, told)
+    context.conductor.ring()
+    if new:
+        context.doorbell.ring()
+    return ReplayView.of(job, context=context, new_deliveries=new)
+
+
+async def _count(
+    context: Context,
+    principal: Principal,
+    chosen: ChosenDeliveries,
+    event: EventSummary,
+    late: Late | None,
+) -> Response:
+    counted = await jobs.count(context, principal, chosen)
+    new = 0
+    if late is not None:
+        async with context.database.read() as connection:
+            new = len(await late_subscribers.find(connection, event, late))
+    return dry_run_answer(ReplayDryRun.of(counted, new_deliveries=new))

@@ -1,0 +1,160 @@
+"""Retention: what is kept for how long, what the last runs deleted, and one more now."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Self
+
+from fastapi import Body
+from pydantic import BaseModel, Field
+
+from api.audit import Audit
+from api.authentication import OperatorOnly
+from api.context import AppContext, Context
+from api.fields import Input, Time
+from api.routing import router
+from api.workflow_link import WorkflowView, workflow_view
+from hookfast import retention_schedule
+from hookfast.audit import Change
+from hookfast.ids import new_id
+from hookfast.retention import SWEEPS
+from hookfast.storage import retention_runs
+from hookfast.storage.retention_runs import Run
+from hookfast.storage.retention_tables import RetentionSweep
+
+routes = router("Retention")
+
+_RUNS_SHOWN = 10
+
+
+class PinnedView(BaseModel):
+    """A partition (PostgreSQL) that is past its age and cannot be dropped."""
+
+    partition: str
+    reason: str = Field(description="What keeps a row of it. The rows around that are deleted.")
+
+
+class SweepView(BaseModel):
+    """One table in one run."""
+
+    name: str
+    before: Time | None = Field(description="Rows from before then go; null: none do.")
+    deleted: int = Field(description="Rows deleted; in a dry run, that would be.")
+    kept: int = Field(description="Rows past their age that something keeps.")
+    partitions: int = Field(description="Partitions dropped; their rows are among the deleted.")
+    pinned: list[PinnedView]
+    done: bool
+
+    @classmethod
+    def of(cls, sweep: RetentionSweep) -> Self:
+        return cls(
+            name=sweep.name,
+            before=sweep.cutoff,
+            deleted=sweep.deleted,
+            kept=sweep.kept,
+            partitions=sweep.partitions,
+            pinned=[PinnedView(**one) for one in sweep.pinned],
+            done=sweep.done,
+        )
+
+
+class RunView(BaseModel):
+    """One run."""
+
+    id: str
+    status: str = Field(description="`running` or `done`.")
+    dry_run: bool
+    started_at: Time
+    finished_at: Time | None
+    partitions: int = Field(description="Partitions made for the days ahead.")
+    days: int = Field(description="Days whose deliveries and attempts were counted.")
+    sweeps: list[SweepView]
+    workflow: WorkflowView
+
+    @classmethod
+    def of(cls, one: Run, *, context: Context) -> Self:
+        return cls(
+            id=one.run.id,
+            status=one.run.status,
+            dry_run=one.run.dry_run,
+            started_at=one.run.started_at,
+            finished_at=one.run.finished_at,
+            partitions=one.run.partitions,
+            days=one.run.days,
+            sweeps=[SweepView.of(sweep) for sweep in one.sweeps],
+            workflow=workflow_view(context, one.run.workflow_id),
+        )
+
+
+class AgeView(BaseModel):
+    """How long a table's rows are kept."""
+
+    name: str
+    days: float | None = Field(description="null: for ever.")
+
+
+class RetentionView(BaseModel):
+    """What is kept, and what the last runs did."""
+
+    ages: list[AgeView]
+    next_run_at: Time | None = Field(
+        description="null: not known now (Temporal is away), or the schedule is paused."
+    )
+    runs: list[RunView] = Field(description="The last ones, newest first.")
+
+
+class RunForm(Input):
+    """A run to start."""
+
+    dry_run: bool = Field(False, description="Only count what it would delete.")
+
+
+class StartedView(BaseModel):
+    """A run that was started. Its row appears in `GET /v1/retention` within moments."""
+
+    id: str
+    dry_run: bool
+    workflow: WorkflowView
+
+
+@routes.get("/retention", summary="Show what is kept, and the last runs")
+async def show_retention(context: AppContext, principal: OperatorOnly) -> RetentionView:
+    """Old rows go nightly, at 03:00 UTC. Counts by day outlive them."""
+    ages = context.settings.ages
+    async with context.database.read() as connection:
+        runs = await retention_runs.newest(connection, limit=_RUNS_SHOWN)
+    return RetentionView(
+        ages=[AgeView(name=name, days=_days(ages[name])) for name in SWEEPS if name in ages],
+        next_run_at=await retention_schedule.next_run(context.temporal),
+        runs=[RunView.of(run, context=context) for run in runs],
+    )
+
+
+@routes.post("/retention/runs", status_code=202, summary="Delete now what is past its age")
+async def start_retention(
+    context: AppContext,
+    audit: Audit,
+    principal: OperatorOnly,
+    form: Annotated[RunForm | None, Body()] = None,
+) -> StartedView:
+    """Also `dry_run`, which counts and deletes nothing."""
+    dry_run = form is not None and form.dry_run
+    run_id = new_id("ret", context.clock())
+    await retention_schedule.start(context.temporal, run_id, dry_run=dry_run)
+    if not dry_run:
+        # After the start, which may fail: a crash in between loses the entry, never logs a run that
+        # was not. The run's own row (`retention_runs`) is there all the same.
+        change = Change(
+            action="retention.run", resource="retention", resource_id=run_id, tenant_id=None
+        )
+        async with context.database.write() as connection:
+            await audit.record(connection, change)
+    return StartedView(
+        id=run_id,
+        dry_run=dry_run,
+        workflow=workflow_view(context, retention_schedule.workflow_id(run_id)),
+    )
+
+
+def _days(age: timedelta) -> float | None:
+    return age / timedelta(days=1) if age else None

@@ -1,0 +1,189 @@
+"""The event stream: what is emitted, as it is emitted, for whoever cannot be called."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import Header, Query, Request, Response
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.authentication import Principal, Reader
+from api.context import AppContext, Context
+from api.fields import SourceId, TenantId, TimeInput
+from api.ownership import found, owned
+from api.routing import router
+from api.stream_response import Pieces, StreamResponse
+from api.stream_text import event_block
+from hookfast.errors import InvalidInput
+from hookfast.event_type import parse_pattern
+from hookfast.ids import is_id
+from hookfast.storage import events as stored_events
+from hookfast.storage import feed, inbox_entries, sources, tenants
+from hookfast.storage.feed import FeedEvent, FeedFilter, Gap
+from hookfast.storage.feed_cursor import MAX_LENGTH, Cursor
+
+routes = router("Stream")
+
+_MAX_PATTERNS = 100
+_PIECE_BYTES = 256 * 1024
+
+_EXAMPLE = """\
+retry: 1000
+: connected
+id: MS4xODI3LjE3OTUx…
+
+id: MS4xODI3LjE3OTU0…
+event: event
+data: {"id":"evt_…","type":"order.invoice.paid","created_at":"…","tenant_id":"tnt_…", \
+"deliver_at":null,"source_id":null,"inbox_id":null,"traceparent":"…","payload":"full", \
+"content_type":"application/json","headers":[],"body":"{\\"id\\":\\"evt_…\\", … }"}
+
+: heartbeat
+id: MS4xODI3LjE3OTU0…
+
+"""
+_OPENAPI: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Messages `event` (`data` is an event; its `body`, or `body_base64` where "
+        "that is no text, holds the exact bytes a receiver gets) and `gap` (`from`, `to`: events "
+        "from between may be missing, as they are no longer kept, or the database was restored). "
+        "A comment every 15 s when there is nothing else.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    }
+}
+
+
+@routes.get(
+    "/stream",
+    summary="Stream events as they are emitted",
+    response_class=Response,
+    responses=_OPENAPI,
+)
+async def stream_events(
+    request: Request,
+    context: AppContext,
+    principal: Reader,
+    tenant_id: Annotated[
+        TenantId | None, Query(description="What this tenant sees; for an operator.")
+    ] = None,
+    events: Annotated[
+        list[str] | None,
+        Query(
+            max_length=_MAX_PATTERNS,
+            description="Patterns (`order.**`), any of which an event's type has to match.",
+        ),
+    ] = None,
+    source_id: Annotated[
+        SourceId | None, Query(description="Only what came in through this source.")
+    ] = None,
+    payload: Annotated[
+        Literal["full", "raw"],
+        Query(description="`raw`: what came in through a source as it came in; all else `full`."),
+    ] = "full",
+    after: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_LENGTH,
+            description="Begin behind this `id` of a message, or this event's; default: now.",
+        ),
+    ] = None,
+    since: Annotated[
+        TimeInput | None, Query(description="Begin with events from about then; without `after`.")
+    ] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            alias="Last-Event-ID",
+            max_length=MAX_LENGTH,
+            description="The same as `after`, and before it: what a client sends that comes back.",
+        ),
+    ] = None,
+) -> Response:
+    """Server-Sent Events: every event this key may see, broadcasts included, in the order in which
+    they were committed, each with the body that a receiver gets. Whoever loses the connection comes
+    back with `Last-Event-ID`, and misses nothing and gets nothing twice. Events that are to be
+    delivered later come at once. A stream ends when the server restarts or its key is over."""
+    tenant = principal.tenant_for(tenant_id)
+    patterns = [parse_pattern(text, pointer="events") for text in events or ()]
+    chosen = FeedFilter(tenant_id=tenant, patterns=frozenset(patterns), source_id=source_id)
+    async with context.database.read() as connection:
+        if tenant_id is not None:
+            found(await tenants.get(connection, tenant_id))
+        if source_id is not None:
+            owned(await sources.get(connection, source_id), principal)
+        begin = last_event_id or after
+        if begin is not None and since is not None and not last_event_id:
+            raise InvalidInput.at("since", "give `after` or `since`, not both")
+        now = context.clock()
+        if begin is not None:
+            pointer = "Last-Event-ID" if last_event_id else "after"
+            place = await _place(connection, begin, principal, pointer=pointer)
+        elif since is not None:
+            place = await feed.since(connection, since, now=now)
+        else:
+            place = await feed.end(connection, now=now)
+        gap: Gap | None = await feed.gap(connection, place, now=now)
+    return StreamResponse(
+        hub=context.streams,
+        seats=context.stream_seats,
+        chosen=chosen,
+        after=place if gap is None else gap.cursor,
+        gap=gap,
+        tenant_id=principal.tenant_id,
+        pieces=_raw_pieces(context) if payload == "raw" else _pieces,
+        key_works=_key_check(request, context, principal),
+    )
+
+
+async def _place(
+    connection: AsyncConnection, text: str, principal: Principal, *, pointer: str
+) -> Cursor:
+    """Where a cursor or an event's id says. Raises InvalidInput, also for another tenant's."""
+    if not is_id("evt", text):
+        return Cursor.parse(text, pointer=pointer)
+    event = await stored_events.get_summary(connection, text)
+    place = await feed.place_of(connection, text)
+    hidden = principal.tenant_id is not None and (
+        event is None or event.tenant_id not in (None, principal.tenant_id)
+    )
+    if place is None or hidden:
+        raise InvalidInput.at(pointer, "there is no such event, or it is no longer kept")
+    return place
+
+
+def _key_check(request: Request, context: Context, principal: Principal) -> Any:
+    """What says whether the request's key still opens what it did."""
+    key = request.headers["authorization"].partition(" ")[2].strip()
+
+    async def works() -> bool:
+        known = await context.keys.find(key)
+        return known is not None and known.key_id == principal.key_id
+
+    return works
+
+
+async def _pieces(events: Sequence[FeedEvent]) -> AsyncIterator[bytes]:
+    piece = bytearray()
+    for event in events:
+        piece += event_block(event)
+        if len(piece) >= _PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
+
+
+def _raw_pieces(context: Context) -> Pieces:
+    """Each event by itself: a request that came in may be many times larger than an event."""
+
+    async def pieces(events: Sequence[FeedEvent]) -> AsyncIterator[bytes]:
+        for event in events:
+            raw = None
+            if event.inbox_id is not None:
+                async with context.database.read() as connection:
+                    raws = await inbox_entries.raw_requests(connection, [event.inbox_id])
+                raw = raws.get(event.inbox_id)
+            yield event_block(event, raw)
+
+    return pieces

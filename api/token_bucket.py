@@ -1,0 +1,77 @@
+"""Token buckets, one per client or key, in bounded memory. They count in this process only."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """What became of asking for a token."""
+
+    granted: bool
+    left: int
+    """Whole tokens that are left."""
+    wait_seconds: int
+    """Whole seconds until there is a token again; 0 while one is left."""
+    full_seconds: int
+    """Whole seconds until the bucket is full again."""
+
+
+class TokenBuckets:
+    """Each name has a bucket that starts with `burst` tokens and gains `per_second`.
+
+    At most `capacity` buckets are kept; over that, the one used least recently is forgotten, which
+    means that it is full again. Who comes from that many addresses at once is not stopped by a
+    limit per address anyway; memory that grows with them would be the greater harm.
+    """
+
+    def __init__(
+        self,
+        *,
+        per_second: float,
+        burst: int,
+        capacity: int = 10_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.per_second = per_second
+        self.burst = burst
+        self._capacity = capacity
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # → (tokens, at)
+
+    def take(self, name: str) -> Take:
+        """Take a token, if there is one. A refusal costs nothing, so waiting always helps."""
+        now = self._clock()
+        tokens = self._tokens(name, now)
+        granted = tokens >= 1
+        if granted:
+            tokens -= 1
+        self._buckets[name] = (tokens, now)
+        self._buckets.move_to_end(name)
+        if len(self._buckets) > self._capacity:
+            self._buckets.popitem(last=False)
+        return Take(
+            granted=granted,
+            left=int(tokens),
+            wait_seconds=self._seconds(1 - tokens),
+            full_seconds=self._seconds(self.burst - tokens),
+        )
+
+    def is_empty(self, name: str) -> bool:
+        """Whether `take` would refuse now."""
+        return self._tokens(name, self._clock()) < 1
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def _tokens(self, name: str, now: float) -> float:
+        tokens, at = self._buckets.get(name, (float(self.burst), now))
+        return min(self.burst, tokens + (now - at) * self.per_second)
+
+    def _seconds(self, tokens: float) -> int:
+        return math.ceil(max(0.0, tokens) / self.per_second)
