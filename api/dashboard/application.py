@@ -1,0 +1,92 @@
+"""Puts the dashboard into the application."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.responses import RedirectResponse
+
+from api.authentication import Reader
+from api.dashboard import (
+    api_keys,
+    audit_log,
+    bulk,
+    dead_letters,
+    delivery,
+    delivery_list,
+    endpoint,
+    endpoint_actions,
+    endpoints,
+    event_types,
+    events,
+    inbox,
+    jobs,
+    live,
+    overview,
+    portal,
+    portal_links,
+    retention,
+    signing_in,
+    source_actions,
+    sources,
+    static_files,
+    subscriptions,
+    tenants,
+)
+from api.dashboard.page import HOME, PageView
+from api.dashboard.page_route import page_router
+from api.problems import Problem
+from api.stream_seats import StreamSeats
+
+_PAGES = (
+    signing_in,
+    overview,
+    endpoints,
+    endpoint,
+    endpoint_actions,
+    subscriptions,
+    delivery_list,
+    bulk,
+    delivery,
+    events,
+    dead_letters,
+    jobs,
+    sources,
+    source_actions,
+    inbox,
+    event_types,
+    audit_log,
+    api_keys,
+    portal_links,
+    retention,
+    tenants,
+)
+
+_rest = page_router()
+
+
+@_rest.get("/{path:path}")
+async def nothing_here(view: PageView, path: str, _: Reader) -> Response:
+    """What no page is at."""
+    return view.problem(Problem(status=404, code="not_found", detail="There is no such page."))
+
+
+def routers() -> list[APIRouter]:
+    """Every page, those that need no session first."""
+    return [signing_in.open_routes, portal.open_routes, *(page.routes for page in _PAGES)]
+
+
+def install(app: FastAPI) -> None:
+    """Serve the pages, and lead the root, and a slash too many, to them."""
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> Response:
+        return RedirectResponse(HOME)
+
+    @app.get(f"{HOME}/", include_in_schema=False)
+    async def home() -> Response:
+        return RedirectResponse(HOME)
+
+    app.state.live_seats = StreamSeats(live.SEATS)
+    app.include_router(static_files.routes)
+    for router in (*routers(), _rest):
+        app.include_router(router)

@@ -1,0 +1,168 @@
+"""Who looks at the dashboard: a session, begun with an API key and kept in a cookie.
+
+The cookie holds 256 random bits, of which the database knows the SHA-256. It is for this host only,
+never for scripts, and over https never sent without it (the prefix `__Host-`, RFC 6265bis, section
+4.1.3.2). A session lasts half a day, ends when its key is revoked or expires, and what it may do is
+its key's scope.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, cast
+
+from fastapi import Request, Response
+
+from api.authentication import Principal
+from api.client_address import client_site
+from api.context import Context
+from api.key_cache import KnownKey, Scope
+from hookfast.errors import Unauthenticated
+from hookfast.storage import sessions
+from hookfast.storage.session_table import DashboardSession
+from hookfast.storage.sessions import LiveSession
+
+LIFETIME: Final = timedelta(hours=12)
+MAIL: Final = "mail"
+"""What the `key_id` of a session begins with that a link in an owner's mail began: it has no key.
+"""
+_SESSION = "hookfast-session"
+_SIGN_IN = "hookfast-sign-in"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Whoever is signed in. `csrf` goes into every form, which proves that a page of ours made it:
+    another site can send the cookie along but cannot read a page."""
+
+    principal: Principal
+    session: LiveSession
+    csrf: str
+
+
+async def current_visitor(request: Request) -> Visitor:
+    """The request's visitor, noted as its principal. Raises Unauthenticated without a session that
+    lasts, and TooManyRequests as for any request with its key; a session that a portal link began
+    may make as many by itself."""
+    context: Context = request.app.state.context
+    token = request.cookies.get(cookie_name(request, _SESSION), "")
+    session = await _found(request, context, token) if token else None
+    if session is None:
+        raise Unauthenticated("Your session has ended. Sign in again.")
+    principal = Principal(
+        scope=cast(Scope, session.scope),
+        tenant_id=session.tenant_id,
+        key_id=session.key_id,
+        by_link=session.via is not None,
+        endpoint_id=session.endpoint_id,
+    )
+    request.state.principal = principal
+    if context.key_rate is not None:
+        # Whoever came by a link must not use up the requests of the key that made it: with those
+        # a platform emits its events.
+        counted = session.key_id if session.via is None else f"session:{session.token_sha256}"
+        context.key_rate.count(counted, request.scope)
+    context.keys.used(session.key_id)
+    return Visitor(principal=principal, session=session, csrf=csrf_of(token))
+
+
+async def _found(request: Request, context: Context, token: str) -> LiveSession | None:
+    """The session with this token. A flood of made-up ones holds one connection of the database's
+    pool, as one of made-up keys does (see `api.failure_limit`)."""
+    site = client_site(request)
+    async with context.failures.turn(site), context.database.read() as connection:
+        session = await sessions.find(connection, _sha256(token), now=context.clock())
+    if session is None:
+        context.failures.failed(site, Unauthenticated("There is no such session."))
+    return session
+
+
+async def begin(
+    request: Request,
+    response: Response,
+    *,
+    key: KnownKey,
+    scope: Scope | None = None,
+    tenant_id: str | None = None,
+    lifetime: timedelta = LIFETIME,
+    via: str | None = None,
+    endpoint_id: str | None = None,
+) -> None:
+    """Begin a session in the place of the one there may be: a token that somebody planted before
+    is worth nothing after. `scope` and `tenant_id` can narrow what the key may do; `via` says that
+    it was a portal link, `endpoint_id` that it is about that endpoint only."""
+    context: Context = request.app.state.context
+    token, now = secrets.token_urlsafe(32), context.clock()
+    expires_at = now + lifetime
+    if key.expires_at is not None:
+        expires_at = min(expires_at, key.expires_at)
+    row = DashboardSession(
+        token_sha256=_sha256(token),
+        key_id=key.key_id,
+        scope=scope or key.scope,
+        tenant_id=key.tenant_id or tenant_id,
+        created_at=now,
+        expires_at=expires_at,
+        via=via,
+        endpoint_id=endpoint_id,
+    )
+    earlier = request.cookies.get(cookie_name(request, _SESSION))
+    async with context.database.write() as connection:
+        if earlier:
+            await sessions.remove(connection, _sha256(earlier))
+        await sessions.add(connection, row)
+    set_cookie(request, response, _SESSION, token, seconds=int((expires_at - now).total_seconds()))
+    set_cookie(request, response, _SIGN_IN, "", seconds=0)
+
+
+async def end(request: Request, response: Response, visitor: Visitor) -> None:
+    """End the session, here and in the browser."""
+    context: Context = request.app.state.context
+    async with context.database.write() as connection:
+        await sessions.remove(connection, visitor.session.token_sha256)
+    set_cookie(request, response, _SESSION, "", seconds=0)
+
+
+def sign_in_token(request: Request) -> str:
+    """The token of the sign-in form, which has no session yet: the browser's own, or a new one.
+    Without it another site could sign a visitor in as somebody else."""
+    return request.cookies.get(cookie_name(request, _SIGN_IN)) or secrets.token_urlsafe(32)
+
+
+def keep_sign_in_token(request: Request, response: Response, token: str) -> None:
+    """Have the browser send it with the form."""
+    set_cookie(request, response, _SIGN_IN, token, seconds=3_600)
+
+
+def csrf_of(token: str) -> str:
+    """What forms carry; nobody can compute it without the cookie."""
+    return hmac.new(token.encode(), b"hookfast csrf", hashlib.sha256).hexdigest()
+
+
+def cookie_name(request: Request, name: str) -> str:
+    """The cookie's name, which over https makes browsers refuse one that another host has set."""
+    return f"__Host-{name}" if request.url.scheme == "https" else name
+
+
+def set_cookie(
+    request: Request, response: Response, name: str, value: str, *, seconds: int
+) -> None:
+    """Set one of our cookies; 0 seconds removes it."""
+    response.set_cookie(
+        cookie_name(request, name),
+        value,
+        max_age=seconds,
+        path="/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        # not `strict`: that would ask everybody who follows a link in a mail to sign in again
+        samesite="lax",
+    )
+
+
+def _sha256(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

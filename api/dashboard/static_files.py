@@ -1,0 +1,56 @@
+"""The dashboard's style sheet and script. Their addresses hold a hash of what they contain, so that
+browsers keep them for good and an update of ours shows at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from types import MappingProxyType
+
+from fastapi import APIRouter, Response
+
+from hookfast.errors import NotFound
+
+PREFIX = "/dashboard/static"
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+routes = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    media_type: str
+
+
+def _load() -> tuple[dict[str, _File], dict[str, str]]:
+    kept: dict[str, _File] = {}
+    addresses: dict[str, str] = {}
+    for file in (files("api.dashboard") / "static").iterdir():
+        stem, _, suffix = file.name.rpartition(".")
+        if suffix in _TYPES:
+            content = file.read_bytes()
+            hashed = f"{stem}.{hashlib.sha256(content).hexdigest()[:16]}.{suffix}"
+            kept[hashed] = _File(content, _TYPES[suffix])
+            addresses[file.name] = f"{PREFIX}/{hashed}"
+    return kept, addresses
+
+
+_FILES, _ADDRESSES = _load()
+ADDRESSES: Mapping[str, str] = MappingProxyType(_ADDRESSES)
+"""Where each file is served, by its name: `dashboard.css` → `/dashboard/static/dashboard.….css`."""
+
+
+@routes.get(PREFIX + "/{name}", include_in_schema=False)
+async def static_file(name: str) -> Response:
+    """One of the files. They are the same for everybody."""
+    file = _FILES.get(name)
+    if file is None:
+        raise NotFound("There is no such file.")
+    return Response(
+        file.content,
+        media_type=file.media_type,
+        headers={"Cache-Control": "public, max-age=31536000, immutable"},
+    )

@@ -1,0 +1,152 @@
+"""Values as people read them: times, spans, numbers, statuses. The filters of the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from hookfast.clock import to_utc
+
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+TONES: Final[Mapping[str, str]] = {
+    # deliveries
+    "pending": "wait",
+    "retrying": "warn",
+    "held": "hold",
+    "paused": "hold",
+    "delivered": "good",
+    "dead": "bad",
+    "gone": "bad",
+    "cancelled": "off",
+    # endpoints and circuits
+    "enabled": "good",
+    "disabled": "bad",
+    "closed": "good",
+    "open": "bad",
+    "half_open": "warn",
+    "draining": "wait",
+    # jobs
+    "running": "wait",
+    "done": "good",
+    "failed": "bad",
+    # attempts
+    "success": "good",
+    # what came in
+    "accepted": "good",
+    "suppressed": "hold",
+    # tones by their own name
+    "good": "good",
+    "off": "off",
+}
+"""The colour of a status; what is not here failed."""
+
+LABELS: Final[Mapping[str, str]] = {
+    "dead": "dead letter",
+    "half_open": "half open",
+    "dns": "DNS",
+    "tls": "TLS",
+}
+
+REASONS: Final[Mapping[str, str]] = {
+    "retries_exhausted": "every retry was used up",
+    "endpoint_disabled": "its endpoint is disabled",
+    "endpoint_paused": "its endpoint is paused",
+    "endpoint_deleted": "its endpoint was deleted",
+    "gone": "the receiver answered 410 Gone",
+    "plan_expired": "its retry plan came to its end",
+    "not_found": "its rows are gone",
+    "endpoint_limit": "it waits for its turn: the endpoint's limit",
+    "circuit_open": "the endpoint's circuit is open",
+    "not_retryable": "an answer that its retry plan takes for final",
+}
+
+
+def tone(status: str) -> str:
+    """The colour of a status: good, bad, warn, wait, hold or off."""
+    return TONES.get(status, "bad")
+
+
+def label(status: str) -> str:
+    """A status in words."""
+    return LABELS.get(status, status.replace("_", " "))
+
+
+def reason(text: str | None) -> str:
+    """Why a delivery ended or waits."""
+    if text is None:
+        return ""
+    return REASONS.get(text, text.replace("_", " "))
+
+
+def span(value: timedelta | float | None) -> str:
+    """A length of time in its two largest units, e.g. `2 h 5 min`; a number counts seconds."""
+    if value is None:
+        return ""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    whole = max(0, round(seconds))
+    parts: list[str] = []
+    for unit, size in _UNITS:
+        count, whole = divmod(whole, size)
+        if count or (parts and len(parts) < 2 and whole):
+            parts.append(f"{count} {unit}")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if not part.startswith("0 ")) or "0 s"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """How long ago, or in how long: `3 min ago`, `in 2 h`."""
+    seconds = (now - moment).total_seconds()
+    size = next((size for _, size in _UNITS if abs(seconds) >= size), 1)
+    unit = next(unit for unit, its in _UNITS if its == size)
+    count = int(abs(seconds) // size)
+    if count == 0:
+        return "now"
+    return f"{count} {unit} ago" if seconds > 0 else f"in {count} {unit}"
+
+
+def utc(moment: datetime) -> str:
+    """To the second: `2026-11-20 11:15:00 UTC`."""
+    return f"{to_utc(moment):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def number(value: float | None) -> str:
+    """With thousands separated; nothing as a dash."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
+
+
+def percent(share: float | None) -> str:
+    """A share as a percentage that never rounds a failure away: 0.99996 is `99.99 %`."""
+    if share is None:
+        return "–"
+    if share >= 1:
+        return "100 %"
+    return f"{int(share * 10_000) / 100:g} %"
+
+
+def millis(value: float | None) -> str:
+    """A duration in milliseconds, as seconds from one second on."""
+    if value is None:
+        return "–"
+    if value < 1:
+        return "< 1 ms"
+    if value < 1_000:
+        return f"{value:.0f} ms"
+    return f"{value / 1_000:.3g} s" if value < 100_000 else span(value / 1_000)
+
+
+def seconds(value: float | None) -> str:
+    """A duration in seconds, as fine as is of interest: `12 ms`, `1.4 s`, `2 h 5 min`."""
+    if value is None:
+        return "–"
+    return millis(value * 1_000) if value < 60 else span(value)
+
+
+def short_id(text: str) -> str:
+    """An id's prefix and its random end, which tells rows of one moment apart."""
+    prefix, _, rest = text.partition("_")
+    return f"{prefix}_…{rest[-8:]}" if len(rest) > 12 else text
