@@ -3,11 +3,14 @@ the command runs, so that the command line answers at once."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Annotated
 
 import typer
 
+from hookfast.cli import remote
+from hookfast.cli.remote.lazy_group import lazy_group
 from hookfast.errors import HookfastError
 
 app = typer.Typer(
@@ -17,6 +20,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        _version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command("up")
@@ -52,7 +73,10 @@ def _worker() -> None:
     """Run one worker alone; any number may run. Migrates the database first."""
     from hookfast.cli.console import read_settings
 
-    read_settings()  # complains about a wrong setting in words
+    settings = read_settings()  # complains about a wrong setting in words
+    from hookfast.cli.prepare import reach
+
+    asyncio.run(reach(settings))  # and this about a database that is not there
     import worker
 
     worker.main()
@@ -79,6 +103,17 @@ def _config(
     config.main(as_json=as_json, as_markdown=as_markdown)
 
 
+@app.command("doctor")
+def _doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Examine this installation: database, schema, Temporal, keys, mail, clock, dangerous settings.
+    Says what to do, changes nothing, and exits with 1 where something does not work."""
+    from hookfast.cli import doctor
+
+    doctor.main(as_json=as_json)
+
+
 @app.command("openapi")
 def _openapi() -> None:
     """Print the OpenAPI document of the API."""
@@ -93,6 +128,14 @@ def _version() -> None:
     from hookfast.version import VERSION
 
     typer.echo(VERSION)
+
+
+app.add_typer(
+    typer.Typer(cls=lazy_group("hookfast.cli.secrets"), no_args_is_help=True),
+    name="secrets",
+    help="The keys that seal secrets at rest, and the keys that sign.",
+)
+remote.add_to(app)
 
 
 def main() -> None:

@@ -7,15 +7,19 @@ import signal
 import socket
 from contextlib import closing
 
+import structlog
 import uvicorn
 
 from api.app import create_app
 from hookfast.cli.console import print_operator_key, read_settings
+from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.cli.prepare import prepare
 from hookfast.errors import Misconfigured
 from hookfast.garbage import freeze_startup
+from hookfast.local_url import listens_everywhere
 from hookfast.logs import configure_logging
 from hookfast.settings import Settings
+from hookfast.telemetry import providers
 
 BACKLOG = 2048
 GRACE_SECONDS = 10
@@ -24,18 +28,32 @@ GRACE_SECONDS = 10
 # one that we have just closed.
 _KEEP_ALIVE_SECONDS = 75
 
+log = structlog.get_logger()
+
 
 def main(*, fd: int | None = None) -> None:
     """Serve until SIGINT or SIGTERM. `fd` is a listening socket to take over from `up`, which keeps
     it open: while the API restarts, callers wait in its backlog instead of being refused."""
     settings = read_settings()
     configure_logging(settings, process="api")
+    warn_of_links(settings)
     key = asyncio.run(prepare(settings))
     if key is not None:
         print_operator_key(key)
     with closing(socket.socket(fileno=fd) if fd is not None else listen(settings)) as listener:
         port = listener.getsockname()[1]
         _serve(settings.model_copy(update={"port": port}), listener)
+
+
+def warn_of_links(settings: Settings) -> None:
+    """Say where links lead that nobody else can follow, as in a container without more settings."""
+    if settings.public_url is None and listens_everywhere(settings.host):
+        log.warning(
+            "HOOKFAST_PUBLIC_URL is not set: links in mail, portal links and thin payloads lead to "
+            "this machine, and nobody else reaches it by them. Set it to the URL at which others "
+            "reach the API.",
+            public_url=settings.resolved_public_url,
+        )
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -52,30 +70,31 @@ def listen(settings: Settings) -> socket.socket:
         ) from None
 
 
-def base_url(host: str, port: int) -> str:
-    """Where a local client reaches an API that listens on `host`."""
-    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"
-
-
-def _serve(settings: Settings, listener: socket.socket) -> None:
-    config = uvicorn.Config(
+def server_config(settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves the API."""
+    return uvicorn.Config(
         create_app(settings),
         loop="auto",  # uvloop where there is one
-        http="httptools",
+        http=BoundedHttp,
         lifespan="on",
         log_config=None,  # ours is set up
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # uvicorn's trusts loopback; HOOKFAST_TRUSTED_PROXIES decides
         backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
+
+
+def _serve(settings: Settings, listener: socket.socket) -> None:
+    config = server_config(settings)
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal again once it has shut down; we then end with 0
         signal.signal(number, lambda *_: None)
     server = uvicorn.Server(config)
     freeze_startup()
     server.run(sockets=[listener])
+    providers.finish()
     if not server.started:
         raise Misconfigured("the API did not start; the log says why")

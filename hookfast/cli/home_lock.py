@@ -10,19 +10,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hookfast.errors import Misconfigured
+from hookfast.whereabouts import LOCK
 
 _LEFTOVERS_SECONDS = 10.0
 
 
 @contextmanager
 def locked(home: Path) -> Iterator[int]:
-    """Hold `home` for this process. Raises Misconfigured when another `up` holds it.
+    """Hold `home` for this process. Raises Misconfigured when another `up` holds it, or it cannot
+    be made or written.
 
     Yields the lock's file descriptor for child processes to inherit: a lock is held as long as any
     of its holders lives, so a new `up` waits (10 s at most) for what a killed one left behind.
     """
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fd = os.open(home / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Misconfigured(
+            f"HOOKFAST_HOME, {home}, cannot be made or written: {error.strerror or error}. Set it "
+            "to a folder of this user's"
+        ) from None
     try:
         _take(fd, home)
         os.ftruncate(fd, 0)

@@ -40,18 +40,28 @@ def _exec(parent: int, command: list[str]) -> None:
 
 
 def _stay(command: list[str]) -> None:
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)  # noqa: S603
+    child: subprocess.Popen[bytes] | None = None
+    came_early = False
 
     def pass_on(number: int, _: FrameType | None) -> None:
+        nonlocal came_early
+        if child is None:
+            came_early = True
+            return
         with contextlib.suppress(ProcessLookupError):
             child.send_signal(number)
+
+    # before the command is started: its first words may be what somebody waits for to end us
+    signal.signal(signal.SIGTERM, pass_on)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)  # noqa: S603
+    if came_early:
+        child.terminate()
 
     def follow_parent() -> None:
         while os.read(sys.stdin.fileno(), 1024):
             pass
         child.kill()
 
-    signal.signal(signal.SIGTERM, pass_on)
     threading.Thread(target=follow_parent, daemon=True).start()
     code = child.wait()
     os._exit(code if code >= 0 else 128 - code)

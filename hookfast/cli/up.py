@@ -14,16 +14,19 @@ import httpx2
 import structlog
 from rich.table import Table
 
+from hookfast import whereabouts
 from hookfast.cli import home_lock
-from hookfast.cli.api import GRACE_SECONDS, base_url, listen
+from hookfast.cli.api import GRACE_SECONDS, listen
 from hookfast.cli.console import out, print_operator_key, read_settings
 from hookfast.cli.embedded_temporal import EmbeddedTemporal, embedded_temporal
 from hookfast.cli.interrupt import interruptible
 from hookfast.cli.prepare import prepare
 from hookfast.cli.processes import CannotStart, Part, Supervisor
+from hookfast.local_url import local_url
 from hookfast.logs import configure_logging
 from hookfast.settings import Settings
 from hookfast.version import VERSION
+from hookfast.whereabouts import Whereabouts
 
 _READY_SECONDS = 30.0
 _STDERR = 2
@@ -72,6 +75,7 @@ async def service(
         listener = stack.enter_context(listen(settings))
         temporal = None if os.environ.get("TEMPORAL_ADDRESS") else embedded_temporal(settings)
         temporal_log = None if temporal is None else stack.enter_context(temporal.open_log())
+        stack.enter_context(whereabouts.noted(settings.home, _own(temporal)))
         supervisor = await stack.enter_async_context(Supervisor(hurry))
 
         if temporal is not None and temporal_log is not None:
@@ -87,7 +91,7 @@ async def service(
         environment = _environment(settings, listener.getsockname()[1], temporal=temporal)
         supervisor.start(_api(environment, listener, output=output, lock=lock))
         supervisor.start(_worker(environment, settings, output=output, lock=lock))
-        api_url = base_url(settings.host, listener.getsockname()[1])
+        api_url = local_url(settings.host, listener.getsockname()[1])
         missing = await _wait_until_ready(api_url)
         supervisor.settled()
         yield Service(
@@ -97,6 +101,12 @@ async def service(
             temporal_ui_url=environment.get("HOOKFAST_TEMPORAL_UI_URL"),
             missing=missing,
         )
+
+
+def _own(temporal: EmbeddedTemporal | None) -> Whereabouts | None:
+    if temporal is None:
+        return None
+    return Whereabouts(temporal_address=temporal.address, temporal_namespace=temporal.namespace)
 
 
 def _api(environment: dict[str, str], listener: socket, *, output: int, lock: int) -> Part:
@@ -159,6 +169,7 @@ async def _wait_until_ready(api_url: str) -> tuple[str, ...]:
 def _banner(running: Service, settings: Settings) -> Table:
     table = Table.grid(padding=(0, 3))
     table.add_row(f"[bold]Hookfast {VERSION}[/bold]", _state(running))
+    table.add_row("Dashboard", f"{running.api_url}/  (sign in with an API key)")
     table.add_row("API", running.api_url)
     table.add_row("API docs", f"{running.api_url}/docs")
     table.add_row("Temporal UI", running.temporal_ui_url or "(set HOOKFAST_TEMPORAL_UI_URL)")

@@ -28,6 +28,7 @@ from hookfast.cli.demo.scene import RECEIVERS, Mood
 _SLOW_SECONDS = 2.0
 _FAILURES = 2
 _TOLERANCE_SECONDS = 300
+_OUTAGE_EVERY, _OUTAGE_SECONDS = 300.0, 25.0
 
 _MOODS = {receiver.name: receiver.mood for receiver in RECEIVERS}
 
@@ -41,6 +42,7 @@ class Receiver:
     verified: int = 0
     refused: int = 0
     _seen: Counter[str] = field(default_factory=Counter)
+    _begun: float = field(default_factory=time.monotonic)
 
     def url(self, name: str) -> str:
         """The endpoint URL of the receiver with this name."""
@@ -80,6 +82,10 @@ class Receiver:
                 return Response("out of order", status_code=500)
             case Mood.GONE:
                 return Response("we have moved", status_code=410)
+            case Mood.OUTAGES:
+                if (time.monotonic() - self._begun) % _OUTAGE_EVERY < _OUTAGE_SECONDS:
+                    return Response("down for maintenance", status_code=503)
+                return Response("thanks")
             case _:
                 assert_never(mood)
 

@@ -21,6 +21,7 @@ class Mood(StrEnum):
     SLOW = "takes 2 s"
     BROKEN = "always answers 500"
     GONE = "answers 410"
+    OUTAGES = "down now and then"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Receiver:
         # short, so that one sees it happen
         default_factory=lambda: {"delays_seconds": [2, 4, 8, 15, 30]}
     )
+    circuit: Mapping[str, Any] = field(default_factory=dict)
 
 
 RECEIVERS = (
@@ -45,6 +47,16 @@ RECEIVERS = (
         mood=Mood.BROKEN,
         events=("order.payment.failed",),
         retry_plan={"delays_seconds": [1, 2, 4]},
+    ),
+    Receiver(
+        name="analytics",
+        mood=Mood.OUTAGES,
+        events=("order.invoice.paid", "classroom.**"),
+        circuit={
+            "failure_threshold": 3,
+            "min_span_seconds": 0,
+            "probe_delays_seconds": [4, 6, 10, 15],
+        },
     ),
     Receiver(name="old-shop", mood=Mood.GONE, events=("order.cart.abandoned",)),
 )

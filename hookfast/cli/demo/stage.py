@@ -97,5 +97,6 @@ def _form(role: Role, url: str, tenant_id: str | None) -> dict[str, Any]:
         "description": f"{role.name}: {role.mood}",
         "events": role.events,
         "retry_plan": role.retry_plan,
+        "circuit": role.circuit,
         "owner_emails": [f"{role.name}@demo.example"],
     }

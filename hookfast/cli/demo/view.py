@@ -26,13 +26,14 @@ _STYLES = {
     DeliveryStatus.CANCELLED: "bright_black",
 }
 _MOODS = {receiver.name: receiver.mood.value for receiver in RECEIVERS}
-_FRAME_LINES = 17  # what is around the deliveries
+_FRAME_LINES = 18  # what is around the deliveries
 
 
 def header(running: Service, *, key: str, log: str) -> RenderableType:
     """Where everything is."""
     table = Table.grid(padding=(0, 3))
     table.add_row(f"[bold]Hookfast {VERSION}[/bold]", "the demo is up; Ctrl-C stops it")
+    table.add_row("Dashboard", f"{running.api_url}/  (sign in with the API key)")
     table.add_row("API docs", f"{running.api_url}/docs")
     table.add_row("API key", key)
     table.add_row("Temporal UI", running.temporal_ui_url or "")

@@ -1,0 +1,255 @@
+"""The HTTP client of the command line: one key, one base URL, and errors in sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx2
+
+from hookfast.cli.remote.connection_failure import reason
+from hookfast.errors import FieldError, HookfastError
+from hookfast.version import VERSION
+
+MAX_PAGE = 200
+"""Rows of one page of a list."""
+_TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
+_FROM_A_PROXY = frozenset({502, 503, 504})
+
+Query = Mapping[str, str | int | None]
+
+
+class Unreachable(HookfastError):
+    """No answer came. Whether the request was carried out is unknown, unless it never left."""
+
+    code = "unreachable"
+
+
+class NotHookfast(HookfastError):
+    """What answered is not Hookfast's API. Check HOOKFAST_URL."""
+
+    code = "not_hookfast"
+
+
+class Refused(HookfastError):
+    """The API answered with a problem (RFC 9457): `status`, `code`, and what is wrong in `errors`.
+    `retry_after` is in seconds, where the API said when to try again."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        code: str,
+        errors: tuple[FieldError, ...] = (),
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.status = status
+        self.errors = errors
+        self.retry_after = retry_after
+
+    @property
+    def for_now(self) -> bool:
+        """Whether the same request may well succeed later."""
+        return self.status in (429, 502, 503, 504)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer: its exact text, and what that says."""
+
+    text: str
+    value: Any
+    headers: Mapping[str, str]
+
+
+class Api:
+    """Calls `/v1` of the Hookfast at `url`. `key_origin` says where the key came from, for the
+    message when it does not work."""
+
+    def __init__(self, url: str, *, key: str, key_origin: str) -> None:
+        self._url = _checked_url(url)
+        self._key_origin = key_origin
+        self._headers = {"Authorization": f"Bearer {key}", "User-Agent": f"hookfast/{VERSION}"}
+        self._client = httpx2.Client(
+            base_url=f"{self._url}/v1",
+            headers=self._headers,
+            timeout=_TIMEOUT,
+            trust_env=not is_local(self._url),  # a proxy does not know this machine
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it is, without `/v1`."""
+        return self._url
+
+    def streaming(self, *, silence_seconds: float) -> httpx2.AsyncClient:
+        """An asyncio client to the same API, for answers that do not end; it gives up on one that
+        says nothing for so long."""
+        return httpx2.AsyncClient(
+            base_url=f"{self._url}/v1",
+            headers=self._headers,
+            timeout=httpx2.Timeout(silence_seconds, connect=10.0),
+            trust_env=not is_local(self._url),
+        )
+
+    def check(self, response: httpx2.Response) -> Answer:
+        """What a whole answer says. Raises Refused, NotHookfast, or Unreachable where a proxy
+        answered in its place."""
+        return self._answer(response)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._client.close()
+
+    def get(self, path: str, query: Query | None = None) -> Answer:
+        """GET `/v1{path}`. Raises Refused, Unreachable or NotHookfast, as all of these do."""
+        return self._send("GET", path, query=query)
+
+    def post(
+        self, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """POST; `body` is bytes to send as they are, or a JSON value."""
+        return self._send("POST", path, body=body, headers=headers)
+
+    def patch(self, path: str, body: object) -> Answer:
+        """PATCH with a JSON merge patch."""
+        return self._send("PATCH", path, body=body)
+
+    def delete(self, path: str) -> None:
+        """DELETE."""
+        self._send("DELETE", path)
+
+    def pages(self, path: str, query: Query, *, limit: int) -> Iterator[Answer]:
+        """The pages of a list that hold its first `limit` rows."""
+        cursor: str | None = None
+        while limit > 0:
+            page = self.get(path, {**query, "limit": min(limit, MAX_PAGE), "cursor": cursor})
+            yield page
+            limit -= len(page.value["data"])
+            cursor = page.value["next_cursor"]
+            if cursor is None:
+                return
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        content = body if isinstance(body, bytes) else None
+        if content is None and body is not None:
+            content = json.dumps(body).encode()
+        types = {} if content is None else {"Content-Type": "application/json"}
+        try:
+            response = self._client.request(
+                method,
+                path,
+                params={name: value for name, value in (query or {}).items() if value is not None},
+                content=content,
+                headers={**types, **(headers or {})},
+            )
+        except (httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
+            raise NotHookfast(f"This cannot be sent to {self._url}: {error}.") from None
+        except httpx2.ConnectError as error:
+            raise Unreachable(self._how_to_start(error)) from None
+        except httpx2.TimeoutException:
+            raise Unreachable(f"{self._url} did not answer in time.") from None
+        except httpx2.TransportError as error:
+            raise Unreachable(f"The connection to {self._url} failed: {reason(error)}.") from None
+        return self._answer(response)
+
+    def _answer(self, response: httpx2.Response) -> Answer:
+        try:
+            value = response.json() if response.content else None
+        except ValueError:
+            value = None
+        if response.is_success and (value is not None or response.status_code == 204):
+            return Answer(response.text, value, response.headers)
+        if isinstance(value, dict) and isinstance(value.get("detail"), str):
+            raise _refused(response, value, key_origin=self._key_origin)
+        # a proxy says so in words of its own while there is no Hookfast behind it
+        kind = Unreachable if response.status_code in _FROM_A_PROXY else NotHookfast
+        raise kind(
+            f"{self._url} answered {response.status_code} {response.reason_phrase}, "
+            "not as Hookfast does. Is HOOKFAST_URL right?"
+        )
+
+    def _how_to_start(self, error: httpx2.ConnectError) -> str:
+        text = f"There is no Hookfast at {self._url} ({error})."
+        if is_local(self._url):
+            return f"{text} Start it with `hookfast up`, or set HOOKFAST_URL to where it runs."
+        return f"{text} Check HOOKFAST_URL."
+
+
+def path_of(*parts: str) -> str:
+    """A path of these parts, each one quoted: whatever it holds, it stays one part."""
+    return "".join(f"/{quote(part, safe='') or '-'}" for part in parts)
+
+
+def problem_sentences(detail: str, errors: Iterable[FieldError]) -> str:
+    """A problem in words: what happened, and under it each thing that is wrong, where it is. What
+    is wrong in one place alone, and said already, is not said twice."""
+    found = list(errors)
+    if [error.detail for error in found] == [detail]:
+        pointer = found[0].pointer
+        return f"{pointer}: {detail}" if pointer else detail
+    wrong = [f"  {error.pointer or '(the whole body)'}: {error.detail}" for error in found]
+    return "\n".join([detail, *wrong])
+
+
+def field_errors(problem: Mapping[str, Any]) -> tuple[FieldError, ...]:
+    """The `errors` of a problem document."""
+    return tuple(
+        FieldError(str(error.get("pointer", "")), str(error.get("detail", "")))
+        for error in problem.get("errors") or ()
+    )
+
+
+def _refused(response: httpx2.Response, problem: Mapping[str, Any], *, key_origin: str) -> Refused:
+    errors = field_errors(problem)
+    message = problem_sentences(problem["detail"], errors)
+    if response.status_code == 401:
+        message += f"\nThe key that was sent is from {key_origin}."
+    if problem.get("instance"):
+        message += f"\n{problem['instance']}"
+    after = response.headers.get("retry-after", "")
+    return Refused(
+        message,
+        status=response.status_code,
+        code=str(problem.get("code", "")),
+        errors=errors,
+        retry_after=int(after) if after.isdecimal() else None,
+    )
+
+
+def _checked_url(url: str) -> str:
+    """The URL without its end `/v1`. Raises NotHookfast for what is none."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+        httpx2.URL(url)
+    except (ValueError, httpx2.InvalidURL):
+        valid = False
+    if not valid or parts.query or parts.fragment:
+        raise NotHookfast(f"{url!r} is not the URL of a Hookfast, like https://hooks.example.com.")
+    if "@" in parts.netloc:  # it would take the place of the key, and stand in error messages
+        raise NotHookfast("The URL must not hold a user or a password; the API key is enough.")
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL leads to this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

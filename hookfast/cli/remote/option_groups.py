@@ -1,0 +1,73 @@
+"""Options that several commands share, each group of them declared once as a dataclass.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Paging:
+        limit: Annotated[int, typer.Option(help="…")] = 50
+
+    @command(app, "list")
+    def list_things(paging: Paging, name: str = "") -> None: ...
+
+gives `list` the options `--limit` and `--name`, and the function a `Paging`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, TypeVar, get_type_hints
+
+import typer
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def command(
+    app: typer.Typer, name: str, *, panel: str | None = None
+) -> Callable[[Function], Function]:
+    """Register the decorated function as the command `name` of `app`."""
+
+    def register(function: Function) -> Function:
+        app.command(name, rich_help_panel=panel)(_flat(function))
+        return function
+
+    return register
+
+
+def _flat(function: Callable[..., None]) -> Callable[..., None]:
+    """`function` with the fields of its dataclass parameters as parameters of its own."""
+    hints = get_type_hints(function, include_extras=True)
+    own: list[inspect.Parameter] = []
+    shared: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        kind = hints[parameter.name]
+        if is_dataclass(kind) and isinstance(kind, type):
+            found = [_parameter(kind, field) for field in fields(kind) if field.init]
+            groups[parameter.name] = (kind, [one.name for one in found])
+            shared += found
+        else:
+            own.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+
+    def run(**values: Any) -> None:
+        built = {
+            name: kind(**{member: values.pop(member) for member in members})
+            for name, (kind, members) in groups.items()
+        }
+        function(**values, **built)
+
+    parameters = own + shared
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__doc__ = function.__doc__
+    return run
+
+
+def _parameter(kind: type[Any], field: Field[Any]) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is MISSING else field.default
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=get_type_hints(kind, include_extras=True)[field.name],
+    )

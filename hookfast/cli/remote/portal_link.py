@@ -1,0 +1,35 @@
+"""`hookfast portal-link`: a way into the dashboard for somebody without an API key."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import typer
+
+from hookfast.cli.remote.client import path_of
+from hookfast.cli.remote.moment import shown
+from hookfast.cli.remote.remote import Remote
+from hookfast.cli.remote.screen import say
+
+
+def portal_link(
+    remote: Remote, tenant: str | None, *, endpoint: str | None, may_act: bool, lasting: timedelta
+) -> None:
+    """Make a link and print it, the only time anyone sees it."""
+    form: dict[str, Any] = {
+        "scope": "tenant" if may_act else "tenant:read",
+        "expires_in_seconds": int(lasting.total_seconds()),
+    }
+    if endpoint is not None:
+        form["endpoint_id"] = endpoint
+    if tenant is None:
+        tenant = remote.api.get(path_of("endpoints", endpoint or "")).value["tenant_id"]
+    answer = remote.api.post(path_of("tenants", tenant, "portal-links"), form)
+    if remote.as_json:
+        remote.print_json(answer)
+        return
+    what = f"{endpoint} and its deliveries" if endpoint else f"what is {tenant}'s"
+    until = shown(answer.value["expires_at"])
+    say(f"Whoever has this link {'sees and steers' if may_act else 'sees'} {what}, until {until}:")
+    typer.echo(answer.value["url"])

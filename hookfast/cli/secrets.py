@@ -1,0 +1,147 @@
+"""`hookfast secrets`: the keys that seal and the keys that sign. Works on the database itself,
+while everything runs; needs the settings of the service, not an API key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from hookfast.cli.console import read_settings
+from hookfast.cli.prepare import reached
+from hookfast.cli.remote.moment import duration
+from hookfast.cli.remote.screen import counted, say
+from hookfast.clock import rfc3339, utc_now
+from hookfast.errors import Misconfigured
+from hookfast.keyring import Keyring
+from hookfast.keys import keyring_of
+from hookfast.settings import Settings
+from hookfast.storage import signing_keys
+from hookfast.storage.engine import Database
+from hookfast.storage.migrate import is_current
+from hookfast.storage.rekey import Progress, Survey, rekey, survey, unopened
+
+app = typer.Typer()
+
+_ANNOUNCED = timedelta(hours=1)
+"""For how long a new signing key is in the directory before it signs: receivers that keep a copy of
+the directory keep it for minutes."""
+
+
+@app.command("rekey")
+def rekey_secrets(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count what is sealed, and with what.")
+    ] = False,
+) -> None:
+    """Seal every stored secret anew with the newest of HOOKFAST_ENCRYPTION_KEYS.
+
+    To change the key while everything runs:
+
+    1. Append the new key to the list of every process; restart them.
+
+    2. Move it to the front; restart them.
+
+    3. Run this. It can be stopped, and run again.
+
+    4. Remove the old key.
+    """
+    settings = read_settings()
+    asyncio.run(_rekey(settings, keyring_of(settings), dry_run=dry_run))
+
+
+@app.command("rotate-signing-key")
+def rotate_signing_key(
+    overlap: Annotated[
+        str, typer.Option(metavar="TIME", help="For how long the old key can be looked up: 24h.")
+    ] = "24h",
+    at_once: Annotated[
+        bool,
+        typer.Option(
+            "--at-once", help="Sign with it now, not an hour after it is in the directory."
+        ),
+    ] = False,
+) -> None:
+    """Make a new RSA key for the signature profile `rsa`.
+
+    It is in the key directory at once, so that receivers know it when it begins to sign. After a
+    leak: `--at-once --overlap 0s`.
+    """
+    settings = read_settings()
+    announce = timedelta() if at_once else _ANNOUNCED
+    asyncio.run(
+        _rotate(settings, keyring_of(settings), announce=announce, overlap=duration(overlap))
+    )
+
+
+async def _rekey(settings: Settings, keyring: Keyring, *, dry_run: bool) -> None:
+    async with reached(settings) as database:
+        await _check_schema(database)
+        if dry_run:
+            with _bar("looking") as progress:
+                typer.echo(_summary(await survey(database, keyring, progress=progress)))
+            return
+        with _bar("sealing") as progress:
+            done = await rekey(database, keyring, progress=progress)
+        found = await survey(database, keyring)
+    if found.unopened:
+        raise unopened(found.unopened)
+    say(f"{counted(done, 'value')} sealed anew.")
+    typer.echo(_summary(found))
+    if found.left:
+        raise Misconfigured(
+            f"{counted(found.left, 'value')} still need an older key: a process seals with it. Put "
+            "the new key in front everywhere, restart what runs, and run this again"
+        )
+
+
+async def _rotate(
+    settings: Settings, keyring: Keyring, *, announce: timedelta, overlap: timedelta
+) -> None:
+    async with reached(settings) as database:
+        await _check_schema(database)
+        done = await signing_keys.rotate(
+            database, keyring, announce=announce, overlap=overlap, clock=utc_now
+        )
+    typer.echo(f"{done.kid} signs from {rfc3339(done.signs_from)}.")
+    for kid in done.retired:
+        say(f"{kid} is in the directory until {rfc3339(done.retired_at)} at most.")
+
+
+async def _check_schema(database: Database) -> None:
+    if not await is_current(database):
+        raise Misconfigured("the database has another schema; run `hookfast migrate` first")
+
+
+def _summary(found: Survey) -> str:
+    newest = found.values - found.left
+    sentence = f"{counted(found.values, 'value')}: {newest:,} under the newest key"
+    sentence += f", {found.older:,} under older ones"
+    if found.plain:
+        sentence += f", {found.plain:,} not sealed yet"
+    if found.unopened:
+        sentence += f"; no key opens {len(found.unopened):,} of them"
+    return sentence + "."
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Progress]:
+    """A progress bar on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    with Bar(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda seen, total: bar.update(task, completed=seen, total=total)

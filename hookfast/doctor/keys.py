@@ -1,0 +1,160 @@
+"""Do the keys open what is stored, and are they worth their name?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from hashlib import sha256
+from itertools import pairwise
+
+from hookfast.clock import Clock
+from hookfast.doctor.database import AWAY, opened
+from hookfast.doctor.finding import Finding, fail, ok, warn
+from hookfast.errors import Misconfigured
+from hookfast.keyring import Keyring
+from hookfast.keys import KEY_FILE, keyring_of
+from hookfast.settings import Settings
+from hookfast.storage import api_keys
+from hookfast.storage.engine import Database
+from hookfast.storage.migrate import is_current
+from hookfast.storage.rekey import Survey, survey
+
+_SURVEY_SECONDS = 20.0
+_NAMED = 3
+_FEWEST_CHARACTERS = 10
+"""Different ones in a key: 32 random hexadecimal digits have fewer once in a thousand keys."""
+
+
+async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    """The encryption keys, alone and against what is stored; the operator's key."""
+    for finding in await asyncio.to_thread(_kept, settings):
+        yield finding
+    if settings.operator_key is not None:
+        yield _strength(settings.operator_key.get_secret_value())
+    try:
+        keyring = await asyncio.to_thread(_keyring, settings)
+    except Misconfigured as error:
+        yield fail("keys.encryption", error.message, todo="Until then no delivery can be signed.")
+        return
+    database, _ = opened(settings)
+    if database is None:
+        return  # `database` says why
+    async with database:
+        try:
+            if not await is_current(database):
+                return  # `database.schema` says why
+            yield await _against_stored(database, keyring)
+            yield await _operator(database, settings, clock)
+        except AWAY:
+            return  # `database` says why
+
+
+def _kept(settings: Settings) -> Iterator[Finding]:
+    """Where the key is kept. Makes no key file: `keyring_of` would."""
+    if settings.encryption_keys is not None:
+        return
+    file = settings.home / KEY_FILE
+    if settings.database_url is not None and not settings.resolved_database_url.startswith(
+        "sqlite"
+    ):
+        yield warn(
+            "keys.encryption",
+            f"The key is the file {file.absolute()}: a process on another machine makes one of its "
+            "own, and cannot open what this one seals.",
+            todo="Set HOOKFAST_ENCRYPTION_KEYS to the content of that file, the same everywhere "
+            "(HOOKFAST_ENCRYPTION_KEYS_FILE names a mounted secret).",
+        )
+
+
+def _keyring(settings: Settings) -> Keyring | None:
+    """The keys in force; None where the key file is still to be made. Raises Misconfigured."""
+    if settings.encryption_keys is None and not (settings.home / KEY_FILE).exists():
+        return None
+    return keyring_of(settings)
+
+
+async def _against_stored(database: Database, keyring: Keyring | None) -> Finding:
+    if keyring is None:
+        # any key tells whether there is something to open
+        found = await survey(database, Keyring([bytes(32)]))
+        if found.values > found.plain:
+            return fail(
+                "keys.encryption",
+                f"There is no key, and {found.values:,} sealed values are stored.",
+                todo="Restore the key file from a backup, or set HOOKFAST_ENCRYPTION_KEYS. Do not "
+                "start Hookfast before: it would make a new key, which opens none of them.",
+            )
+        return ok("keys.encryption", "Nothing is sealed yet; the first start makes the key.")
+    looked = 0
+
+    def progress(seen: int, total: int) -> None:
+        nonlocal looked
+        looked = seen
+
+    try:
+        async with asyncio.timeout(_SURVEY_SECONDS):
+            found = await survey(database, keyring, progress=progress)
+    except TimeoutError:
+        return ok("keys.encryption", f"The first {looked:,} rows open; there are more.")
+    return _opened(found)
+
+
+def _opened(found: Survey) -> Finding:
+    if found.unopened:
+        named = ", ".join(found.unopened[:_NAMED])
+        more = len(found.unopened) - _NAMED
+        return fail(
+            "keys.encryption",
+            f"No key opens {len(found.unopened):,} of {found.values:,} sealed values: {named}"
+            + (f" and {more:,} more." if more > 0 else "."),
+            todo="Append the key they were sealed with to HOOKFAST_ENCRYPTION_KEYS, or give them "
+            "new secrets (rotate-secret).",
+        )
+    if found.older:
+        return ok(
+            "keys.encryption",
+            f"All {found.values:,} sealed values open, {found.older:,} with an older key: keep it "
+            "until `hookfast secrets rekey` has run.",
+        )
+    return ok("keys.encryption", f"All {found.values:,} sealed values are under the newest key.")
+
+
+def _strength(key: str) -> Finding:
+    body = key.removeprefix("hf_")
+    steps = [abs(ord(one) - ord(next_)) for one, next_ in pairwise(body)]
+    runs = sum(step <= 1 for step in steps)  # aaaa, 1234, abcd
+    if len(set(body)) < _FEWEST_CHARACTERS or runs > len(body) / 2.5:
+        return warn(
+            "keys.operator",
+            "HOOKFAST_OPERATOR_KEY looks as if a person had thought of it; it may do everything.",
+            todo="Make one with `echo hf_$(openssl rand -hex 32)`, start with it, and revoke the "
+            "old one (`hookfast keys`).",
+        )
+    return ok("keys.operator", "HOOKFAST_OPERATOR_KEY looks random.")
+
+
+async def _operator(database: Database, settings: Settings, clock: Clock) -> Finding:
+    configured = settings.operator_key
+    async with database.read() as connection:
+        count = await api_keys.count_operator_keys(connection, at=clock())
+        stored = None
+        if configured is not None:
+            digest = sha256(configured.get_secret_value().encode()).hexdigest()
+            stored = await api_keys.by_hash(connection, digest)
+    if configured is None and count == 0:
+        return fail(
+            "keys.operator",
+            "There is no operator key that works.",
+            todo="Run `hookfast migrate`: it makes one and prints it, or takes "
+            "HOOKFAST_OPERATOR_KEY.",
+        )
+    if configured is not None and (stored is None or stored.revoked_at is not None):
+        what = "is not stored yet" if stored is None else "was revoked"
+        return fail(
+            "keys.operator",
+            f"HOOKFAST_OPERATOR_KEY {what}.",
+            todo="Run `hookfast migrate` to store it."
+            if stored is None
+            else "Set another one; nothing starts with this.",
+        )
+    return ok("keys.operator", f"{count} operator {'key' if count == 1 else 'keys'} can be used.")
