@@ -1,0 +1,25 @@
+#!/bin/sh
+# Run by the PostgreSQL image once, on an empty volume: a database and a role for Hookfast, two
+# databases and a role for Temporal. Neither role is a superuser, nor sees the other's data.
+set -eu
+
+make_role() {
+  # read by psql itself, so that no password is on a command line
+  psql --set ON_ERROR_STOP=1 --username postgres --dbname postgres <<SQL
+\\set password \`cat ${SECRETS:-/run/secrets}/$2\`
+CREATE ROLE $1 LOGIN PASSWORD :'password';
+SQL
+}
+
+make_database() {
+  psql --set ON_ERROR_STOP=1 --username postgres --dbname postgres <<SQL
+CREATE DATABASE $1 OWNER $2 TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C.UTF-8';
+REVOKE ALL ON DATABASE $1 FROM PUBLIC;
+SQL
+}
+
+make_role hookfast hookfast_db_password
+make_role temporal temporal_db_password
+make_database hookfast hookfast
+make_database temporal temporal
+make_database temporal_visibility temporal
