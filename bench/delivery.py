@@ -6,7 +6,6 @@
 Both deliver to the same sink through the same Temporal dev server, in turns (a, b, a, b, …), so
 that a machine whose speed drifts drifts for both. Then single events at a fixed rate, for the
 latencies.
-CPU is every process's own user + system time over the measured span.
 """
 
 from __future__ import annotations
@@ -15,25 +14,21 @@ import argparse
 import asyncio
 import json
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import psutil
 import uvloop
 from rich.console import Console
 from rich.table import Table
 
-OPERATOR_KEY = "hf_" + "b" * 40
+from bench.parts import Bench, cpu_seconds, running_bench, spent_since
+
 EVENT_TYPE = "order.invoice.paid"
 IN_FLIGHT = 64
 BATCH = 100
@@ -58,116 +53,6 @@ class Side:
         return statistics.median(self.rates)
 
 
-@dataclass
-class Bench:
-    """The parts that run during the whole measurement."""
-
-    api: str
-    temporal_address: str
-    sink: str
-    processes: dict[str, psutil.Process]
-    client: httpx2.AsyncClient
-
-    def cpu_now(self) -> dict[str, float]:
-        """CPU seconds spent so far, by process."""
-        return {name: _cpu(process) for name, process in self.processes.items()}
-
-    async def sunk(self) -> int:
-        return int((await self.client.get(f"{self.sink}/count")).text)
-
-
-def _cpu(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
-
-
-def _spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    return {name: after[name] - before[name] for name in before}
-
-
-# -- the parts ---------------------------------------------------------------------------------
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def _process(*command: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, *command], text=True, **options)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-@asynccontextmanager
-async def running_bench(home: Path) -> AsyncIterator[Bench]:
-    """`hookfast up` in a folder of its own, and the sink."""
-    port, temporal_port, ui_port = _free_port(), _free_port(), _free_port()
-    environment = os.environ | {
-        "HOOKFAST_HOME": str(home),
-        "HOOKFAST_PORT": str(port),
-        "HOOKFAST_TEMPORAL_PORT": str(temporal_port),
-        "HOOKFAST_TEMPORAL_UI_PORT": str(ui_port),
-        "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY,
-        "HOOKFAST_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
-        "HOOKFAST_ALLOW_HTTP": "true",
-        "HOOKFAST_ALLOW_UNVERIFIED": "true",
-        "HOOKFAST_LOG_LEVEL": "warning",
-    }
-    log = (home / "up.log").open("w")
-    with (
-        log,
-        _process("-m", "bench.sink", stdout=subprocess.PIPE) as sink,
-        _process(
-            "-m", "hookfast.cli", "up", env=environment, stdout=log, stderr=subprocess.STDOUT
-        ) as up,
-    ):
-        assert sink.stdout is not None
-        sink_url = f"http://127.0.0.1:{int(sink.stdout.readline())}"
-        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as client:
-            api = f"http://127.0.0.1:{port}"
-            await _until_ready(client, api, up)
-            yield Bench(
-                api=api,
-                temporal_address=f"127.0.0.1:{temporal_port}",
-                sink=sink_url,
-                processes=_parts_of(up) | {"sink": psutil.Process(sink.pid)},
-                client=client,
-            )
-
-
-async def _until_ready(client: httpx2.AsyncClient, api: str, up: subprocess.Popen[str]) -> None:
-    for _ in range(600):
-        if up.poll() is not None:
-            raise SystemExit("hookfast up ended; see its log")
-        try:
-            if (await client.get(f"{api}/readyz")).status_code == 200:
-                return
-        except httpx2.TransportError:
-            pass
-        await asyncio.sleep(0.1)
-    raise SystemExit("hookfast up did not become ready in 60 s")
-
-
-def _parts_of(up: subprocess.Popen[str]) -> dict[str, psutil.Process]:
-    parts = {}
-    for child in psutil.Process(up.pid).children(recursive=True):
-        command = child.cmdline()
-        for name in ("api", "worker"):
-            if "hookfast.cli" in command and name in command:
-                parts[name] = child
-        if "start-dev" in command:
-            parts["temporal"] = child
-    assert len(parts) == 3, parts
-    return parts
-
-
 # -- the two sides -----------------------------------------------------------------------------
 
 
@@ -187,13 +72,13 @@ async def measure_floor(bench: Bench, side: Side, count: int) -> None:
     while (line := await process.stdout.readline()).strip() != b"ready":
         assert line, "the floor ended early"
     floor = psutil.Process(process.pid)
-    before = bench.cpu_now() | {"worker": _cpu(floor)}
+    before = bench.cpu_now() | {"worker": cpu_seconds(floor)}
     process.stdin.write(b"go\n")
     seconds = json.loads(await process.stdout.readline())["seconds"]
-    after = bench.cpu_now() | {"worker": _cpu(floor)}
+    after = bench.cpu_now() | {"worker": cpu_seconds(floor)}
     process.stdin.write(b"done\n")
     await process.wait()
-    side.add(count, seconds, _spent(before, after))
+    side.add(count, seconds, spent_since(before, after))
 
 
 async def measure_product(bench: Bench, side: Side, count: int) -> None:
@@ -216,7 +101,7 @@ async def measure_product(bench: Bench, side: Side, count: int) -> None:
     while await _unfinished(bench):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     seconds = time.perf_counter() - begun
-    spent = _spent(before, bench.cpu_now())
+    spent = spent_since(before, bench.cpu_now())
     spent["load generator"] = time.process_time() - own_before
     side.add(count, seconds, spent)
 
@@ -250,7 +135,7 @@ async def measure_latency(
             group.create_task(emit())
     while await bench.sunk() < len(accepted):  # noqa: ASYNC110
         await asyncio.sleep(0.02)
-    spent = _spent(before, bench.cpu_now())
+    spent = spent_since(before, bench.cpu_now())
     spent["load generator"] = time.process_time() - own_before
     side.add(len(accepted), loop.time() - begun, spent)
     report = (await bench.client.get(f"{bench.sink}/report")).json()

@@ -1,9 +1,10 @@
-"""The receiver that both sides of the benchmark deliver to: as cheap as Python can make it.
+"""The receiver that the benchmarks deliver to: as cheap as Python can make it.
 
 It answers every request with an empty 200 and notes when each message came. `python -m bench.sink`
-prints its port; `GET /reset` forgets, `GET /count` tells how many came and `GET /report` the
-latencies in milliseconds, as JSON.
+prints its port; `GET /reset` forgets, `GET /count` tells how many came, `GET /report` the latencies
+in milliseconds, as JSON, and `GET /arrivals` when they came, in monotonic nanoseconds.
 A latency is the time since `"sent_at":<monotonic ns>` in the body (one clock for the machine).
+After `GET /break` it answers 503 and notes nothing, until `GET /mend`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _SENT_AT = re.compile(rb'"sent_at": ?(\d+)')
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
+_BROKEN = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
+
 _latencies: list[float] = []
+_arrivals: list[int] = []
 
 
 class Sink(asyncio.Protocol):
     """One connection."""
+
+    broken = False  # of all of them
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -44,18 +50,32 @@ class Sink(asyncio.Protocol):
 
     def _answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"POST"):
+            if Sink.broken:
+                self._transport.write(_BROKEN)
+                return
+            now = time.monotonic_ns()
             sent_at = _SENT_AT.search(body)
-            taken = (time.monotonic_ns() - int(sent_at[1])) / 1e6 if sent_at else 0.0
-            _latencies.append(taken)
+            _latencies.append((now - int(sent_at[1])) / 1e6 if sent_at else 0.0)
+            _arrivals.append(now)
             self._transport.write(_OK)
             return
-        if head.startswith(b"GET /reset"):
-            _latencies.clear()
-        whole = head.startswith(b"GET /report")
-        report = json.dumps(_latencies if whole else len(_latencies)).encode()
+        report = json.dumps(self._asked(head.split()[1])).encode()
         self._transport.write(
             b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(report), report)
         )
+
+    def _asked(self, path: bytes) -> Any:
+        match path:
+            case b"/reset":
+                _latencies.clear()
+                _arrivals.clear()
+            case b"/break" | b"/mend":
+                Sink.broken = path == b"/break"
+            case b"/report":
+                return _latencies
+            case b"/arrivals":
+                return _arrivals
+        return len(_latencies)
 
 
 async def _serve() -> None:

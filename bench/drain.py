@@ -1,0 +1,322 @@
+"""The end of an outage, measured: `make drain`.
+
+The sink fails, the circuit opens and deliveries are held; then the sink is well, and a probe is
+asked for now. What comes of it is read off the sink: arrivals per second, against the ramp
+(5/s, doubling every 5 s) that `hookfast.circuit` promises the receiver.
+
+In the same run, before and after, as many deliveries go to the same sink flat out, so that what
+holding and releasing costs a delivery can be compared with what it costs anyway. Prints tables, and
+writes `bench/results/drain.svg`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from bench.drain_plot import drain_plot
+from bench.parts import Bench, running_bench, spent_since
+from hookfast.circuit import RAMP_STEP, ramp_rate
+
+EVENT_TYPE = "order.invoice.paid"
+BATCH = 100
+PLOT = Path(__file__).parent / "results" / "drain.svg"
+console = Console()
+
+
+@dataclass
+class Phase:
+    """What one phase took: seconds, CPU seconds by process, and the rest of the machine's."""
+
+    name: str
+    seconds: float = 0.0
+    cpu: dict[str, float] = field(default_factory=dict)
+    elsewhere: float = 0.0
+
+    def __add__(self, other: Phase) -> Phase:
+        cpu = {name: self.cpu[name] + other.cpu[name] for name in self.cpu}
+        return Phase(
+            f"{self.name} + {other.name}",
+            self.seconds + other.seconds,
+            cpu,
+            self.elsewhere + other.elsewhere,
+        )
+
+
+@dataclass
+class Drain:
+    """What the sink saw. Seconds from the first release on, which comes right after the probe."""
+
+    arrivals: list[float]
+    held: list[tuple[float, int]]
+    closed_after: float
+
+    @property
+    def measured(self) -> list[int]:
+        """Arrivals in each second."""
+        counts = [0] * (int(self.arrivals[-1]) + 1)
+        for arrival in self.arrivals:
+            counts[int(arrival)] += 1
+        return counts
+
+    @property
+    def ramp(self) -> list[float]:
+        """The rate of the ramp in each second."""
+        return [ramp_at(second) for second in range(len(self.measured))]
+
+    def held_after(self, second: int) -> int:
+        """How many the API said were held, when it was last asked in that second."""
+        return next(count for at, count in reversed(self.held) if at <= second + 1)
+
+    def worst_window(self) -> tuple[int, float, float]:
+        """The window of one second, wherever it begins, in which most came beyond the ramp: how
+        many came, the ramp at its end, and when that was."""
+        first, worst = 0, (0, ramp_at(0), 0.0)
+        for index, arrival in enumerate(self.arrivals):
+            while self.arrivals[first] <= arrival - 1:
+                first += 1
+            count, rate = index - first + 1, ramp_at(arrival)
+            if count - rate > worst[0] - worst[1]:
+                worst = count, rate, arrival
+        return worst
+
+
+def ramp_at(second: float) -> float:
+    """Deliveries per second that the ramp allows then."""
+    return ramp_rate(int(second / RAMP_STEP.total_seconds()), None)
+
+
+# -- the phases --------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def measured(bench: Bench, phase: Phase) -> AsyncIterator[None]:
+    """Put the time and the CPU of the block on the phase."""
+    before, busy, own = bench.cpu_now(), _busy(), time.process_time()
+    begun = time.perf_counter()
+    yield
+    phase.seconds = time.perf_counter() - begun
+    phase.cpu = spent_since(before, bench.cpu_now())
+    ours = sum(phase.cpu.values()) + time.process_time() - own
+    phase.elsewhere = max(0.0, _busy() - busy - ours)
+
+
+def _busy() -> float:
+    """CPU seconds that the whole machine has spent."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system)
+
+
+async def idle(bench: Bench, seconds: float) -> Phase:
+    """What the parts spend when there is nothing to do."""
+    phase = Phase("idle")
+    await asyncio.sleep(2)
+    async with measured(bench, phase):
+        await asyncio.sleep(seconds)
+    return phase
+
+
+async def flat_out(bench: Bench, name: str, count: int) -> Phase:
+    """Emitted in batches, until the last one is recorded as delivered."""
+    phase = Phase(name)
+    await _tell_sink(bench, "reset")
+    async with measured(bench, phase):
+        await _emit(bench, count)
+        await _until(bench.sunk, lambda sunk: sunk >= count)
+        await _until(lambda: _pending(bench), lambda pending: not pending, every=0.01)
+    return phase
+
+
+async def hold(bench: Bench, endpoint: str, count: int) -> Phase:
+    """Break the sink, let one delivery open the circuit, and have `count` held behind it."""
+    phase = Phase("hold")
+    await _tell_sink(bench, "break")
+    await _emit(bench, 1)
+    await _until(lambda: _health(bench, endpoint), lambda health: _state(health) == "open")
+    async with measured(bench, phase):
+        await _emit(bench, count)
+        await _until(lambda: _health(bench, endpoint), lambda health: health["held"] >= count)
+    return phase
+
+
+async def drain(bench: Bench, endpoint: str) -> tuple[Phase, Drain]:
+    """Mend the sink, probe now, and watch until the circuit is closed."""
+    phase = Phase("drain")
+    await _tell_sink(bench, "reset")
+    await _tell_sink(bench, "mend")
+    held: list[tuple[float, int]] = []
+
+    async def health() -> dict[str, Any]:
+        answer = await _health(bench, endpoint)
+        held.append((time.monotonic(), answer["held"]))
+        return answer
+
+    async with measured(bench, phase):
+        await _post(bench, f"/v1/endpoints/{endpoint}/resume", {})  # an open circuit: probe now
+        await _until(health, lambda answer: _state(answer) == "closed", every=0.25)
+    arrivals = [at / 1e9 for at in (await _tell_sink(bench, "arrivals")).json()]
+    zero = arrivals[1]  # the first that was released; the one before it is the probe
+    return phase, Drain(
+        arrivals=[at - zero for at in arrivals[1:]],
+        held=[(at - zero, count) for at, count in held],
+        closed_after=held[-1][0] - zero,
+    )
+
+
+async def _until(
+    ask: Callable[[], Awaitable[Any]], enough: Callable[[Any], bool], *, every: float = 0.05
+) -> None:
+    while not enough(await ask()):  # noqa: ASYNC110 - the other side is a process
+        await asyncio.sleep(every)
+
+
+async def _emit(bench: Bench, count: int) -> None:
+    event = {"type": EVENT_TYPE, "data": {"filler": "x" * 300}}
+    for start in range(0, count, BATCH):
+        events = [event] * min(BATCH, count - start)
+        answer = await _post(bench, "/v1/events/batch", {"events": events})
+        assert answer["accepted"] == len(events), answer
+
+
+async def _post(bench: Bench, path: str, body: dict[str, Any]) -> Any:
+    answer = await bench.client.post(f"{bench.api}{path}", json=body)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+async def _get(bench: Bench, path: str, **parameters: Any) -> Any:
+    answer = await bench.client.get(f"{bench.api}{path}", params=parameters)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+async def _health(bench: Bench, endpoint: str) -> dict[str, Any]:
+    health: dict[str, Any] = await _get(bench, f"/v1/endpoints/{endpoint}/health")
+    return health
+
+
+def _state(health: dict[str, Any]) -> str:
+    return str(health["circuit"]["state"])
+
+
+async def _pending(bench: Bench) -> bool:
+    return bool((await _get(bench, "/v1/deliveries", status="pending", limit=1))["data"])
+
+
+async def _tell_sink(bench: Bench, what: str) -> httpx2.Response:
+    return await bench.client.get(f"{bench.sink}/{what}")
+
+
+async def _register(bench: Bench) -> str:
+    """A tenant with one endpoint, the sink; the endpoint's id."""
+    await bench.client.put(f"{bench.api}/v1/event-types/{EVENT_TYPE}", json={})
+    tenant = (await _post(bench, "/v1/tenants", {"name": "Bench"}))["id"]
+    form = {
+        "url": f"{bench.sink}/product",
+        "tenant_id": tenant,
+        "events": ["order.**"],
+        "verification": "none",
+        # One failure opens it, and nothing but the run itself probes it. The delivery that failed
+        # comes again after an hour, when all is over.
+        "circuit": {
+            "failure_threshold": 1,
+            "min_span_seconds": 0,
+            "probe_delays_seconds": [3600],
+        },
+        "retry_plan": {"delays_seconds": [3600], "jitter": 0},
+    }
+    return str((await _post(bench, "/v1/endpoints", form))["id"])
+
+
+# -- the report --------------------------------------------------------------------------------
+
+
+def _print_drain(drained: Drain) -> None:
+    table = Table(title="Arrivals a second")
+    for name in ("second", "ramp", "measured", "held left"):
+        table.add_column(name, justify="right")
+    pairs = zip(drained.ramp, drained.measured, strict=True)
+    for second, (ramp, count) in enumerate(pairs):
+        table.add_row(str(second), f"{ramp:g}", str(count), str(drained.held_after(second)))
+    console.print(table)
+    count, ramp, at = drained.worst_window()
+    beyond = [count - ramp for count, ramp in zip(drained.measured, drained.ramp, strict=True)]
+    console.print(
+        f"{len(drained.arrivals)} released deliveries arrived in {drained.arrivals[-1]:.1f} s; the "
+        f"circuit closed after {drained.closed_after:.1f} s.\n"
+        f"Most beyond the ramp: {max(beyond):+g} in a second of the table; in any window of one "
+        f"second {count - ramp:+g} ({count} at a ramp of {ramp:g}/s, {at:.1f} s).\n"
+        f"Most in a second: {max(drained.measured)}."
+    )
+
+
+def _print_cost(phases: Sequence[Phase], resting: Phase, count: int) -> None:
+    """CPU per delivery. A drain is slow on purpose, so what the parts spend anyway while it lasts
+    is taken off in the last row."""
+    resting_rate = sum(resting.cpu.values()) / resting.seconds
+    title = f"{count} deliveries a column, {os.cpu_count()} cores; CPU in ms per delivery"
+    table = Table(title=title)
+    for name in ("", *(phase.name for phase in phases)):
+        table.add_column(name, justify="right")
+    table.add_row("seconds", *(f"{phase.seconds:.1f}" for phase in phases))
+    table.add_row("per second", *(f"{count / phase.seconds:.0f}" for phase in phases))
+    for process in resting.cpu:
+        table.add_row(process, *(f"{phase.cpu[process] / count * 1000:.2f}" for phase in phases))
+    sums = [sum(phase.cpu.values()) for phase in phases]
+    working = [
+        spent - resting_rate * phase.seconds for spent, phase in zip(sums, phases, strict=True)
+    ]
+    table.add_row("sum", *(f"{spent / count * 1000:.2f}" for spent in sums))
+    table.add_row("less idle", *(f"{spent / count * 1000:.2f}" for spent in working))
+    rest = [phase.elsewhere / phase.seconds for phase in phases]
+    table.add_row("others' CPU, %", *(f"{share * 100:.0f}" for share in rest))
+    console.print(table)
+    console.print(f"Idle, all parts together: {resting_rate * 100:.1f} % of a core.")
+
+
+async def _main(arguments: argparse.Namespace) -> None:
+    count = arguments.count
+    with tempfile.TemporaryDirectory(prefix="hookfast-bench-") as home:
+        async with running_bench(Path(home), postgresql=arguments.postgresql) as bench:
+            endpoint = await _register(bench)
+            console.print("warm-up, idle, flat out …", style="dim")
+            await flat_out(bench, "warm-up", 500)
+            resting = await idle(bench, 10)
+            before = await flat_out(bench, "flat out 1", count)
+            console.print(f"holding {count} …", style="dim")
+            holding = await hold(bench, endpoint, count)
+            console.print("draining …", style="dim")
+            draining, drained = await drain(bench, endpoint)
+            assert len(drained.arrivals) == count - 1, len(drained.arrivals)
+            console.print("flat out again …", style="dim")
+            after = await flat_out(bench, "flat out 2", count)
+    _print_drain(drained)
+    _print_cost([before, holding, draining, holding + draining, after], resting, count)
+    PLOT.parent.mkdir(exist_ok=True)
+    PLOT.write_text(drain_plot(drained.measured, drained.ramp))
+    console.print("The plot is in bench/results/drain.svg.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.drain", description=__doc__)
+    parser.add_argument("--count", type=int, default=2000, help="deliveries that are held")
+    parser.add_argument("--postgresql", action="store_true", help="on PostgreSQL, not SQLite")
+    uvloop.run(_main(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

