@@ -1,0 +1,243 @@
+"""The API reference: Markdown pages from the OpenAPI document, one per tag and one of schemas."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from schema_samples import Json, Samples
+
+_SCHEMA = "#/components/schemas/"
+_LIMITS = {
+    "minimum": "≥ {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "≤ {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {}",
+    "maxItems": "at most {}",
+}
+
+
+def slug(tag: str) -> str:
+    """The file name of a tag's page, without its ending."""
+    return tag.lower().replace(" ", "-")
+
+
+class Reference:
+    """The pages of one OpenAPI document."""
+
+    def __init__(self, document: Json) -> None:
+        self._document = document
+        self._schemas: Json = document["components"]["schemas"]
+        self._samples = Samples(self._schemas)
+
+    def pages(self) -> dict[str, str]:
+        """Markdown by file name: `index.md`, one for each tag, `schemas.md`."""
+        tags = {f"{slug(tag['name'])}.md": self._tag(tag) for tag in self._document["tags"]}
+        return {"index.md": self._index()} | tags | {"schemas.md": self._all_schemas()}
+
+    def _operations(self, tag: str) -> list[tuple[str, str, Json]]:
+        return [
+            (method, path, operation)
+            for path, methods in self._document["paths"].items()
+            for method, operation in methods.items()
+            if tag in operation["tags"]
+        ]
+
+    def _index(self) -> str:
+        lines = ["# API reference", "", self._document["info"]["description"], ""]
+        lines += [
+            "The reference is made from [openapi.json](../openapi.json). A running service has it "
+            "at `/openapi.json`, and a page to try it at `/docs`.",
+            "",
+            "## Errors",
+            "",
+            f"Every error is a {_link('Problem')}. Its `code` is stable, its `detail` for people.",
+            "",
+            "| status | when |",
+            "|---|---|",
+        ]
+        problems: dict[str, str] = {}
+        for tag in self._document["tags"]:
+            for _, _, operation in self._operations(tag["name"]):
+                if "security" in operation:
+                    problems |= {
+                        status: answer["description"]
+                        for status, answer in operation["responses"].items()
+                        if status >= "400"
+                    }
+        lines += [f"| {status} | {_cell(text)} |" for status, text in sorted(problems.items())]
+        for tag in self._document["tags"]:
+            page = f"{slug(tag['name'])}.md"
+            lines += ["", f"## {tag['name']}", "", tag["description"], "", "| | |", "|---|---|"]
+            lines += [
+                f"| [{operation['summary']}]({page}#{operation['operationId']}) "
+                f"| `{method.upper()} {path}` |"
+                for method, path, operation in self._operations(tag["name"])
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _tag(self, tag: Json) -> str:
+        lines = [f"# {tag['name']}", "", tag["description"], ""]
+        for method, path, operation in self._operations(tag["name"]):
+            lines += self._operation(method, path, operation)
+        return "\n".join(lines) + "\n"
+
+    def _operation(self, method: str, path: str, operation: Json) -> list[str]:
+        lines = [f"## {operation['summary']} {{#{operation['operationId']}}}", ""]
+        lines += ["```http", f"{method.upper()} {path}", "```", ""]
+        if "description" in operation:
+            lines += [_prose(operation["description"]), ""]
+        scopes = operation.get("x-scopes")
+        names = " or ".join(f"`{scope}`" for scope in scopes) if scopes else "none is needed"
+        lines += [f"**Scope of the key:** {names}", ""]
+        if parameters := operation.get("parameters"):
+            lines += ["**Parameters**", "", "| name | in | type | |", "|---|---|---|---|"]
+            lines += [self._parameter(one) for one in parameters]
+            lines += [""]
+        lines += self._body(operation)
+        lines += self._request(method, path, operation)
+        return lines + self._answers(operation)
+
+    def _parameter(self, parameter: Json) -> str:
+        schema = parameter.get("schema", {})
+        name = f"`{parameter['name']}`" + (" (required)" if parameter.get("required") else "")
+        text = parameter.get("description") or schema.get("description", "")
+        return f"| {name} | {parameter['in']} | {self._type(schema)} | {_cell(text)} |"
+
+    def _body(self, operation: Json) -> list[str]:
+        lines = []
+        for media, content in operation.get("requestBody", {}).get("content", {}).items():
+            schema = content.get("schema", {})
+            lines += [f"**Body** (`{media}`)", ""]
+            name = schema.get("$ref", "").removeprefix(_SCHEMA)
+            resolved = self._schemas[name] if name else schema
+            if name:
+                lines += [f"A {_link(name)}.", ""]
+            if "properties" in resolved:
+                lines += [*self._members(resolved), ""]
+        return lines
+
+    def _request(self, method: str, path: str, operation: Json) -> list[str]:
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        url = path
+        for one in operation.get("parameters", []):
+            if one["in"] == "path":
+                value = self._samples.sample(one["schema"], one["name"])
+                url = url.replace(f"{{{one['name']}}}", str(value))
+        lines = ["```sh", f'curl -X {method.upper()} "$HOOKFAST_URL{url}"']
+        if "security" in operation:
+            lines[-1] += " \\"
+            lines += ['  -H "Authorization: Bearer $HOOKFAST_API_KEY"']
+        if content:
+            body = json.dumps(self.request_sample(content), indent=2, ensure_ascii=False)
+            lines[-1] += " \\"
+            quoted = body.replace("'", "'\\''")
+            lines += ["  -H 'Content-Type: application/json' \\", f"  -d '{quoted}'"]
+        return [*lines, "```", ""]
+
+    def request_sample(self, content: Json) -> Any:
+        """A body for `content`, the media type object of a request."""
+        for example in content.get("examples", {}).values():
+            return example["value"]
+        return self._samples.sample(content["schema"], request=True)
+
+    def answer_sample(self, schema: Json) -> Any:
+        """An answer that fits `schema`."""
+        return self._samples.sample(schema)
+
+    def _answers(self, operation: Json) -> list[str]:
+        lines = ["**Answers**", "", "| status | body | |", "|---|---|---|"]
+        problems = []
+        example: list[str] = []
+        for status, answer in sorted(operation["responses"].items()):
+            contents = answer.get("content", {})
+            if "application/problem+json" in contents:
+                problems.append(f"{status}")
+                continue
+            body = ""
+            for media, content in contents.items():
+                schema = content.get("schema", {})
+                body = self._type(schema) if media == "application/json" else f"`{media}`"
+                if media == "application/json" and schema and not example:
+                    text = json.dumps(self.answer_sample(schema), indent=2, ensure_ascii=False)
+                    example = [f"An answer with {status}:", "", "```json", text, "```", ""]
+            heads = "".join(
+                f" Header `{name}`: {head.get('description', '')}"
+                for name, head in answer.get("headers", {}).items()
+            )
+            said = answer["description"].replace("Successful Response", "Done.")
+            lines.append(f"| {status} | {body} | {_cell(said + heads)} |")
+        if problems:
+            lines.append(
+                f"| {', '.join(problems)} | {_link('Problem')} | [Errors](index.md#errors) |"
+            )
+        return [*lines, "", *example]
+
+    def _all_schemas(self) -> str:
+        lines = ["# Schemas", "", "What bodies and answers are made of.", ""]
+        for name, schema in sorted(self._schemas.items()):
+            if name.startswith("Listing_"):
+                continue
+            lines += [f"## {name}", ""]
+            if "description" in schema:
+                lines += [_prose(schema["description"]), ""]
+            if "properties" in schema:
+                lines += self._members(schema)
+            else:
+                lines += [self._type(schema)]
+            lines += [""]
+        return "\n".join(lines)
+
+    def _members(self, schema: Json) -> list[str]:
+        required = schema.get("required", [])
+        lines = ["| member | type | |", "|---|---|---|"]
+        for name, member in schema["properties"].items():
+            text = member.get("description", "")
+            if member.get("default") not in (None, "", [], {}):
+                text += f" Default: `{json.dumps(member['default'], ensure_ascii=False)}`."
+            label = f"`{name}`" + (" (required)" if name in required else "")
+            lines.append(f"| {label} | {self._type(member)} | {_cell(text)} |")
+        return lines
+
+    def _type(self, schema: Json) -> str:
+        if "$ref" in schema:
+            name = schema["$ref"].removeprefix(_SCHEMA)
+            if listing := re.fullmatch(r"Listing_(\w+)_", name):
+                return f"`data`: array of {_link(listing[1])}, `next_cursor`"
+            return _link(name)
+        if "anyOf" in schema:
+            return " or ".join(dict.fromkeys(self._type(one) for one in schema["anyOf"]))
+        if "enum" in schema:
+            return ", ".join(f"`{value}`" for value in schema["enum"])
+        if "const" in schema:
+            return f"`{schema['const']}`"
+        kind = schema.get("type", "any JSON")
+        if kind == "array":
+            kind = f"array of {self._type(schema.get('items', {}))}"
+        if schema.get("format") == "date-time":
+            kind = "time"
+        limits = [
+            text.format(_number(schema[word]))
+            for word, text in _LIMITS.items()
+            if word in schema and (word, schema[word]) != ("minLength", 1)
+        ]
+        return f"{kind}, {', '.join(limits)}" if limits else kind
+
+
+def _link(name: str) -> str:
+    return f"[{name}](schemas.md#{name.lower()})"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"\n(?!\n)(?<!\n\n)", " ", text.strip())
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,79 @@
+"""MkDocs hook: lets links out of `docs/` into the repository work in the site too.
+
+A page may link to a file beside `docs/` (`../deploy/prometheus/rules.yml`) or to a program in it
+(`examples/receiver.py`), as it is read on a forge. The site gets a page with that file's text under
+`sources/`, and the link leads there. A folder's page lists its files.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+_ROOT = Path(__file__).parents[2]
+_LINK = re.compile(r"\]\((?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?\)")
+_LANGUAGES = {".py": "python", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".sh": "sh"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for each file of the repository that a page links to, and the changelog."""
+    changelog = ("sources/CHANGELOG.md", (_ROOT / "CHANGELOG.md").read_text())
+    pages = [(file.src_uri, file.content_string) for file in files.documentation_pages()]
+    links = [(uri, link[0]) for uri, text in [*pages, changelog] for link in _LINK.findall(text)]
+    targets = {"CHANGELOG.md"} | {path for link in links if (path := _source(*link))}
+    for source in sorted(targets):
+        text = _page(_ROOT / source)
+        if source != "CHANGELOG.md":  # a search should find the guides
+            text = f"---\nsearch:\n  exclude: true\n---\n{text}"
+        files.append(File.generated(config, _page_uri(source), content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point the links at those pages."""
+    uri = page.file.src_uri
+
+    def pointed(match: re.Match[str]) -> str:
+        target, anchor = match[1], match[2] or ""
+        if target.endswith("openapi.json") and not uri.startswith("api/"):
+            goal = "api/index.md"  # on a forge there is only the document
+        elif source := _source(uri, target):
+            goal = _page_uri(source)
+        elif uri == _page_uri("CHANGELOG.md"):
+            goal = target.removeprefix("docs/")
+        else:
+            return match[0]
+        return f"]({posixpath.relpath(goal, posixpath.dirname(uri) or '.')}{anchor})"
+
+    return _LINK.sub(pointed, markdown)
+
+
+def _source(page: str, target: str) -> str | None:
+    """The file a link leads to, from the root of the repository, if it needs a page of its own."""
+    if page.startswith("api/"):
+        return None
+    folder = "" if page.startswith("sources/") else posixpath.join("docs", posixpath.dirname(page))
+    path = posixpath.normpath(posixpath.join(folder, target))
+    inside = path.startswith("docs/") and not path.endswith(".py")
+    return None if inside or path.startswith("..") or not (_ROOT / path).exists() else path
+
+
+def _page_uri(source: str) -> str:
+    return f"sources/{source.removesuffix('.md')}.md"
+
+
+def _page(path: Path) -> str:
+    name = path.relative_to(_ROOT).as_posix()
+    if path.is_dir():
+        listed = sorted(one.name for one in path.iterdir() if one.suffix in _LANGUAGES)
+        return f"# {name}\n\nIn the repository, with\n\n" + "\n".join(f"- `{o}`" for o in listed)
+    text = path.read_text()
+    if path.suffix == ".md":
+        return text
+    language = _LANGUAGES.get(path.suffix, "text")
+    return f"# {path.name}\n\n`{name}`\n\n````{language}\n{text.rstrip()}\n````\n"
