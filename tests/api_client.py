@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
 from fastapi import FastAPI
+
+from api.authentication import ensure_operator_key
+from api.context import Context
+from hookfast.settings import Settings
 
 OPERATOR_KEY = "hf_" + "operator-key-of-the-tests-" * 2
 
@@ -20,6 +26,28 @@ def client_with(app: FastAPI, key: str) -> httpx2.AsyncClient:
         base_url="http://hookfast.test/v1",
         headers={"Authorization": f"Bearer {key}"},
     )
+
+
+def development_settings(database_url: str, home: Path) -> Settings:
+    """Settings of a development machine: loopback may be called, over HTTP, unverified."""
+    return Settings(
+        home=home,
+        database_url=database_url,
+        operator_key=OPERATOR_KEY,
+        allowed_private_networks="127.0.0.0/8",
+        allow_http=True,
+        allow_unverified=True,
+    )
+
+
+@asynccontextmanager
+async def started(app: FastAPI, settings: Settings) -> AsyncIterator[FastAPI]:
+    """The application running on these settings, with its operator key."""
+    app.state.settings = settings
+    async with app.router.lifespan_context(app):
+        context: Context = app.state.context
+        await ensure_operator_key(context.database, settings, clock=context.clock)
+        yield app
 
 
 class Make(Protocol):
@@ -40,6 +68,50 @@ class KeyClient(Protocol):
     def __call__(
         self, tenant_id: str, *, scope: str = "tenant"
     ) -> AbstractAsyncContextManager[httpx2.AsyncClient]: ...
+
+
+def maker(client: httpx2.AsyncClient, path: str, **defaults: Any) -> Make:
+    """What makes something by a POST to `path`, with these members unless told otherwise."""
+
+    async def make(**members: Any) -> Json:
+        answer = await client.post(path, json=defaults | members)
+        assert answer.status_code == 201, answer.text
+        document: Json = answer.json()
+        return document
+
+    return make
+
+
+def endpoint_maker(client: httpx2.AsyncClient) -> Make:
+    """`await make_endpoint(tenant_id=…, events=["order.**"])` → the endpoint, unverified."""
+    return maker(client, "/endpoints", url="http://127.0.0.1:9/hook", verification="none")
+
+
+def event_type_maker(client: httpx2.AsyncClient) -> MakeEventType:
+    """`await make_event_type("order.invoice.paid", schema=…)` → the event type."""
+
+    async def make(name: str, **members: Any) -> Json:
+        answer = await client.put(f"/event-types/{name}", json=members)
+        assert answer.status_code in (200, 201), answer.text
+        document: Json = answer.json()
+        return document
+
+    return make
+
+
+def key_client_maker(app: FastAPI, client: httpx2.AsyncClient) -> KeyClient:
+    """`async with key_client(tenant_id, scope="tenant") as client:` a client with a new key."""
+
+    @asynccontextmanager
+    async def make(tenant_id: str, *, scope: str = "tenant") -> AsyncIterator[httpx2.AsyncClient]:
+        answer = await client.post(
+            f"/tenants/{tenant_id}/api-keys", json={"scope": scope, "name": "test"}
+        )
+        assert answer.status_code == 201, answer.text
+        async with client_with(app, answer.json()["key"]) as other:
+            yield other
+
+    return make
 
 
 def assert_problem(

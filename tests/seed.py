@@ -32,8 +32,10 @@ async def seed_endpoint(
     timeout: float | None = None,
     signatures: tuple[str, ...] = ("hook", "standard"),
     payload: str = "full",
+    **columns: Any,
 ) -> str:
-    """A tenant with one endpoint and one subscription to everything; returns the endpoint's id."""
+    """A tenant with one endpoint and one subscription to everything; returns the endpoint's id.
+    `columns` sets more of the endpoint's row."""
     now = utc_now()
     tenant_id, endpoint_id = new_id("tnt"), new_id("ep")
     async with database.write() as connection:
@@ -68,7 +70,8 @@ async def seed_endpoint(
                 "state": "enabled",
                 "created_at": now,
                 "updated_at": now,
-            },
+            }
+            | columns,
         )
         await connection.execute(
             insert(Subscription.__table__),
@@ -92,8 +95,10 @@ async def seed_delivery(
     *,
     data: Any = None,
     deliver_at: datetime | None = None,
+    **columns: Any,
 ) -> str:
-    """An event with its delivery to this endpoint, as if just emitted; returns the delivery id."""
+    """An event with its delivery to this endpoint, as if just emitted but for these `columns`;
+    returns the delivery id."""
     now = utc_now()
     event_id, delivery_id = new_id("evt", now), new_id("dlv", now)
     async with database.write() as connection:
@@ -140,6 +145,7 @@ async def seed_delivery(
                 "deliver_at": deliver_at,
                 "created_at": now,
                 "updated_at": now,
+                **columns,
             },
         )
     return delivery_id

@@ -34,19 +34,22 @@ def temporal_binary() -> str:
 
 
 @asynccontextmanager
-async def temporal_server(*, time_skipping: bool = False) -> AsyncIterator[WorkflowEnvironment]:
-    """A dev server of this test process, in memory. With `time_skipping`, workflows started through
-    the environment's client do not wait for their timers."""
+async def temporal_server(
+    *arguments: str, time_skipping: bool = False
+) -> AsyncIterator[WorkflowEnvironment]:
+    """A dev server of this test process, in memory, with more `arguments`. With `time_skipping`,
+    workflows started through the environment's client do not wait for their timers."""
     if time_skipping:
         environment = await WorkflowEnvironment.start_time_skipping_v2(
             dev_server_existing_path=temporal_binary(),
-            dev_server_extra_args=_TIME_SKIPPING,
+            dev_server_extra_args=[*_TIME_SKIPPING, *arguments],
             search_attributes=SEARCH_ATTRIBUTES,
             data_converter=DATA_CONVERTER,
         )
     else:
         environment = await WorkflowEnvironment.start_local(
             dev_server_existing_path=temporal_binary(),
+            dev_server_extra_args=list(arguments),
             search_attributes=SEARCH_ATTRIBUTES,
             data_converter=DATA_CONVERTER,
         )

@@ -4,20 +4,39 @@ claimed   the relay has leased the delivery and committed that; its workflow is 
 started   Temporal has started the workflow; the relay has not marked it
 sent      the receiver has answered; nothing is recorded
 recorded  the attempt is committed; the workflow does not know
+told      a job has told a chunk of its deliveries and has not committed that
+opened    the attempt that opened a circuit is committed; the circuit's workflow is not started
+answered  the receiver has answered a probe; nothing is recorded
+healed    a success is committed; its workflow does not know, nor does the circuit's
+emptied   a draining circuit holds nothing any more; it is not closed
+closed    the circuit is closed and that is committed; its workflow does not know
+gave up   the endpoint is disabled and that is committed; its circuit's workflow does not know
+
+With `never` it lives. `PATIENCE`, in seconds, is how long a sign of life may be missing: a test
+need not wait as long as one would in earnest.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, NoReturn
 
 from temporalio.client import Client
+from temporalio.worker import Worker
 
 import worker
+from activities import heartbeat
+from activities.circuit import CircuitActivities
+from hookfast.conductor import Conductor
+from hookfast.delivery import Trigger
 from hookfast.sender import Sender
-from hookfast.storage.recorder import Recorder
+from hookfast.storage import jobs
+from hookfast.storage.recorder import AttemptRecord, Recorder
+from workflows import circuit_breaker, delivery
 
 
 def die() -> NoReturn:
@@ -40,6 +59,48 @@ def after(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     return dying
 
 
+def when_probing(record: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def dying(self: Recorder, attempt: AttemptRecord) -> None:
+        if attempt.facts.trigger is Trigger.PROBE:
+            die()
+        await record(self, attempt)
+
+    return dying
+
+
+def when_it_succeeded(record: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def dying(self: Recorder, attempt: AttemptRecord) -> None:
+        await record(self, attempt)
+        if attempt.succeeded:
+            die()
+
+    return dying
+
+
+def telling_nobody(give_up: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(give_up)
+    async def dying(self: CircuitActivities, endpoint_id: str) -> Any:
+        self._on_news = lambda news: die()
+        return await give_up(self, endpoint_id)
+
+    return dying
+
+
+def be_impatient(patience: timedelta) -> None:
+    """Notice the death of a worker, this one or another, within so long."""
+    seconds = patience.total_seconds()
+    heartbeat._EVERY_SECONDS = seconds / 4
+    circuit_breaker._HEARTBEAT_TIMEOUT = delivery._HEARTBEAT_TIMEOUT = patience  # type: ignore[misc]
+    defaults = circuit_breaker.CircuitBreakerWorkflow._do.__kwdefaults__
+    defaults["timeout"] = patience
+    worker.Worker = functools.partial(  # type: ignore[misc, assignment]
+        Worker, sticky_queue_schedule_to_start_timeout=timedelta(seconds=1)
+    )
+
+
+if "PATIENCE" in os.environ:
+    be_impatient(timedelta(seconds=float(os.environ["PATIENCE"])))
+
 match os.environ["DIE_AT"]:
     case "claimed":
         Client.start_workflow = before(Client.start_workflow)  # type: ignore[method-assign]
@@ -49,5 +110,19 @@ match os.environ["DIE_AT"]:
         Sender.post = after(Sender.post)  # type: ignore[method-assign]
     case "recorded":
         Recorder.record = after(Recorder.record)  # type: ignore[method-assign]
+    case "told":
+        jobs.progress = before(jobs.progress)
+    case "opened":
+        Conductor.ring = lambda self: die()  # type: ignore[method-assign]
+    case "answered":
+        Recorder.record = when_probing(Recorder.record)  # type: ignore[method-assign]
+    case "healed":
+        Recorder.record = when_it_succeeded(Recorder.record)  # type: ignore[method-assign]
+    case "emptied":
+        CircuitActivities._close = before(CircuitActivities._close)  # type: ignore[method-assign]
+    case "closed":
+        CircuitActivities._close = after(CircuitActivities._close)  # type: ignore[method-assign]
+    case "gave up":
+        CircuitActivities.give_up = telling_nobody(CircuitActivities.give_up)  # type: ignore[method-assign]
 
 worker.main()

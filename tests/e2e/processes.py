@@ -17,6 +17,7 @@ from temporalio.client import Client
 from hookfast.temporal import SEARCH_ATTRIBUTES
 from tests.seed import KEY
 from tests.temporal_server import temporal_binary
+from tests.waiting import PATIENCE
 
 OPERATOR_KEY = "hf_" + "e" * 40
 
@@ -84,7 +85,7 @@ async def temporal_process(folder: Path, port: int) -> AsyncIterator[asyncio.sub
 
 async def until_serving(port: int) -> Client:
     """A client, once the Temporal on this port answers."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with contextlib.suppress(RuntimeError):
                 return await Client.connect(f"127.0.0.1:{port}")

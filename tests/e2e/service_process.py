@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-PATIENCE = 30.0
+from tests.waiting import PATIENCE
 
 
 def environment() -> dict[str, str]:

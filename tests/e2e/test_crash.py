@@ -17,8 +17,9 @@ from tests.e2e.processes import environment, running, stop, worker
 from tests.receiver import Receiver
 from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 from tests.temporal_server import temporal_server
+from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def env(temporal: WorkflowEnvironment, tmp_path: Path, database_url: str) -> dic
 
 
 async def until_delivered(database: Database, delivery: str) -> Any:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (row := await delivery_row(database, delivery)).status != "delivered":  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     return row
@@ -80,7 +81,7 @@ async def test_a_worker_killed_in_the_middle_of_a_request_makes_it_again(
         endpoint = await seed_endpoint(database, receiver.url("/hook"), timeout=timeout)
         delivery = await seed_delivery(database, endpoint)
         async with worker(env, log) as first:
-            await receiver.wait_for(1, timeout=30)
+            await receiver.wait_for(1)
             await stop(first)
         receiver.routes["/hook"] = "/ok"
         async with worker(env, log):
@@ -100,7 +101,7 @@ async def test_sigterm_lets_attempts_under_way_end_and_be_recorded(
         regular = await seed_endpoint(database, receiver.url("/slow/2"), timeout=20)
         deliveries = [await seed_delivery(database, one) for one in (fast, regular)]
         async with worker(env, log) as draining:
-            await receiver.wait_for(2, timeout=30)
+            await receiver.wait_for(2)
             draining.send_signal(signal.SIGTERM)
             assert await draining.wait() == 0, log.read_text()
         async with worker(env, log):

@@ -21,14 +21,15 @@ from tests.e2e.processes import (
 )
 from tests.e2e.service_process import free_ports
 from tests.receiver import Receiver
+from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 EVENT = {"type": "order.invoice.paid", "data": {"total": 1}}
 
 
 async def until_healthy(client: httpx2.AsyncClient) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with contextlib.suppress(httpx2.TransportError):
                 if (await client.get("/healthz")).status_code == 200:
@@ -85,7 +86,7 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
         async with worker(env, tmp_path / "worker.log"):
             async with temporal_process(tmp_path, temporal_port) as temporal:
                 await emit(client, 20)
-                await receiver.wait_for(10, timeout=60)
+                await receiver.wait_for(10)
                 killed = asyncio.create_task(stop(temporal))
                 await emit(client, 40)  # some are in the middle of being started
                 await killed
@@ -93,7 +94,7 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
             await asyncio.sleep(8)
             async with temporal_process(tmp_path, temporal_port):
                 await emit(client, 10)
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(PATIENCE):
                     while await count(client, "delivered") < 110:  # noqa: ASYNC110 - by its API
                         await asyncio.sleep(0.2)
 

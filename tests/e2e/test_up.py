@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,7 +17,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.e2e.service_process import PATIENCE, environment, eventually, free_ports, lives
+from tests.e2e.service_process import environment, eventually, free_ports, lives
+from tests.waiting import PATIENCE
 
 
 @dataclass(slots=True)
@@ -53,7 +55,7 @@ class Up:
         return False
 
     def readyz(self) -> httpx2.Response:
-        return httpx2.get(f"{self.url}/readyz", trust_env=False, timeout=5)
+        return httpx2.get(f"{self.url}/readyz", trust_env=False, timeout=PATIENCE)
 
 
 @contextmanager
@@ -150,10 +152,10 @@ def test_nothing_outlives_a_killed_up_and_the_next_one_takes_over(home: Path) ->
         children = set(up.children().values())
         up.process.kill()
         up.process.wait()
-        eventually(lambda: not _living(children), patience=3)
+        eventually(lambda: not _living(children))
 
     with running_up(home) as again:
-        assert again.ready()
+        eventually(again.ready)
 
 
 def test_a_second_up_on_the_same_home_says_who_holds_it(home: Path) -> None:
@@ -180,9 +182,14 @@ def test_it_takes_the_next_port_for_temporal_when_the_wanted_one_is_taken(home: 
             assert up.process.stdout is not None
             # /readyz answers before `up` has looked and printed where everything is
             printed = next(line for line in up.process.stdout if "namespace default" in line)
+            # and the doctor looks at that one, not at the one whose port it is; what is meant for
+            # another server is not asked of this one
+            seen = _examined(home, HOOKFAST_TEMPORAL_PORT=str(port), TEMPORAL_TLS="true")
     found = re.search(r"127\.0\.0\.1:(\d+), namespace default", printed)
     assert found
     assert int(found[1]) > port
+    assert f"at 127.0.0.1:{found[1]}." in seen["temporal"]
+    assert "All task queues are polled" in seen["temporal.workers"]
 
 
 def test_port_0_takes_a_free_port_and_prints_it(home: Path) -> None:
@@ -190,13 +197,26 @@ def test_port_0_takes_a_free_port_and_prints_it(home: Path) -> None:
         assert up.process.stdout is not None
         line = next(line for line in up.process.stdout if line.startswith("API "))
         up.ports["api"] = int(line.rstrip().rpartition(":")[2])
-        assert up.ready()
+        eventually(up.ready)
 
 
 def test_it_gives_up_when_a_part_cannot_start(home: Path) -> None:
     code, error = _failing_up(home, HOOKFAST_ENCRYPTION_KEYS="not a key")
     assert code == 1
     assert re.search(r"the (api|worker) does not start", error)
+
+
+def _examined(home: Path, **settings: str) -> dict[str, str]:
+    """What `hookfast doctor` saw, by the name of the check."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "hookfast.cli", "doctor", "--json"],
+        env=environment() | {"HOOKFAST_HOME": str(home)} | settings,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return {one["check"]: one["saw"] for one in json.loads(ended.stdout)["findings"]}
 
 
 def _failing_up(home: Path, **settings: str) -> tuple[int, str]:

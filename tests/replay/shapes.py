@@ -1,4 +1,4 @@
-"""The shapes a delivery's history can take. `python -m tests.replay.shapes` records each of them
+"""The shapes a workflow's history can take. `python -m tests.replay.shapes` records each of them
 from a real server into `tests/replay/histories/`, leaving those that are there already: a history
 that was saved once stays, for workflows that began then may still run.
 """
@@ -17,12 +17,18 @@ from unittest.mock import AsyncMock, patch
 
 from activities.attempt import AttemptActivities
 from hookfast.clock import utc_now
+from hookfast.delivery import workflow_id
 from hookfast.settings import Settings
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import migrate
 from hookfast.storage.outgoing import OutgoingLoader
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
+from tests.replay.circuit_shapes import CIRCUIT_SHAPES
+from tests.replay.job_shapes import JOB_SHAPES
+from tests.replay.mail_shapes import MAIL_SHAPES
+from tests.replay.retention_shapes import RETENTION_SHAPES
+from tests.replay.steering_shapes import STEERING_SHAPES
 from tests.temporal_server import temporal_server
 
 HISTORIES = Path(__file__).with_name("histories")
@@ -153,7 +159,13 @@ SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     paused_resent_and_resumed,
     resent_while_waiting,
     crowded_out_of_the_fast_lane,
+    *CIRCUIT_SHAPES,
+    *JOB_SHAPES,
+    *MAIL_SHAPES,
+    *RETENTION_SHAPES,
+    *STEERING_SHAPES,
 )
+"""Each gives the id of a delivery, or of another workflow that has begun."""
 
 
 async def record(folder: Path) -> None:
@@ -166,6 +178,8 @@ async def record(folder: Path) -> None:
                 encryption_keys=_KEY,
                 allowed_private_networks=(ip_network("127.0.0.0/8"),),
                 allow_http=True,
+                mail_gather=timedelta(seconds=0.3),
+                mail_digest_every=timedelta(seconds=6),
                 shutdown_grace=timedelta(seconds=5),
             )
             async with (
@@ -175,17 +189,20 @@ async def record(folder: Path) -> None:
             ):
                 await migrate(database)
                 async with running_stack(temporal, settings, database, receiver) as stack:
-                    delivery = await shape(stack)
-                    await stack.until_closed(delivery)
-                    first = await _first_run(stack, delivery)
+                    workflow = await shape(stack)
+                    if "/" not in workflow:
+                        await stack.until_closed(workflow)
+                        workflow = workflow_id(workflow)
+                    first = await _first_run(stack, workflow)
                     (folder / f"{shape.__name__}.json").write_text(first + "\n")
         print(f"recorded {shape.__name__}", file=sys.stderr)
 
 
-async def _first_run(stack: Stack, delivery: str) -> str:
-    description = await stack.workflow(delivery).describe()
+async def _first_run(stack: Stack, workflow: str) -> str:
+    await stack.client.get_workflow_handle(workflow).result()
+    description = await stack.client.get_workflow_handle(workflow).describe()
     run_id = description.raw_description.workflow_execution_info.first_run_id
-    handle = stack.client.get_workflow_handle(f"delivery/{delivery}", run_id=run_id)
+    handle = stack.client.get_workflow_handle(workflow, run_id=run_id)
     history = (await handle.fetch_history()).to_json()
     return history.replace(f"{Path.cwd()}/", "")  # stack traces name this machine's folders
 

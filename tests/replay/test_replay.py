@@ -17,18 +17,30 @@ from hookfast.delivery import WORKFLOW_TYPE, DeliveryOrder
 from hookfast.payloads import DATA_CONVERTER
 from tests.integration.delivery.conftest import SANDBOX
 from tests.replay.shapes import HISTORIES, SHAPES
+from workflows.circuit_breaker import CircuitBreakerWorkflow
 from workflows.delivery import DeliveryWorkflow
+from workflows.job import JobWorkflow
+from workflows.owner_mail import OwnerMailWorkflow
+from workflows.retention import RetentionWorkflow
+from workflows.upkeep import UpkeepWorkflow
 
 pytestmark = pytest.mark.anyio
+
+WORKFLOWS = [
+    CircuitBreakerWorkflow,
+    DeliveryWorkflow,
+    JobWorkflow,
+    OwnerMailWorkflow,
+    RetentionWorkflow,
+    UpkeepWorkflow,
+]
 
 
 @pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
 async def test_a_saved_history_replays(path: Path) -> None:
     saved = path.read_text()  # noqa: ASYNC240 - nothing else runs in this loop
     history = WorkflowHistory.from_json(f"delivery/{path.stem}", saved)
-    replayer = Replayer(
-        workflows=[DeliveryWorkflow], workflow_runner=SANDBOX, data_converter=DATA_CONVERTER
-    )
+    replayer = Replayer(workflows=WORKFLOWS, workflow_runner=SANDBOX, data_converter=DATA_CONVERTER)
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     assert result.replay_failure is None
 

@@ -30,6 +30,7 @@ def test_the_defaults_are_safe() -> None:
     settings = Settings()
     assert settings.host == "127.0.0.1"
     assert settings.allowed_private_networks == ()
+    assert settings.denied_networks == ()
     assert (settings.allow_http, settings.allow_unverified) == (False, False)
     assert settings.operator_key is None
     assert settings.encryption_keys is None
@@ -57,11 +58,34 @@ def test_networks_are_a_comma_separated_list(
 
 
 @pytest.mark.parametrize(
+    ("text", "ranges"),
+    [
+        ("", ()),
+        ("443", (range(443, 444),)),
+        ("443, 8000-8999,", (range(443, 444), range(8000, 9000))),
+        ("1-65535", (range(1, 65536),)),
+    ],
+)
+def test_ports_are_a_comma_separated_list_of_ports_and_ranges(
+    monkeypatch: pytest.MonkeyPatch, text: str, ranges: tuple[range, ...]
+) -> None:
+    monkeypatch.setenv("HOOKFAST_ALLOWED_PORTS", text)
+    assert Settings().port_ranges == ranges
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("ALLOWED_PRIVATE_NETWORKS", "10.0.0.1/8"),  # host bits set: which one was meant?
         ("ALLOWED_PRIVATE_NETWORKS", "localhost"),
         ("ALLOWED_PRIVATE_NETWORKS", "10.0.0.0/33"),
+        ("DENIED_NETWORKS", "10.0.0.0/33"),
+        ("ALLOWED_PORTS", "https"),
+        ("ALLOWED_PORTS", "0"),
+        ("ALLOWED_PORTS", "65536"),
+        ("ALLOWED_PORTS", "443-80"),
+        ("ALLOWED_PORTS", "-80"),
+        ("ALLOWED_PORTS", "80-"),
         ("OPERATOR_KEY", "hf_" + "a" * 31),
         ("OPERATOR_KEY", "sk_" + "a" * 32),
         ("OPERATOR_KEY", OPERATOR_KEY + "!"),

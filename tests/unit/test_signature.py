@@ -6,10 +6,16 @@ import base64
 import hashlib
 import hmac
 import time
+from collections.abc import Sequence
 
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import given
 from hypothesis import strategies as st
+from jwcrypto.jwk import JWK
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from hookfast.errors import InvalidInput
@@ -18,10 +24,13 @@ from hookfast.signature import (
     HashName,
     Profile,
     generate_secret,
+    joined,
+    new_nonce,
     parse_profiles,
     secret_key,
     sign,
 )
+from hookfast.signing_key import ed25519_key, generate_ed25519, generate_rsa, rsa_jwk, rsa_signer
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEY = secret_key(SECRET)
@@ -29,6 +38,9 @@ OLD_KEY = b"o" * 32
 BODY = b'{"test": 2432232314}'
 ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 TIME = 1614265330
+NONCE = "0123456789abcdef0123456789abcdef"
+ED25519 = ed25519_key(generate_ed25519())
+RSA = rsa_signer(generate_rsa())
 
 keys = st.lists(st.binary(min_size=24, max_size=64), min_size=1, max_size=3, unique=True)
 bodies = st.binary(max_size=200)
@@ -146,7 +158,7 @@ def test_hook_verifies_as_its_definition_says(
 
 @pytest.mark.parametrize("profile", Profile)
 def test_every_header_is_visible_ascii(profile: Profile) -> None:
-    headers = sign(profile, keys=[KEY, OLD_KEY], message_id=ID, timestamp=TIME, body=BODY)
+    headers = _signed(profile, [KEY, OLD_KEY])
     for name, value in headers.items():
         assert (name + value).replace(" ", "").isascii()
         assert (name + value).isprintable()
@@ -155,7 +167,132 @@ def test_every_header_is_visible_ascii(profile: Profile) -> None:
 @pytest.mark.parametrize("profile", Profile)
 def test_it_signs_nothing_without_a_key(profile: Profile) -> None:
     with pytest.raises(ValueError, match="without a key"):
-        sign(profile, keys=[], message_id=ID, timestamp=TIME, body=BODY)
+        sign(profile, keys=[], message_id=ID, timestamp=TIME, body=BODY, nonce=NONCE)
+
+
+def test_it_signs_nothing_without_the_nonce_its_profile_needs() -> None:
+    with pytest.raises(ValueError, match="without a nonce"):
+        sign(Profile.NONCE, keys=[KEY], message_id=ID, timestamp=TIME, body=BODY)
+
+
+def test_standard_ed25519_gives_what_the_standard_and_rfc_8032_say() -> None:
+    # RFC 8032, section 7.1, test 1: the secret key and its public key
+    key = Ed25519PrivateKey.from_private_bytes(
+        bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
+    )
+    public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+    headers = _signed(Profile.STANDARD_ED25519, [], ed25519=[key])
+    assert headers["webhook-id"] == ID
+    version, _, signature = headers["webhook-signature"].partition(",")
+    assert version == "v1a"
+    signed = f"{ID}.{TIME}.".encode() + BODY
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(
+        base64.b64decode(signature), signed
+    )
+
+
+def test_both_standard_profiles_list_their_signatures_in_one_header() -> None:
+    both = joined(
+        _signed(profile, [KEY, OLD_KEY]) for profile in (Profile.STANDARD, Profile.STANDARD_ED25519)
+    )
+    versions = [one.partition(",")[0] for one in both["webhook-signature"].split(" ")]
+    assert versions == ["v1", "v1", "v1a"]
+    now = int(time.time())
+    fresh = joined(
+        _signed(profile, [KEY], timestamp=now)
+        for profile in (Profile.STANDARD_ED25519, Profile.STANDARD)
+    )
+    assert Webhook(SECRET).verify(BODY, fresh) == {"test": 2432232314}
+
+
+@given(keys=keys, body=bodies, timestamp=times, other=bodies)
+def test_nonce_and_body_verify_as_their_definitions_say(
+    keys: list[bytes], body: bytes, timestamp: int, other: bytes
+) -> None:
+    for profile, before in (
+        (Profile.NONCE, f"{timestamp}.{NONCE}.".encode()),
+        (Profile.BODY, b""),
+    ):
+        headers = _signed(profile, keys, timestamp=timestamp, body=body)
+        signatures = headers["X-Webhook-Signature"].split(",")
+        for key, signature in zip(keys, signatures, strict=True):
+            right = hmac.new(key, before + body, hashlib.sha256).hexdigest()
+            assert signature == f"sha256={right}"
+            forged = hmac.new(key, before + other, hashlib.sha256).hexdigest()
+            assert (right == forged) is (body == other)
+
+
+def test_nonce_and_body_tell_what_their_headers_promise() -> None:
+    nonce = _signed(Profile.NONCE, [KEY], attempt=3)
+    del nonce["X-Webhook-Signature"]
+    assert nonce == {
+        "X-Webhook-Timestamp": str(TIME),
+        "X-Webhook-Nonce": NONCE,
+        "X-Webhook-Attempt": "3",
+        "X-Webhook-ID": ID,
+    }
+    body = _signed(Profile.BODY, [KEY], event_type="order.invoice.paid")
+    del body["X-Webhook-Signature"]
+    assert body == {"X-Webhook-Id": ID, "X-Webhook-Event": "order.invoice.paid"}
+
+
+def test_nonces_are_128_random_bits() -> None:
+    first, second = new_nonce(), new_nonce()
+    assert first != second
+    assert len(bytes.fromhex(first)) == 16
+
+
+@given(body=bodies, timestamp=times)
+def test_rsa_verifies_with_the_public_key_its_key_id_names(body: bytes, timestamp: int) -> None:
+    headers = _signed(Profile.RSA, [], timestamp=timestamp, body=body)
+    jwk = rsa_jwk(RSA.key)
+    assert headers["X-Webhook-Key-Id"] == jwk["kid"]
+    scheme, _, signature = headers["X-Webhook-Signature"].partition("=")
+    assert scheme == "rsa-sha256"
+    signed = headers["X-Webhook-Timestamp"].encode() + b"." + body
+    public = JWK(**jwk).get_op_key("verify")
+    public.verify(base64.b64decode(signature), signed, PKCS1v15(), SHA256())
+    with pytest.raises(InvalidSignature):
+        public.verify(base64.b64decode(signature), signed + b" ", PKCS1v15(), SHA256())
+
+
+@pytest.mark.parametrize(
+    "names", [("nonce", "body"), ("rsa", "nonce"), ("body", "rsa"), ("rsa", "body")]
+)
+def test_two_profiles_that_need_the_same_header_are_refused_by_name(names: tuple[str, str]) -> None:
+    with pytest.raises(InvalidInput, match=f"{names[0]} and {names[1]}") as caught:
+        parse_profiles(["hook", *names])
+    assert [error.pointer for error in caught.value.errors] == ["/signatures/2"]
+
+
+@pytest.mark.parametrize("last", ["nonce", "body", "rsa"])
+def test_every_other_combination_is_allowed(last: str) -> None:
+    names = ["hook", "standard", "standard-ed25519", last]
+    assert [profile.value for profile in parse_profiles(names)] == names
+
+
+def _signed(
+    profile: Profile,
+    keys: list[bytes],
+    *,
+    timestamp: int = TIME,
+    body: bytes = BODY,
+    event_type: str = "",
+    attempt: int = 1,
+    ed25519: Sequence[Ed25519PrivateKey] = (ED25519,),
+) -> dict[str, str]:
+    return sign(
+        profile,
+        keys=keys,
+        message_id=ID,
+        timestamp=timestamp,
+        body=body,
+        event_type=event_type,
+        attempt=attempt,
+        nonce=NONCE,
+        ed25519=ed25519,
+        rsa=RSA,
+    )
 
 
 def test_a_generated_secret_holds_32_random_bytes() -> None:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.authentication import ensure_operator_key
 from api.context import Context
 from hookfast.settings import Settings
 from tests.api_client import (
     OPERATOR_KEY,
-    Json,
     KeyClient,
     Make,
     MakeEventType,
     client_with,
+    development_settings,
+    endpoint_maker,
+    event_type_maker,
+    key_client_maker,
+    maker,
+    started,
 )
 from tests.receiver import Receiver
 
@@ -29,23 +31,27 @@ from tests.receiver import Receiver
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
     """Settings of a development machine: loopback may be called, over HTTP, unverified."""
-    return Settings(
-        home=tmp_path,
-        database_url=database_url,
-        operator_key=OPERATOR_KEY,
-        allowed_private_networks="127.0.0.0/8",
-        allow_http=True,
-        allow_unverified=True,
-    )
+    return development_settings(database_url, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def application() -> FastAPI:
+    """The application before it is started. One for all: it is costly to make, as FastAPI looks at
+    every route anew."""
+    return create_app(Settings())
 
 
 @pytest.fixture
-async def app(settings: Settings) -> AsyncIterator[FastAPI]:
+async def app(application: FastAPI, settings: Settings) -> AsyncIterator[FastAPI]:
     """The application, started, with its operator key."""
-    app = create_app(settings)
-    async with app.router.lifespan_context(app):
-        context: Context = app.state.context
-        await ensure_operator_key(context.database, settings, clock=context.clock)
+    async with started(application, settings) as app:
+        yield app
+
+
+@pytest.fixture
+async def own_app(settings: Settings) -> AsyncIterator[FastAPI]:
+    """One that no other test has: routes may be added to it."""
+    async with started(create_app(settings), settings) as app:
         yield app
 
 
@@ -62,61 +68,34 @@ async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-def _maker(client: httpx2.AsyncClient, path: str, **defaults: Any) -> Make:
-    async def make(**members: Any) -> Json:
-        answer = await client.post(path, json=defaults | members)
-        assert answer.status_code == 201, answer.text
-        document: Json = answer.json()
-        return document
-
-    return make
-
-
 @pytest.fixture
 def make_tenant(client: httpx2.AsyncClient) -> Make:
     """`await make_tenant(name="Acme")` → the tenant."""
-    return _maker(client, "/tenants", name="Acme")
+    return maker(client, "/tenants", name="Acme")
 
 
 @pytest.fixture
 def make_endpoint(client: httpx2.AsyncClient) -> Make:
     """`await make_endpoint(tenant_id=…, events=["order.**"])` → the endpoint, unverified."""
-    return _maker(client, "/endpoints", url="http://127.0.0.1:9/hook", verification="none")
+    return endpoint_maker(client)
 
 
 @pytest.fixture
 def make_subscription(client: httpx2.AsyncClient) -> Make:
     """`await make_subscription(endpoint_id=…, events=[…])` → the subscription."""
-    return _maker(client, "/subscriptions")
+    return maker(client, "/subscriptions")
 
 
 @pytest.fixture
 def make_event_type(client: httpx2.AsyncClient) -> MakeEventType:
     """`await make_event_type("order.invoice.paid", schema=…)` → the event type."""
-
-    async def make(name: str, **members: Any) -> Json:
-        answer = await client.put(f"/event-types/{name}", json=members)
-        assert answer.status_code in (200, 201), answer.text
-        document: Json = answer.json()
-        return document
-
-    return make
+    return event_type_maker(client)
 
 
 @pytest.fixture
 def key_client(app: FastAPI, client: httpx2.AsyncClient) -> KeyClient:
     """`async with key_client(tenant_id, scope="tenant") as client:` a client with a new key."""
-
-    @asynccontextmanager
-    async def make(tenant_id: str, *, scope: str = "tenant") -> AsyncIterator[httpx2.AsyncClient]:
-        answer = await client.post(
-            f"/tenants/{tenant_id}/api-keys", json={"scope": scope, "name": "test"}
-        )
-        assert answer.status_code == 201, answer.text
-        async with client_with(app, answer.json()["key"]) as other:
-            yield other
-
-    return make
+    return key_client_maker(app, client)
 
 
 @pytest.fixture

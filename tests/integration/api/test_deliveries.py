@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -12,7 +12,7 @@ from sqlalchemy import insert, update
 
 from api.app import create_app
 from api.context import Context
-from hookfast.clock import rfc3339
+from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.settings import Settings
 from hookfast.storage.tables import Attempt, Delivery
@@ -156,7 +156,7 @@ async def test_a_delivery_shows_what_was_tried(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     delivery = await emit(client, tenant)
-    at = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
+    at = utc_now()  # an attempt is no older than its delivery
     next_attempt_at = at + timedelta(minutes=1)
     await change(
         context, delivery["id"], status="retrying", attempts=1, next_attempt_at=next_attempt_at
@@ -189,7 +189,7 @@ async def test_of_very_many_attempts_the_newest_are_shown_oldest_first(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     delivery = await emit(client, tenant)
-    at = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
+    at = utc_now()  # an attempt is no older than its delivery
     async with context.database.write() as connection:
         await connection.execute(
             insert(Attempt.__table__),

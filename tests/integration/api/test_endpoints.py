@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from api.context import Context
+from hookfast.endpoint_secrets import open_headers
 from hookfast.signature import secret_key
 from hookfast.storage import endpoints, subscriptions
 from tests.api_client import KeyClient, Make, assert_problem
@@ -33,6 +34,7 @@ async def test_it_creates_an_endpoint_with_every_default(
     assert endpoint == {
         "id": endpoint["id"],
         "tenant_id": tenant_id,
+        "mode": "push",
         "url": URL,
         "description": "",
         "owner_emails": [],
@@ -44,6 +46,15 @@ async def test_it_creates_an_endpoint_with_every_default(
         "rate_limit_per_second": None,
         "max_in_flight": None,
         "headers": {},
+        "encryption": None,
+        "secrets": [
+            {
+                "kind": "hmac",
+                "public_key": None,
+                "created_at": endpoint["created_at"],
+                "expires_at": None,
+            }
+        ],
         "allowed_networks": [],
         "circuit": {},
         "metadata": {},
@@ -84,7 +95,8 @@ async def test_it_keeps_every_member_it_is_given(
     async with context.database.read() as connection:
         row = await endpoints.get(connection, endpoint["id"])
     assert row is not None
-    assert row.headers == headers
+    assert "c2VjcmV0" not in str(row.headers)
+    assert open_headers(row.headers, context.keyring, endpoint_id=row.id) == headers
 
 
 async def test_events_make_the_first_subscription(
@@ -162,7 +174,8 @@ async def test_patch_merges_nested_members_and_null_resets(
     async with context.database.read() as connection:
         row = await endpoints.get(connection, endpoint["id"])
     assert row is not None
-    assert row.headers == {"X-B": "2", "X-C": "3"}
+    opened = open_headers(row.headers, context.keyring, endpoint_id=row.id)
+    assert opened == {"X-B": "2", "X-C": "3"}
 
 
 async def test_two_changes_at_once_do_not_overwrite_each_other(
@@ -253,6 +266,8 @@ async def test_a_tenants_key_implies_its_tenant(
         ("signatures", [], "invalid_signatures", "/signatures"),
         ("signatures", ["hook", "hook"], "invalid_signatures", "/signatures/1"),
         ("signatures", ["md5"], "invalid_signatures", "/signatures/0"),
+        ("signatures", ["hook", "nonce", "rsa"], "invalid_signatures", "/signatures/2"),
+        ("signatures", ["body", "nonce"], "invalid_signatures", "/signatures/1"),
         ("signature_hash", "md5", "invalid_input", "/signature_hash"),
         ("retry_plan", "never", "invalid_retry_plan", "/retry_plan"),
         (
@@ -275,6 +290,8 @@ async def test_a_tenants_key_implies_its_tenant(
         ("headers", {"X-A": "***"}, "invalid_header", "/headers/X-A"),
         ("allowed_networks", ["10.0.0.1/8"], "invalid_input", "/allowed_networks/0"),
         ("allowed_networks", ["example.com"], "invalid_input", "/allowed_networks/0"),
+        ("allowed_networks", ["fe80::%1/64"], "invalid_input", "/allowed_networks/0"),
+        ("allowed_networks", ["\uff11.0.0.0/8"], "invalid_input", "/allowed_networks/0"),
         ("circuit", {"failure_threshold": 0}, "invalid_input", "/circuit/failure_threshold"),
         ("circuit", {"nonsense": 1}, "invalid_input", "/circuit/nonsense"),
         ("metadata", [], "invalid_input", "/metadata"),

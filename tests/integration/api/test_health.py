@@ -63,3 +63,10 @@ async def test_a_database_that_is_away_is_not_ready(tmp_path: Path) -> None:
         answer = await _get(app, "/readyz")
     assert answer.status_code == 503
     assert answer.json()["missing"] == ["database", "temporal"]
+
+
+async def test_a_newer_schema_is_ready(app: FastAPI, context: Context) -> None:
+    """A new version migrates first: until its own processes are up, the old ones must serve."""
+    async with context.database.write() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    assert "migrations" not in (await _get(app, "/readyz")).json()["missing"]

@@ -198,3 +198,26 @@ async def test_an_emit_key_of_the_operator_shares_its_keys(
     async with key_client(tenant, scope="emit") as own:
         second = await emit(own, "k")
     assert first.json()["id"] != second.json()["id"]
+
+
+async def test_an_event_is_found_by_its_key_among_the_callers_own_keys(
+    client: httpx2.AsyncClient, tenant: str, make_tenant: Make, key_client: KeyClient
+) -> None:
+    operators = (await emit(client, "k", tenant_id=tenant)).json()["id"]
+    async with key_client(tenant) as own, key_client((await make_tenant())["id"]) as other:
+        tenants = (await emit(own, "k")).json()["id"]
+
+        async def found(who: httpx2.AsyncClient, key: str, **query: str) -> list[str]:
+            answer = await who.get("/events", params={"idempotency_key": key} | query)
+            return [event["id"] for event in answer.json()["data"]]
+
+        assert await found(client, "k") == [operators]
+        assert await found(client, "k", tenant_id=tenant) == [tenants, operators]
+        assert await found(own, "k") == [tenants]
+        assert await found(other, "k") == []
+        assert await found(client, "K") == []
+        # filters add up
+        assert await found(client, "k", type=TYPE) == [operators]
+        assert await found(client, "k", type="order.invoice.sent") == []
+        assert await found(client, "k", until="2020-01-01T00:00:00Z") == []
+        assert await found(own, "k", since="2020-01-01T00:00:00Z") == [tenants]

@@ -86,11 +86,34 @@ async def test_what_is_made_meanwhile_does_not_shift_the_pages(
         "a" * 401,
         base64.urlsafe_b64encode(b"tnt_\x00").decode(),
         base64.urlsafe_b64encode("tnt_é".encode()).decode(),
+        base64.urlsafe_b64encode(b"tnt_" + b"0" * 32).decode(),  # a key, but of which list?
     ],
 )
 async def test_a_cursor_that_is_none_is_refused(client: httpx2.AsyncClient, cursor: str) -> None:
     answer = await client.get("/tenants", params={"cursor": cursor})
     assert_problem(answer, 422, code="invalid_input", pointer="cursor")
+
+
+async def test_a_cursor_of_another_list_is_refused(
+    client: httpx2.AsyncClient, make_tenant: Make
+) -> None:
+    tenants = [(await make_tenant())["id"] for _ in range(2)]
+    for _ in range(2):
+        await client.post(f"/tenants/{tenants[0]}/api-keys", json={"name": "x"})
+    of_keys = f"/tenants/{tenants[0]}/api-keys"
+    cursors = {
+        path: (await client.get(path, params={"limit": 1})).json()["next_cursor"]
+        for path in ("/tenants", of_keys)
+    }
+    for path, cursor in (
+        ("/endpoints", cursors["/tenants"]),
+        ("/tenants", cursors[of_keys]),
+        (f"/tenants/{tenants[1]}/api-keys", cursors[of_keys]),
+    ):
+        answer = await client.get(path, params={"cursor": cursor})
+        problem = assert_problem(answer, 422, code="invalid_input", pointer="cursor")
+        assert "not a cursor of this list" in str(problem)
+    assert (await client.get("/tenants", params={"cursor": cursors["/tenants"]})).status_code == 200
 
 
 @pytest.mark.parametrize("limit", ["0", "201", "-1", "x", "", "1.5", "9" * 30, "1\x00"])

@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 from api.app import create_app
 from hookfast.settings import Settings
 from tests.api_client import OPERATOR_KEY, assert_problem, client_with
+from tests.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.anyio
 
@@ -123,13 +124,13 @@ async def test_a_database_that_is_away_is_503_and_said_when_to_retry(
 
 
 async def test_lost_connections_are_replaced_or_503(
-    tmp_path: Path, postgresql_url: str, postgresql_server: str
+    tmp_path: Path, postgresql_url: str, postgresql_server: PostgresqlServer
 ) -> None:
     settings = Settings(home=tmp_path, database_url=postgresql_url, operator_key=OPERATOR_KEY)
     app = create_app(settings)
     async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
         assert (await client.get("/tenants")).status_code == 401
-        connection = await asyncpg.connect(postgresql_server)
+        connection = await asyncpg.connect(postgresql_server.url)
         try:
             name = make_url(postgresql_url).database
             await connection.execute(
@@ -140,12 +141,12 @@ async def test_lost_connections_are_replaced_or_503(
         assert (await client.get("/tenants")).status_code in (401, 503)
 
 
-async def test_an_unexpected_error_is_a_bare_500(app: FastAPI) -> None:
-    @app.get("/boom")
+async def test_an_unexpected_error_is_a_bare_500(own_app: FastAPI) -> None:
+    @own_app.get("/boom")
     async def boom() -> None:
         raise RuntimeError("s3cret")
 
-    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
         answer = await client.get("/boom")
     problem = assert_problem(answer, 500, code="internal_error")

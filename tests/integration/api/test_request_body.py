@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import uvicorn
 
+from api import body_memory
 from api.app import create_app
 from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.settings import Settings
 from tests.api_client import OPERATOR_KEY
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +37,26 @@ async def port(sqlite_url: str, tmp_path: Path) -> AsyncIterator[int]:
         max_batch_bytes=BATCH_CAP,
         max_body_seconds=timedelta(seconds=0.5),
     )
+    async with _served(settings) as port:
+        yield port
+
+
+@pytest.fixture
+async def small_memory(sqlite_url: str, tmp_path: Path) -> AsyncIterator[int]:
+    """The port of a server that has little memory for bodies, and usual caps."""
+    settings = Settings(
+        home=tmp_path,
+        database_url=sqlite_url,
+        operator_key=OPERATOR_KEY,
+        max_event_bytes=250_000,
+        max_batch_bytes=250_000,
+    ).model_copy(update={"max_body_memory": 1_000_000})
+    async with _served(settings) as port:
+        yield port
+
+
+@asynccontextmanager
+async def _served(settings: Settings) -> AsyncIterator[int]:
     app = create_app(settings)
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
@@ -55,7 +78,7 @@ async def _send(port: int, *parts: bytes, pause: float = 0.0) -> str:
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(pause)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return (await reader.read()).decode()
     finally:
         writer.close()
@@ -139,3 +162,102 @@ async def test_a_body_may_come_late_and_in_pieces(port: int) -> None:
     parts = [b'{"na', b'me":', b'"x"', b"}"]
     answer = await _send(port, _head("Content-Length: 12"), *parts, pause=0.05)
     assert answer.startswith("HTTP/1.1 201"), answer
+
+
+async def test_chunks_that_drip_past_the_deadline_are_408(port: int) -> None:
+    head = _head("Transfer-Encoding: chunked")
+    answer = await _send(port, head, *[_chunk(b" ")] * 3, pause=0.1)
+    assert answer.startswith("HTTP/1.1 408"), answer
+
+
+async def test_a_chunk_may_not_announce_more_than_it_is_worth(port: int) -> None:
+    """Nothing is set aside for a length that was only announced."""
+    announced = b"7fffffffffffffff\r\n" + b"x" * CAP * 2
+    answer = await _send(port, _head("Transfer-Encoding: chunked"), announced)
+    assert answer.startswith("HTTP/1.1 413"), answer
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("Content-Length: 12", "Transfer-Encoding: chunked"),
+        ("Content-Length: 12", "Content-Length: 13"),
+        ("Content-Length: -1",),
+        ("Content-Length: 12, 12",),
+        ("Content-Length: 99999999999999999999999",),
+        ("Transfer-Encoding: chunked", "Transfer-Encoding: identity"),
+    ],
+)
+async def test_framing_that_two_servers_could_read_differently_is_refused(
+    port: int, headers: tuple[str, ...]
+) -> None:
+    """Behind a proxy that reads it the other way, one request would hide in another's body."""
+    answer = await _send(port, _head(*headers), b'{"name":"x"}')
+    assert answer.startswith("HTTP/1.1 4"), answer
+    assert answer.count("HTTP/1.1") == 1
+
+
+async def test_a_body_over_the_cap_needs_no_key_to_be_refused(port: int) -> None:
+    head = _head(f"Content-Length: {CAP + 1}").replace(OPERATOR_KEY.encode(), b"hf_wrong")
+    assert (await _send(port, head)).startswith("HTTP/1.1 413")
+
+
+async def test_a_batch_of_a_stranger_is_refused_before_its_body_comes(port: int) -> None:
+    for head in (
+        _head(f"Content-Length: {BATCH_CAP}", path="/v1/events/batch"),
+        _head("Transfer-Encoding: chunked", path="/v1/events/batch"),
+    ):
+        answer = await _send(port, head.replace(OPERATOR_KEY.encode(), b"hf_" + b"x" * 43))
+        assert answer.startswith("HTTP/1.1 401"), answer
+        assert '"code":"invalid_key"' in answer
+
+
+async def test_an_early_refusal_has_the_headers_of_every_answer(port: int) -> None:
+    for head in (_head(f"Content-Length: {CAP + 1}"), _head("Content-Length: 100")):
+        answer = await _send(port, head)
+        names = {
+            line.partition(":")[0].lower() for line in answer.split("\r\n\r\n")[0].split("\r\n")
+        }
+        assert {"x-content-type-options", "x-request-id", "cache-control"} <= names, answer
+
+
+async def _hold(port: int, head: bytes, body: bytes, *, last: int = 1) -> asyncio.StreamWriter:
+    """Send all of a body but its last bytes, and keep the connection."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head + body[:-last])
+    await writer.drain()
+    return writer
+
+
+async def test_a_long_body_is_not_read_for_a_caller_without_a_key(small_memory: int) -> None:
+    head = b"POST /v1/tenants HTTP/1.1\r\nHost: hookfast.test\r\nConnection: close\r\n"
+    for framing in (b"Content-Length: 20000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"):
+        answer = await _send(small_memory, head + framing)  # and never a body
+        assert answer.startswith("HTTP/1.1 401"), answer
+
+
+async def test_bodies_that_fill_the_memory_are_503_and_short_ones_are_not(
+    small_memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.1)
+    port, size = small_memory, 200_000
+    head = _head(f"Content-Length: {size}")
+    # half of the memory for those who are known, and half of that for one: 250,000
+    held = await _hold(port, head, _tenant(size))
+    refused = await _until("503", port, head, _tenant(size))
+    assert '"code":"overloaded"' in refused
+    assert "retry-after: 1" in refused.lower()
+    answer = await _send(port, _head("Content-Length: 40"), _tenant(40))
+    assert answer.startswith("HTTP/1.1 201"), answer
+    held.close()
+    await held.wait_closed()
+    await _until("422", port, head, _tenant(size))  # it is read, and is too much for a tenant
+
+
+async def _until(status: str, port: int, head: bytes, body: bytes) -> str:
+    """The answer with this status: the server takes or lets go of what is held in its own time."""
+    while not (  # noqa: ASYNC110 - nothing here knows what the server has read
+        answer := await _send(port, head, body)
+    ).startswith(f"HTTP/1.1 {status}"):
+        await asyncio.sleep(0.05)
+    return answer

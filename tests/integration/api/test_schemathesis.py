@@ -4,8 +4,11 @@ an answer that the document does not promise, and none a 500."""
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +24,18 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from api.app import create_app
 from api.authentication import ensure_operator_key
-from hookfast.clock import utc_now
+from hookfast.clock import rfc3339, utc_now
 from hookfast.settings import Settings
 from hookfast.storage.engine import Database
 from tests.api_client import OPERATOR_KEY, Json
+from tests.integration.api.inbound import SECRET, signed
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLES = 12  # for each operation and mode; the whole takes about 10 s on each database
+FUZZ = int(os.environ.get("HOOKFAST_FUZZ", "0"))  # `make fuzz`; see tests/conftest.py
+EXAMPLES = FUZZ or 12  # for each operation and mode; 12 take about 10 s on each database
 RECEIVER = "http://127.0.0.1:9/hook"  # closed: no generated URL is ever called
+_WAITS = {str(seconds) for seconds in range(1, 31)}
 FRAMING = {"connection", "content-length", "expect", "host", "te", "transfer-encoding", "upgrade"}
 
 load_all_checks()
@@ -56,6 +62,7 @@ async def base_url(
         allow_http=True,
         allow_unverified=True,
         allowed_private_networks="127.0.0.0/8",
+        auth_failures_per_minute=0,  # or 401 would soon be 429 for every key that does not work
     )
     async with Database(settings.resolved_database_url) as database:
         await ensure_operator_key(database, settings, clock=utc_now)
@@ -100,19 +107,54 @@ class Known:
         key = self._make(
             "POST", f"/tenants/{tenant['id']}/api-keys", {"scope": "tenant", "name": "t"}
         )
-        self.tenant_key: str = key["key"]
+        job = self._make("POST", f"/events/{event['id']}/replay", {})
+        source = self._make(
+            "POST",
+            "/sources",
+            {"tenant_id": tenant["id"], "name": "x", "provider": "github", "secrets": [SECRET]},
+        )
+        headers, body = signed({"n": 1})
+        received = session.post(f"{base_url}/in/{source['id']}", headers=headers, data=body)
+        self.keys = self._keys(tenant["id"], tenant_key=key["key"])
         self.values = {
             "tenant_id": tenant["id"],
             "endpoint_id": endpoint["id"],
             "subscription_id": subscription["id"],
             "event_id": event["id"],
             "delivery_id": delivery["id"],
+            "job_id": job["id"],
+            "source_id": source["id"],
+            "inbox_id": received.json()["id"],
             "key_id": key["id"],
             "name": "order.invoice.paid",
             "type": "order.invoice.paid",
             "event_type": "order.invoice.paid",
             "matches": "order.invoice.paid",
         }
+
+    def _keys(self, tenant_id: str, *, tenant_key: str) -> dict[str, str | None]:
+        """A key for each thing a key can be."""
+        keys: dict[str, str | None] = {
+            "operator": OPERATOR_KEY,
+            "tenant": tenant_key,
+            "none": None,
+            "unknown": "hf_" + "x" * 40,
+        }
+        path = f"/tenants/{tenant_id}/api-keys"
+        for scope in ("tenant:read", "emit"):
+            keys[scope] = self._make("POST", path, {"scope": scope, "name": scope})["key"]
+        stranger = self._make("POST", "/tenants", {"name": "Stranger"})
+        form = {"scope": "tenant", "name": "stranger"}
+        keys["stranger"] = self._make("POST", f"/tenants/{stranger['id']}/api-keys", form)["key"]
+        revoked = self._make("POST", "/api-keys", {"scope": "operator", "name": "revoked"})
+        keys["revoked"] = revoked["key"]
+        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+        assert self._session.delete(f"{self._url}/api-keys/{revoked['id']}", headers=headers).ok
+        soon = rfc3339(utc_now() + timedelta(seconds=1))
+        form = {"scope": "operator", "name": "expired", "expires_at": soon}
+        keys["expired"] = self._make("POST", "/api-keys", form)["key"]
+        time.sleep(1.1)
+        return keys
 
     def _make(self, method: str, path: str, body: Json | None = None) -> Json:
         headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
@@ -140,9 +182,27 @@ def _stay_here(case: Case) -> None:
         del case.headers[name]
     if isinstance(case.body, dict) and isinstance(case.body.get("url"), str):
         case.body["url"] = RECEIVER
+    if case.operation.label == "GET /v1/stream":
+        case.query["after"] = "nowhere"  # else it would not end
+    if str(case.query.get("wait")) in _WAITS:
+        case.query["wait"] = 0  # nobody emits meanwhile
 
 
-@pytest.mark.timeout(300)  # a safety net; see EXAMPLES for what it takes
+def _check_access(who: str, operation: Any, answer: requests.Response, *, known: Known) -> None:
+    """Whatever else is wrong with a request: it never gets further than its key allows."""
+    if who in ("none", "unknown", "revoked", "expired"):
+        # a body over its cap is refused before anything of the request is looked at
+        assert answer.status_code in (401, 413), answer.text
+    reads = operation.method.upper() == "GET"
+    emits = operation.label in ("POST /v1/events", "POST /v1/events/batch")
+    if (who == "tenant:read" and not reads) or (who == "emit" and not emits):
+        assert answer.status_code >= 400, answer.text
+    if who == "stranger":
+        others = {known.values[name] for name in known.values if name.endswith("_id")}
+        assert not [one for one in others if one in answer.text], answer.text
+
+
+@pytest.mark.timeout(0 if FUZZ else 300)  # a safety net; see EXAMPLES for what it takes
 async def test_every_operation_answers_as_documented(base_url: str) -> None:
     await asyncio.to_thread(_try_every_operation, base_url)
 
@@ -168,7 +228,7 @@ def _try(
         max_examples=EXAMPLES,
         deadline=None,
         database=None,
-        derandomize=True,
+        derandomize=not FUZZ,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
@@ -176,12 +236,18 @@ def _try(
     def run(case: Case, data: st.DataObject) -> None:
         known.put_into(case, data)
         _stay_here(case)
-        keys = st.sampled_from([OPERATOR_KEY] * 4 + [known.tenant_key, "hf_" + "x" * 40])
-        headers = {"Authorization": f"Bearer {data.draw(keys)}"}
+        who = data.draw(st.sampled_from(["operator"] * 6 + sorted(known.keys)), label="key")
+        key = known.keys[who]
+        for name in [name for name in case.headers if name.lower() == "authorization"]:
+            del case.headers[name]
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         answer = case.call(base_url=base_url, session=session, headers=headers)
+        if operation.path.startswith("/v1/"):
+            _check_access(who, operation, answer, known=known)
         # 503 is the right answer of what needs Temporal, which is away
         may_be_503 = (
-            operation.label.startswith("POST /v1/deliveries/") or "readyz" in operation.label
+            operation.label.startswith(("POST /v1/deliveries/", "POST /v1/retention/"))
+            or "readyz" in operation.label
         )
         assert answer.status_code < 500 or (answer.status_code == 503 and may_be_503), answer.text
         case.validate_response(answer, checks=CONFORMANCE)

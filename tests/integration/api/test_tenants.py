@@ -4,7 +4,11 @@ import anyio
 import httpx2
 import pytest
 
+from api.context import Context
+from hookfast.episode import workflow_id
+from hookfast.storage.circuits import Circuits
 from tests.api_client import KeyClient, Make, MakeEventType, assert_problem
+from tests.seed import seed_delivery
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +94,27 @@ async def test_a_deleted_tenant_takes_keys_endpoints_and_subscriptions_with_it(
     matching = await client.get("/subscriptions", params={"matches": "order.invoice.paid"})
     assert [row["id"] for row in matching.json()["data"]] == [kept["subscription"]["id"]]
     assert_problem(await client.delete(f"/tenants/{tenant['id']}"), 404, code="not_found")
+
+
+async def test_a_deleted_tenants_endpoints_let_go_of_what_they_hold(
+    client: httpx2.AsyncClient, context: Context, make_tenant: Make, make_endpoint: Make
+) -> None:
+    tenant, other = await make_tenant(), await make_tenant()
+    made = [
+        (await make_endpoint(tenant_id=owner["id"], events=["**"]))["id"]
+        for owner in (tenant, tenant, other)
+    ]
+    holding, _, kept = made
+    for endpoint in (holding, kept):
+        assert (await client.post(f"/endpoints/{endpoint}/pause")).status_code == 200
+        delivery = await seed_delivery(context.database, endpoint, status="held")
+        assert (await client.get(f"/deliveries/{delivery}")).json()["status"] == "held"
+
+    assert (await client.delete(f"/tenants/{tenant['id']}")).status_code == 204
+
+    async with context.database.read() as connection:
+        asking = await Circuits().wanted(connection, limit=10)
+    assert [one.workflow_id for one in asking] == [workflow_id(holding)]
 
 
 async def test_a_deleted_tenant_gets_nothing_new(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 
 import httpx2
 import pytest
@@ -172,6 +174,127 @@ async def test_a_subscription_is_not_made_when_the_receiver_does_not_want_its_to
     assert (await client.get(path)).json()["events"] == ["a.b.c"]
 
 
+async def test_a_new_topic_of_an_endpoint_with_a_query_challenge_is_asked_about_too(
+    client: httpx2.AsyncClient, make_endpoint: Make, receiver: Receiver, tenant_id: str
+) -> None:
+    receiver.routes["/hook"] = "/challenge-query"
+    endpoint = await make_endpoint(
+        tenant_id=tenant_id,
+        url=receiver.url("/hook"),
+        verification="query",
+        events=["a.b.c"],
+    )
+    receiver.requests.clear()
+    path = f"/subscriptions/{endpoint['subscription']['id']}"
+    assert (await client.patch(path, json={"events": ["a.b.c"]})).status_code == 200
+    assert receiver.requests == []
+    receiver.routes["/hook"] = "/ok"
+    refused = await client.patch(path, json={"events": ["a.b.c", "d.e.f", "g.**"]})
+    assert_problem(refused, 422, code="verification_failed", pointer="/url")
+    assert len(receiver.requests) == 1
+
+
+class _Held:
+    """A receiver that agrees to everything, when it is told to answer."""
+
+    def __init__(self) -> None:
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            challenge = next(line for line in head.split("\r\n") if line.startswith("X-Hook-Chal"))
+            self.asked.set()
+            await self.answer.wait()
+            answer = f"HTTP/1.1 200 OK\r\n{challenge}\r\nContent-Length: 0\r\n\r\n"
+            writer.write(answer.encode())
+            await writer.drain()
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_a_topic_is_not_added_when_the_url_that_agreed_to_it_was_changed_meanwhile(
+    client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str, method: str
+) -> None:
+    held = _Held()
+    async with Receiver(serve=held) as receiver:
+        held.answer.set()
+        endpoint = await make_endpoint(
+            tenant_id=tenant_id, url=receiver.url(), verification="header", events=["a.b.c"]
+        )
+        held.asked.clear()
+        held.answer.clear()
+        subscription = f"/subscriptions/{endpoint['subscription']['id']}"
+        path = "/subscriptions" if method == "POST" else subscription
+        ids = {"endpoint_id": endpoint["id"]} if method == "POST" else {}
+        adding = asyncio.create_task(
+            client.request(method, path, json={"events": ["d.e.f"], **ids})
+        )
+        await held.asked.wait()
+        patch = {"url": "http://127.0.0.1:9/", "verification": "none"}
+        moved = await client.patch(f"/endpoints/{endpoint['id']}", json=patch)
+        assert moved.status_code == 200
+        held.answer.set()
+        assert_problem(await adding, 409, code="changed_meanwhile")
+    listed = (await client.get("/subscriptions")).json()["data"]
+    assert [row["events"] for row in listed] == [["a.b.c"]]
+
+
+async def test_a_url_is_not_changed_when_a_topic_it_was_not_asked_about_was_added_meanwhile(
+    client: httpx2.AsyncClient,
+    make_endpoint: Make,
+    make_subscription: Make,
+    receiver: Receiver,
+    tenant_id: str,
+) -> None:
+    endpoint = await make_endpoint(
+        tenant_id=tenant_id,
+        url=receiver.url("/challenge"),
+        verification="header",
+        events=["a.b.c"],
+    )
+    path, held = f"/endpoints/{endpoint['id']}", _Held()
+    async with Receiver(serve=held) as other:
+        moving = asyncio.create_task(client.patch(path, json={"url": other.url()}))
+        await held.asked.wait()
+        await make_subscription(endpoint_id=endpoint["id"], events=["d.e.f"])
+        held.answer.set()
+        assert_problem(await moving, 409, code="changed_meanwhile")
+    assert (await client.get(path)).json()["url"] == endpoint["url"]
+
+
+@pytest.mark.parametrize("mode", ["none", "query", "header"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://10.0.0.1/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[::1]/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://metadata.google.internal/",
+    ],
+)
+async def test_no_mode_of_verification_takes_a_url_that_must_not_be_sent_to(
+    client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str, mode: str, url: str
+) -> None:
+    body = {"tenant_id": tenant_id, "url": url, "verification": mode}
+    refused = await client.post("/endpoints", json=body)
+    assert_problem(refused, 422, code="verification_failed", pointer="/url")
+    endpoint = await make_endpoint(tenant_id=tenant_id)
+    refused = await client.patch(
+        f"/endpoints/{endpoint['id']}", json={"url": url, "verification": mode}
+    )
+    assert_problem(refused, 422, code="verification_failed", pointer="/url")
+
+
+async def test_a_name_of_private_networks_may_lead_into_the_allowed_ones(
+    make_endpoint: Make, receiver: Receiver, tenant_id: str
+) -> None:
+    url = receiver.url("/challenge", host="localhost")
+    endpoint = await make_endpoint(tenant_id=tenant_id, url=url, verification="header")
+    assert endpoint["url"] == url
+
+
 async def test_a_networks_list_that_leaves_the_address_out_fails_verification(
     client: httpx2.AsyncClient, receiver: Receiver, tenant_id: str
 ) -> None:
@@ -183,6 +306,25 @@ async def test_a_networks_list_that_leaves_the_address_out_fails_verification(
     answer = await client.post("/endpoints", json=body)
     assert_problem(answer, 422, code="verification_failed", pointer="/url")
     assert receiver.requests == []
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [{"denied_networks": (ip_network("127.0.0.1/32"),)}, {"allowed_ports": "443"}],
+    ids=["network", "port"],
+)
+async def test_the_settings_narrow_where_an_endpoint_may_lead(
+    settings: Settings, receiver: Receiver, narrowed: dict[str, object]
+) -> None:
+    app = create_app(settings.model_copy(update=narrowed))
+    async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
+        await ensure_operator_key(app.state.context.database, settings, clock=utc_now)
+        tenant = (await client.post("/tenants", json={"name": "Acme"})).json()
+        for mode in ("none", "header"):
+            body = {"tenant_id": tenant["id"], "url": receiver.url("/challenge")}
+            answer = await client.post("/endpoints", json=body | {"verification": mode})
+            assert_problem(answer, 422, code="verification_failed", pointer="/url")
+    assert receiver.connections == 0
 
 
 async def test_unverified_and_plain_http_need_the_operators_settings(

@@ -25,6 +25,7 @@ from hookfast.storage.engine import Database
 from tests.receiver import Receiver
 from tests.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
 from tests.temporal_server import temporal_server
+from tests.waiting import PATIENCE
 from worker import running_worker
 
 # The sandbox reloads what is not passed through; our pure modules and pydantic are safe to share.
@@ -91,14 +92,14 @@ class Stack:
     async def attempts(self, delivery_id: str) -> list[Any]:
         return await attempt_rows(self.database, delivery_id)
 
-    async def until_status(self, delivery_id: str, *statuses: str, timeout: float = 20) -> Any:
+    async def until_status(self, delivery_id: str, *statuses: str) -> Any:
         """The delivery's row, once it has one of these statuses."""
 
         async def reached() -> Any:
             row = await self.row(delivery_id)
             return row if row.status in statuses else None
 
-        return await eventually(reached, timeout=timeout)
+        return await eventually(reached)
 
     async def until_closed(self, delivery_id: str) -> Any:
         """The workflow's result, once it has started and ended."""
@@ -114,9 +115,9 @@ class Stack:
         return await handle.result()
 
 
-async def eventually(check: Callable[[], Awaitable[Any]], *, timeout: float = 20) -> Any:
+async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
     """The first truthy answer of `check`."""
-    async with asyncio.timeout(timeout):
+    async with asyncio.timeout(PATIENCE):
         while not (answer := await check()):  # noqa: ASYNC110 - the other side is a database
             await asyncio.sleep(0.02)
         return answer

@@ -16,9 +16,11 @@ from standardwebhooks import Webhook
 
 from activities.attempt import AttemptActivities
 from hookfast.clock import utc_now
+from hookfast.errors import Unavailable
+from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import Recorder
-from hookfast.storage.tables import Endpoint, EndpointHealth
+from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.seed import EVENT_TYPE, SECRET
 
@@ -246,14 +248,14 @@ async def test_an_attempt_whose_record_fails_is_recorded_later_and_not_sent_agai
 
 async def test_a_record_that_fails_for_a_moment_is_tried_again_on_the_spot(stack: Stack) -> None:
     record = Recorder.record
-    failures = iter([OSError("away"), OSError("away")])
+    failures = iter([OSError("away"), TimeoutError("slow"), Unavailable("busy")])
 
-    async def failing_twice(*args: Any) -> None:
+    async def failing_at_first(*args: Any) -> None:
         for error in failures:
             raise error
         await record(*args)
 
-    with patch.object(Recorder, "record", failing_twice):
+    with patch.object(Recorder, "record", failing_at_first):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
         await stack.until_status(delivery, "delivered")
 

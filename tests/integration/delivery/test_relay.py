@@ -255,7 +255,7 @@ async def test_nothing_is_left_in_the_outbox_after_a_burst(stack: Stack) -> None
     ids = [await stack.deliver(endpoint) for endpoint in endpoints for _ in range(20)]
 
     for delivery in ids:
-        await stack.until_status(delivery, "delivered", timeout=40)
+        await stack.until_status(delivery, "delivered")
 
     async def started() -> bool:
         async with stack.database.read() as connection:

@@ -21,9 +21,11 @@ from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
 from hookfast.sender.progress import Phase, begin_progress
 from hookfast.sender.resolver import Lookup, Resolver
+from hookfast.sender.stream import Stream
 from hookfast.sender.transport import OriginTransport
 from tests.integration.sender.conftest import LOOPBACK
 from tests.receiver import Receiver
+from tests.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 
@@ -70,17 +72,15 @@ async def test_it_resolves_once_per_connection(receiver: Receiver) -> None:
     [
         (
             ["10.0.0.1"],
-            "x.example resolves to 10.0.0.1, which is not an allowed public address (private).",
+            "x.example resolves to an address that must not be sent to (private).",
         ),
         (
             ["127.0.0.1", "169.254.169.254"],
-            "x.example resolves to 169.254.169.254, "
-            "which is not an allowed public address (link-local).",
+            "x.example resolves to an address that must not be sent to (link-local).",
         ),
         (
             ["::ffff:10.0.0.1"],
-            "x.example resolves to ::ffff:10.0.0.1, "
-            "which is not an allowed public address (IPv4-mapped).",
+            "x.example resolves to an address that must not be sent to (IPv4-mapped).",
         ),
     ],
 )
@@ -212,12 +212,12 @@ async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second(
                 filler.connect_ex(("127.0.0.2", receiver.port))
             await asyncio.sleep(0.05)
             async with resolving("127.0.0.2", "127.0.0.1") as sender:
-                outcome = await post(sender, receiver.url(host="x.example"))
+                outcome = await within(0.9, post(sender, receiver.url(host="x.example")))
         finally:
             for filler in fillers:
                 filler.close()
     assert outcome.succeeded
-    assert 250 <= outcome.duration_ms < 900
+    assert outcome.duration_ms >= 250
 
 
 async def test_it_keeps_a_connection_for_the_next_request(
@@ -329,7 +329,7 @@ async def test_a_request_waits_for_a_connection_when_an_origin_has_all_it_may(
     receiver: Receiver,
 ) -> None:
     async with transporting(max_per_origin=1) as transport:
-        first = asyncio.create_task(get(transport, receiver.url("/slow/0.1")))
+        first = asyncio.create_task(get(transport, receiver.url("/slow/1")))
         await receiver.wait_for(1)
         progress = begin_progress()
         with pytest.raises(TimeoutError):
@@ -374,7 +374,7 @@ async def get(transport: OriginTransport, url: str) -> None:
 
 
 async def _until_closed(receiver: Receiver) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while receiver.open_connections:  # noqa: ASYNC110 (the receiver has no event for it)
             await asyncio.sleep(0.01)
 
@@ -407,3 +407,27 @@ async def _hanging_resolver(but: str = "") -> AsyncIterator[tuple[Lookup, _Asked
         yield hanging, asked
     finally:
         asked.release()
+
+
+async def test_a_connection_given_up_in_the_moment_it_opens_does_not_count_as_open(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Stream.connection_made
+    streams = []
+
+    def give_up(stream: Stream, transport: asyncio.BaseTransport) -> None:
+        opened(stream, transport)
+        streams.append(stream)
+        attempt.cancel()
+
+    monkeypatch.setattr(Stream, "connection_made", give_up)
+    sender = Sender(guard=AddressGuard(LOOPBACK))
+    attempt = asyncio.create_task(post(sender, receiver.url()))
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    monkeypatch.undo()
+    assert len(streams) == 1
+    async with asyncio.timeout(PATIENCE):
+        await streams[0].wait_closed()
+        assert (await post(sender, receiver.url())).succeeded
+        await sender.aclose()

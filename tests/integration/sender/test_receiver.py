@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.sender import Sender
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ async def test_it_runs_as_a_process_and_prints_its_port_first(sender: Sender) ->
             port = int(process.stdout.readline())
             url = f"http://127.0.0.1:{port}/fail-first/2"
             outcomes = [
-                await sender.post(url, headers={"X-Hook-Id": message}, body=b"", timeout=5)
+                await sender.post(url, headers={"X-Hook-Id": message}, body=b"", timeout=PATIENCE)
                 for message in ("a", "a", "b", "a", "b", "b")
             ]
         finally:

@@ -14,11 +14,12 @@ from hookfast.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from tests.integration.sender.conftest import LOOPBACK
 from tests.receiver import Receiver
+from tests.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 
 
-async def post(sender: Sender, url: str, *, timeout: float = 5.0) -> Outcome:
+async def post(sender: Sender, url: str, *, timeout: float = PATIENCE) -> Outcome:
     return await sender.post(
         url, headers={"X-Hook-Id": "dlv_1"}, body=b'{"paid":true}', timeout=timeout
     )
@@ -29,7 +30,7 @@ async def test_it_sends_exactly_the_given_headers_and_body(
 ) -> None:
     body = b'{"a": "\xc3\xbc"}\n'
     outcome = await sender.post(
-        receiver.url("/hook?x=1"), headers={"X-Hook-Id": "dlv_1"}, body=body, timeout=5
+        receiver.url("/hook?x=1"), headers={"X-Hook-Id": "dlv_1"}, body=body, timeout=PATIENCE
     )
     assert outcome.result is Result.SUCCESS
     assert (outcome.status_code, outcome.error, outcome.response_excerpt) == (200, None, "ok")
@@ -46,7 +47,7 @@ async def test_it_sends_exactly_the_given_headers_and_body(
 
 async def test_its_own_headers_win_over_the_callers(sender: Sender, receiver: Receiver) -> None:
     theirs = {"host": "evil.example", "CONTENT-LENGTH": "1", "Transfer-Encoding": "chunked"}
-    await sender.post(receiver.url(), headers=theirs, body=b"{}", timeout=5)
+    await sender.post(receiver.url(), headers=theirs, body=b"{}", timeout=PATIENCE)
     [request] = receiver.requests
     assert request.headers["host"] == f"127.0.0.1:{receiver.port}"
     assert request.body == b"{}"
@@ -57,7 +58,7 @@ async def test_a_header_that_would_split_the_request_is_a_bug_and_raises(
     sender: Sender, receiver: Receiver
 ) -> None:
     with pytest.raises(Exception, match="Illegal header value"):
-        await sender.post(receiver.url(), headers={"X": "a\r\nY: b"}, body=b"", timeout=5)
+        await sender.post(receiver.url(), headers={"X": "a\r\nY: b"}, body=b"", timeout=PATIENCE)
     assert receiver.requests == []
 
 
@@ -65,7 +66,7 @@ async def test_a_header_that_would_split_the_request_is_a_bug_and_raises(
 async def test_it_delivers_every_byte_of_a_body(
     sender: Sender, receiver: Receiver, size: int
 ) -> None:
-    outcome = await sender.post(receiver.url(), headers={}, body=b"x" * size, timeout=5)
+    outcome = await sender.post(receiver.url(), headers={}, body=b"x" * size, timeout=PATIENCE)
     assert outcome.succeeded
     assert receiver.requests[0].body == b"x" * size
 
@@ -79,7 +80,8 @@ async def test_every_2xx_is_a_success(sender: Sender, receiver: Receiver, status
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (304, "The server answered 304 Not Modified; redirects are not followed."),
+        (304, "The server answered 304 Not Modified."),
+        (302, "The server answered 302 Found; redirects are not followed."),
         (400, "The server answered 400 Bad Request."),
         (410, "The server answered 410 Gone."),
         (503, "The server answered 503 Service Unavailable."),
@@ -150,7 +152,7 @@ async def test_its_excerpt_is_text_that_every_database_stores(
 async def test_a_long_body_is_cut_and_the_status_decides(
     sender: Sender, receiver: Receiver, path: str
 ) -> None:
-    outcome, _, text = await sender.get(receiver.url(path), headers={}, timeout=5)
+    outcome, _, text = await sender.get(receiver.url(path), headers={}, timeout=PATIENCE)
     assert outcome.result is Result.SUCCESS
     assert outcome.response_excerpt == "x" * 2048
     assert len(text) <= 65536
@@ -159,7 +161,7 @@ async def test_a_long_body_is_cut_and_the_status_decides(
 async def test_a_chunked_body_arrives_whole_whatever_lines_it_has(
     sender: Sender, receiver: Receiver
 ) -> None:
-    _, _, text = await sender.get(receiver.url("/blank-lines"), headers={}, timeout=5)
+    _, _, text = await sender.get(receiver.url("/blank-lines"), headers={}, timeout=PATIENCE)
     assert text == "\n" * 30_000
 
 
@@ -173,7 +175,9 @@ async def test_it_sends_the_path_and_query_as_they_were_written(
 
 async def test_a_custom_upgrade_header_is_not_sent(sender: Sender, receiver: Receiver) -> None:
     headers = {"Upgrade": "x", "Connection": "upgrade"}
-    outcome = await sender.post(receiver.url("/upgrade"), headers=headers, body=b"", timeout=5)
+    outcome = await sender.post(
+        receiver.url("/upgrade"), headers=headers, body=b"", timeout=PATIENCE
+    )
     assert outcome.result is Result.PROTOCOL
     assert "upgrade" not in receiver.requests[0].headers
 
@@ -201,7 +205,7 @@ async def test_it_uses_no_proxy_of_the_environment(
 
 
 async def test_get_answers_with_headers_and_text(sender: Sender, receiver: Receiver) -> None:
-    outcome, headers, text = await sender.get(receiver.url("/cookie"), headers={}, timeout=5)
+    outcome, headers, text = await sender.get(receiver.url("/cookie"), headers={}, timeout=PATIENCE)
     assert outcome.succeeded
     assert headers["set-cookie"] == "session=1"
     assert text == "ok"
@@ -250,11 +254,11 @@ async def test_the_deadline_is_total_however_the_answer_drips(
     sender: Sender, receiver: Receiver, path: str, sentence: str
 ) -> None:
     started = time.perf_counter()
-    outcome = await post(sender, receiver.url(path), timeout=0.3)
-    assert 0.29 < time.perf_counter() - started < 1.0
+    outcome = await within(1.0, post(sender, receiver.url(path), timeout=0.3))
+    all_ms = (time.perf_counter() - started) * 1000
     assert outcome.result is Result.TIMEOUT
     assert outcome.error == f"No answer within 0.3 s: 127.0.0.1:{receiver.port} {sentence}"
-    assert outcome.duration_ms == pytest.approx(300, abs=200)
+    assert 290 < outcome.duration_ms <= all_ms
 
 
 async def test_nothing_listening_is_refused(sender: Sender) -> None:
@@ -304,7 +308,7 @@ async def test_cancelling_closes_the_connection_and_propagates(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while receiver.open_connections:  # noqa: ASYNC110 (the receiver has no event for it)
             await asyncio.sleep(0.01)
 
@@ -312,7 +316,10 @@ async def test_cancelling_closes_the_connection_and_propagates(
 async def test_no_message_repeats_what_was_on_the_wire(sender: Sender, receiver: Receiver) -> None:
     for path in ("/garbage", "/conflicting-lengths", "/huge-header", "/reset", "/status/500"):
         outcome = await sender.post(
-            receiver.url(path), headers={"X-Token": "whsec_1"}, body=b"secret-body", timeout=5
+            receiver.url(path),
+            headers={"X-Token": "whsec_1"},
+            body=b"secret-body",
+            timeout=PATIENCE,
         )
         assert outcome.error is not None
         for leak in ("whsec_1", "secret-body", "SSH-2.0", "X-Huge", "status 500"):

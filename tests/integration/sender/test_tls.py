@@ -15,13 +15,15 @@ import trustme
 
 from hookfast.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
+from hookfast.sender.sender import default_ssl_context
 from tests.integration.sender.conftest import LOOPBACK
 from tests.receiver import Receiver
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 
-async def post(sender: Sender, url: str, *, timeout: float = 5.0) -> Outcome:
+async def post(sender: Sender, url: str, *, timeout: float = PATIENCE) -> Outcome:
     return await sender.post(url, headers={}, body=b'{"paid":true}', timeout=timeout)
 
 
@@ -109,6 +111,13 @@ async def test_the_default_trust_store_does_not_know_a_private_authority(
     ):
         outcome = await post(sender, receiver.url())
     assert outcome.result is Result.TLS
+
+
+def test_every_connection_verifies_certificate_and_name_and_speaks_tls_1_2_or_later() -> None:
+    context = default_ssl_context()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
 async def test_a_server_without_tls_fails_and_says_so(sender: Sender) -> None:

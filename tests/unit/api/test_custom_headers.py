@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import email
+import email.policy
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from api.custom_headers import MAX_HEADERS, check_headers, masked
 from hookfast.errors import InvalidInput
@@ -43,6 +48,25 @@ def test_it_takes_headers_that_can_be_sent(headers: dict[str, str]) -> None:
         "X-Hook-Signature",
         "x-webhook-nonce",
         "Proxy-Authorization",
+        "Proxy-Connection",
+        "Forwarded",
+        "X-Forwarded-For",
+        "X-Forwarded-Host",
+        "X-Real-IP",
+        "Expect",
+        "Keep-Alive",
+        "TE",
+        "Trailer",
+        "Upgrade",
+        "Via",
+        "Date",
+        "Accept-Encoding",
+        "tracestate",
+        "X-A: b\r\nHost",
+        "X-A\u00a0",
+        "\uff28ost",
+        "Host ",
+        "Host\t",
     ],
 )
 def test_it_refuses_names_that_are_no_tokens_or_ours(name: str) -> None:
@@ -53,7 +77,25 @@ def test_it_refuses_names_that_are_no_tokens_or_ours(name: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", " ", " a", "a ", "a\tb", "a\r\nX-B: b", "a\x00", "é", "\x7f", "x" * 1_001, "***"],
+    [
+        "",
+        " ",
+        "a\rb",
+        "a\nb",
+        "a\x0bb",
+        "\u2028",
+        "a\u00a0b",
+        "\u010a",
+        " a",
+        "a ",
+        "a\tb",
+        "a\r\nX-B: b",
+        "a\x00",
+        "é",
+        "\x7f",
+        "x" * 1_001,
+        "***",
+    ],
 )
 def test_it_refuses_values_that_are_not_visible_ascii(value: str) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -73,3 +115,18 @@ def test_it_refuses_too_many() -> None:
 
 def test_answers_show_names_only() -> None:
     assert masked({"X-A": "secret"}) == {"X-A": "***"}
+
+
+@given(st.dictionaries(st.text(max_size=12), st.text(max_size=12), max_size=4))
+def test_what_it_takes_is_two_lines_of_one_request_and_nothing_of_ours(
+    headers: dict[str, str],
+) -> None:
+    try:
+        check_headers(headers)
+    except InvalidInput:
+        return
+    wire = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    parsed = email.message_from_string(f"{wire}\r\n", policy=email.policy.HTTP)
+    assert [(name, str(value)) for name, value in parsed.items()] == list(headers.items())
+    assert wire.isascii()
+    assert not {"host", "content-length", "connection"} & {name.lower() for name in headers}

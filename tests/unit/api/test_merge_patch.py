@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.merge_patch import merge
+from api.merge_patch import merge, patch_between
 
 # RFC 7396, appendix A: target, patch, result
 RFC_EXAMPLES: list[tuple[Any, Any, Any]] = [
@@ -29,6 +29,28 @@ RFC_EXAMPLES: list[tuple[Any, Any, Any]] = [
 @pytest.mark.parametrize(("target", "patch", "result"), RFC_EXAMPLES)
 def test_it_does_what_the_rfc_shows(target: Any, patch: Any, result: Any) -> None:
     assert merge(target, patch) == result
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1}, {"b": None}),
+        ({"a": 1}, {"a": 1, "b": 2}, {"b": 2}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, {"a": {"c": None}}),
+        ({"a": {"b": {"c": 1}}, "d": 1}, {"a": {"b": {}}, "d": 1}, {"a": {"b": {"c": None}}}),
+        ({"a": [1, 2]}, {"a": [1]}, {"a": [1]}),
+        ({"a": "x"}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+        ({"a": {"b": 1}}, {"a": "x"}, {"a": "x"}),
+        ({"a": None}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+        ("hourly", {"delays_seconds": [1]}, {"delays_seconds": [1]}),
+        ({"a": 1}, {"a": 1}, {}),
+    ],
+)
+def test_a_patch_between_two_documents_leads_from_one_to_the_other(
+    before: Any, after: Any, patch: Any
+) -> None:
+    assert patch_between(before, after) == patch
+    assert merge(before, patch) == after
 
 
 def test_it_leaves_its_arguments_alone() -> None:

@@ -8,12 +8,27 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer import Context
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from hookfast.cli import app
 from hookfast.version import VERSION
 
-_HEAVY = ("sqlalchemy", "fastapi", "temporalio", "pydantic", "uvicorn", "alembic")
+_HEAVY = ("sqlalchemy", "fastapi", "temporalio", "pydantic", "uvicorn", "alembic", "httpx2", "rich")
+_NOUNS = [
+    "audit",
+    "dead-letters",
+    "deliveries",
+    "endpoints",
+    "events",
+    "inbox",
+    "jobs",
+    "keys",
+    "retention",
+    "sources",
+    "tenants",
+]
 
 
 def test_it_has_the_commands_the_readme_tells_of() -> None:
@@ -21,16 +36,36 @@ def test_it_has_the_commands_the_readme_tells_of() -> None:
         "api",
         "config",
         "demo",
+        "doctor",
+        "emit",
+        "listen",
         "migrate",
         "openapi",
+        "portal-link",
+        "trigger",
         "up",
         "version",
         "worker",
     ]
+    groups = sorted(group.name or "" for group in app.registered_groups)
+    assert groups == sorted([*_NOUNS, "secrets"])
 
 
-def test_version_prints_the_version() -> None:
-    assert CliRunner().invoke(app, ["version"]).stdout == f"{VERSION}\n"
+@pytest.mark.parametrize("noun", _NOUNS)
+def test_every_command_on_a_running_hookfast_has_help_and_prints_json(noun: str) -> None:
+    group = get_command(app).commands[noun]  # type: ignore[attr-defined]
+    commands = group.list_commands(Context(group))
+    assert commands
+    for name in commands:
+        printed = CliRunner().invoke(app, [noun, name, "--help"], env={"COLUMNS": "200"})
+        assert printed.exit_code == 0
+        assert "--json" in printed.stdout
+        assert "HOOKFAST_API_KEY" in printed.stdout
+
+
+@pytest.mark.parametrize("asked", ["version", "--version"])
+def test_version_prints_the_version(asked: str) -> None:
+    assert CliRunner().invoke(app, [asked]).stdout == f"{VERSION}\n"
 
 
 def test_nothing_heavy_is_imported_before_a_command_needs_it() -> None:

@@ -11,14 +11,11 @@ import time
 import pytest
 
 from hookfast.cli import leash
+from tests.waiting import PATIENCE
 
-_MODES = [
-    pytest.param(
-        "exec",
-        marks=pytest.mark.skipif(sys.platform != "linux", reason="needs prctl"),
-    ),
-    "stay",
-]
+# The mode `exec` is made of a Linux system call; elsewhere `leashed` never asks for it.
+_LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+_MODES = [pytest.param("exec", marks=_LINUX_ONLY), "stay"]
 # A parent that starts `sleep` on a leash, prints its process id and waits to be killed.
 _PARENT = """
 import os, subprocess, sys, time
@@ -42,7 +39,7 @@ def test_the_command_dies_with_a_killed_parent(mode: str) -> None:
 
         parent.kill()
 
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE
         while _lives(child):
             assert time.monotonic() < deadline, "the command outlived its parent"
             time.sleep(0.02)
@@ -55,12 +52,11 @@ def test_sigterm_reaches_the_command_and_its_exit_code_comes_back(mode: str) -> 
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=5) == 7
+        assert process.wait(timeout=PATIENCE) == 7
 
 
+@_LINUX_ONLY
 def test_nothing_starts_when_the_parent_has_died_already() -> None:
-    if sys.platform != "linux":
-        pytest.skip("needs prctl")
     command = [sys.executable, "-I", "-S", leash.__file__, "exec", "1", "echo", "started"]
     ended = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (1, "")

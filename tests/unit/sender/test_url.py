@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +38,10 @@ def test_it_returns_a_good_url_unchanged(url: str) -> None:
     [
         ("HTTPS://EXAMPLE.com/Path", "https://example.com/Path"),
         ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+        # IDNA 2003 took these two for one host; what is judged here is what is dialled
+        ("https://stra\u00dfe.example/", "https://xn--strae-oqa.example/"),
+        ("https://[::ffff:127.0.0.1]/", "https://[::ffff:7f00:1]/"),
+        ("https://[::FFFF:7f00:0001]/", "https://[::ffff:7f00:1]/"),
         ("https://[2001:DB8:0:0::1]/", "https://[2001:db8::1]/"),
     ],
 )
@@ -71,6 +78,16 @@ def test_it_accepts_http_only_where_that_is_allowed() -> None:
         ("https://example.com/a b", "control characters"),
         ("https://example.com/\r\nX: y", "control characters"),
         ("https://exam\tple.com/", "control characters"),
+        ("ht\ntps://example.com/", "control characters"),
+        ("https:\t//example.com/", "control characters"),
+        ("https://example.com\n/", "control characters"),
+        ("https://example.com\r\n.evil.example/", "control characters"),
+        ("https://example.com/\u2028", "percent-encode"),
+        ("https://example.com:80@127.0.0.1/", "user name"),
+        ("https://@127.0.0.1/", "user name"),
+        ("https://:@127.0.0.1/", "user name"),
+        ("https://example.com%40127.0.0.1/", "four decimal numbers"),
+        ("https://example.com;@127.0.0.1/", "user name"),
         ("https://example.com/\x7f", "control characters"),
         ("https://example.com/\x00", "control characters"),
         ("https://example.com/ü", "percent-encode"),
@@ -81,12 +98,31 @@ def test_it_accepts_http_only_where_that_is_allowed() -> None:
         ("https://example.com:٤٤٣/", "port"),
         ("https://example.com:-1/", "port"),
         ("https://example.com:443x/", "port"),
+        ("https://example.com:+80/", "port"),
+        ("https://example.com: 80/", "control characters"),
+        ("https://example.com:80:80/", "brackets"),
+        ("https://example.com:4_43/", "port"),
+        ("https://example.com:0x50/", "port"),
+        ("https://example.com:99999999999999999999/", "port"),
         ("https://127.1/", "four decimal numbers"),
         ("https://2130706433/", "four decimal numbers"),
         ("https://0x7f000001/", "four decimal numbers"),
         ("https://0x7f.1/", "four decimal numbers"),
         ("https://0X7F.0.0.1/", "four decimal numbers"),
         ("https://0177.0.0.1/", "four decimal numbers"),
+        ("https://017700000001/", "four decimal numbers"),
+        ("https://0/", "four decimal numbers"),
+        ("https://0x/", "four decimal numbers"),
+        ("https://127.0.1/", "four decimal numbers"),
+        ("https://127.0.0.0x1/", "four decimal numbers"),
+        ("https://127.00.0.1/", "four decimal numbers"),
+        ("https://0000127.0.0.1/", "four decimal numbers"),
+        ("https://127.0.0.1.5/", "four decimal numbers"),
+        ("https://evil.example.2130706433/", "four decimal numbers"),
+        ("https://127%2e0%2e0%2e1/", "labels"),
+        ("https://%31%32%37.0.0.1/", "four decimal numbers"),
+        ("https://127.0.0.1%2f.example.com/", "labels"),
+        ("https://127.0.0.1%00.example.com/", "labels"),
         ("https://127.0.0.256/", "four decimal numbers"),
         ("https://1.2.3.4.5/", "four decimal numbers"),
         ("https://example.1/", "four decimal numbers"),
@@ -105,6 +141,18 @@ def test_it_accepts_http_only_where_that_is_allowed() -> None:
         ("https://１２７.0.0.1/", "IDNA"),
         ("https://example。com/", "IDNA"),
         ("https://①.example/", "IDNA"),
+        ("https://exam\u00adple.com/", "IDNA"),  # a soft hyphen
+        ("https://exam\u200bple.com/", "IDNA"),  # a space of no width
+        ("https://example\uff0ecom/", "IDNA"),  # full-width and half-width dots
+        ("https://example\uff61com/", "IDNA"),
+        ("https://example\u2024com/", "IDNA"),
+        ("https://example.com\uff0f@127.0.0.1/", "user name"),
+        ("https://example.com\u2044.evil.example/", "IDNA"),  # a fraction slash
+        ("https://xn--exmple-4nf.com\uff0e127.0.0.1/", "IDNA"),
+        ("https://1\u0662\u0667.0.0.1/", "IDNA"),  # Arabic digits
+        ("https://\u24c1ocalhost/", "IDNA"),  # a letter in a circle
+        ("https://xn--example-.com/", "labels"),
+        ("https://xn--\u00fc.example/", "IDNA"),
         ("https://[::1/", "brackets"),
         ("https://::1/", "brackets"),
         ("https://[fe80::1%25eth0]/", "zone"),
@@ -112,6 +160,13 @@ def test_it_accepts_http_only_where_that_is_allowed() -> None:
         ("https://[127.0.0.1]/", "valid IPv6"),
         ("https://[v1.x]/", "valid IPv6"),
         ("https://[]/", "valid IPv6"),
+        ("https://[::ffff:127.1]/", "valid IPv6"),
+        ("https://[::ffff:0x7f.0.0.1]/", "valid IPv6"),
+        ("https://[::1].example.com/", "brackets"),
+        ("https://[[::1]]/", "brackets"),
+        ("https://x[::1]/", "brackets"),
+        ("https://[::1%2525eth0]/", "zone"),
+        ("https://[::1%00]/", "zone"),
         ("https://[::1]x/", "brackets"),
         ("https://example.com/" + "a" * 2048, "2048"),
         ("https://bücher.example/" + "a" * 2020, "2048"),
@@ -123,6 +178,34 @@ def test_it_refuses_a_bad_url_and_says_what_to_do(url: str, advice: str) -> None
     assert refused.value.code == "invalid_url"
     assert refused.value.errors[0].pointer == "/endpoint/url"
     assert advice in refused.value.message
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *("https:", "http:", "//", "/", "\\", "@", ":", "#", "?", "[", "]", "%", ".", "%2e"),
+            *("127", "0x7f", "1", "0177", "::1", "::ffff:", "localhost", "example", "xn--", "80"),
+            *("\u3002", "\uff0e", "\u00ad", "\u00df", "\uff11", "\t", "\r\n", " ", "-", "\x00"),
+        ]
+    ),
+    max_size=12,
+).map("".join)
+
+
+@given(PIECES | PIECES.map(lambda text: f"https://{text}"))
+def test_every_other_parser_reads_the_same_host_from_what_it_accepts(text: str) -> None:
+    try:
+        url = check_url(text, allow_http=True)
+    except InvalidInput:
+        return
+    parts = parse_url(url)
+    ports = {"http": 80, "https": 443}
+    split = urlsplit(url)
+    assert (split.hostname, split.port or ports[split.scheme]) == (parts.host, parts.port)
+    assert split.username is None
+    other = httpx2.URL(url)
+    assert (other.raw_host.decode(), other.port or ports[other.scheme]) == (parts.host, parts.port)
+    assert other.userinfo == b""
 
 
 @given(st.text() | st.text().map(lambda text: f"https://{text}"))

@@ -15,6 +15,7 @@ from sqlalchemy import func, select
 
 from api.context import Context
 from hookfast.clock import rfc3339
+from hookfast.storage import schema_checks
 from hookfast.storage.tables import Event
 from tests.api_client import (
     OPERATOR_KEY,
@@ -72,10 +73,11 @@ async def stored_events(context: Context) -> int:
 async def test_what_is_not_strict_json_is_refused(
     client: httpx2.AsyncClient, context: Context, path: str, raw: bytes
 ) -> None:
+    before = await stored_events(context)
     answer = await client.post(path, content=raw, headers=JSON)
     assert answer.status_code == 422, answer.text
     assert answer.json()["code"] in ("invalid_json", "invalid_input")
-    assert await stored_events(context) == 0
+    assert await stored_events(context) == before
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ async def test_what_is_not_strict_json_is_refused(
         ({"type": "order.invoice.paid\n"}, "invalid_event_type", "/type"),
         ({"type": "a.b." + "c" * 130}, "invalid_input", "/type"),
         ({"type": "order.invoice.voided"}, "unknown_event_type", "/type"),
-        ({"type": "hookfast.endpoint.disabled"}, "reserved_name", "/type"),
+        ({"type": "hookfast.endpoint.disabled"}, "reserved_event_type", "/type"),
         # the tenant
         ({"tenant_id": 7}, "invalid_input", "/tenant_id"),
         ({"tenant_id": "acme"}, "invalid_input", "/tenant_id"),
@@ -119,9 +121,10 @@ async def test_a_member_that_is_wrong_is_pointed_at(
     code: str,
     pointer: str,
 ) -> None:
+    before = await stored_events(context)
     answer = await client.post("/events", json={"type": TYPE, "data": 1} | members)
     assert_problem(answer, 422, code=code, pointer=pointer)
-    assert await stored_events(context) == 0
+    assert await stored_events(context) == before
 
 
 @pytest.mark.parametrize("missing", ["type", "data"])
@@ -249,6 +252,36 @@ async def test_a_deleted_event_type_is_unknown_from_the_next_event(
     assert_problem(await client.post("/events", json=event), 422, code="unknown_event_type")
 
 
+SLOW_PATTERN = {"pattern": "[^@]+[@!][^@]+"}
+
+
+async def test_data_that_takes_too_long_to_check_is_refused_and_the_others_are_not(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_checks, "EVENT_SECONDS", 0.1)
+    await make_event_type(TYPE, schema=SLOW_PATTERN)
+    bad, good = {"type": TYPE, "data": "a" * 60_000}, {"type": TYPE, "data": "a@b"}
+    refused, taken = await asyncio.gather(
+        client.post("/events", json=bad), client.post("/events", json=good)
+    )
+    assert_problem(refused, 422, code="schema_too_slow", pointer="/data")
+    assert taken.status_code == 202, taken.text
+    batch = await client.post("/events/batch", json={"events": [good, bad, good]})
+    assert [one["status"] for one in batch.json()["data"]] == [202, 422, 202]
+    assert batch.json()["data"][1]["problem"]["code"] == "schema_too_slow"
+
+
+async def test_many_small_things_that_must_differ_are_compared_in_no_time(
+    client: httpx2.AsyncClient, make_event_type: MakeEventType
+) -> None:
+    await make_event_type(TYPE, schema={"uniqueItems": True})
+    things: list[dict[str, int]] = [{"a": n} for n in range(5_000)]
+    answer = await client.post("/events", json={"type": TYPE, "data": things})
+    assert answer.status_code == 202, answer.text
+    answer = await client.post("/events", json={"type": TYPE, "data": [*things, {"a": 7}]})
+    assert_problem(answer, 422, code="schema_violation", pointer="/data")
+
+
 async def test_a_schema_that_meets_data_it_cannot_handle_says_so(
     client: httpx2.AsyncClient, make_event_type: MakeEventType
 ) -> None:
@@ -345,6 +378,7 @@ async def test_an_event_may_be_as_large_as_the_limit_and_no_larger(
 ) -> None:
     limit = context.settings.max_event_bytes
     headers = JSON | {"Authorization": f"Bearer {OPERATOR_KEY}"}
+    before = await stored_events(context)
 
     async def chunks(body: bytes) -> AsyncIterator[bytes]:
         for start in range(0, len(body), 10_000):
@@ -357,7 +391,7 @@ async def test_an_event_may_be_as_large_as_the_limit_and_no_larger(
             content = chunks(body) if chunked else body
             answer = await client.post("/events", content=content)
             assert answer.status_code == status, answer.text
-    assert await stored_events(context) == 1
+    assert await stored_events(context) == before + 1
 
 
 async def test_another_tenants_id_is_not_found_even_when_the_rest_is_fine(

@@ -1,0 +1,46 @@
+"""The API as `hookfast api` serves it, in the tests' own process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+
+import uvicorn
+
+from api.authentication import ensure_operator_key
+from api.context import Context
+from hookfast.cli.api import server_config
+from hookfast.settings import Settings
+from tests.waiting import PATIENCE
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """One that runs: its URL, its parts to look behind it, and uvicorn's server."""
+
+    url: str
+    context: Context
+    uvicorn: uvicorn.Server
+
+
+@asynccontextmanager
+async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
+    """On a free port of loopback, with its operator key."""
+    config = server_config(settings)
+    server = uvicorn.Server(config)
+    server.capture_signals = nullcontext  # type: ignore[method-assign] # pytest keeps its own
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not server.started:  # noqa: ASYNC110 - it has no event to wait for
+                    await asyncio.sleep(0.01)
+            context: Context = config.app.state.context  # type: ignore[union-attr]
+            await ensure_operator_key(context.database, settings, clock=context.clock)
+            yield ApiServer(f"http://127.0.0.1:{listener.getsockname()[1]}", context, server)
+        finally:
+            server.should_exit = True
+            await task

@@ -1,0 +1,94 @@
+"""A real Chromium before a real server. Chromium is the one that `CHROMIUM` names, or Debian's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, sync_playwright
+
+from hookfast.cli.api import server_config
+from hookfast.settings import Settings
+from hookfast.storage.engine import Database
+from tests.api_client import OPERATOR_KEY, development_settings
+from tests.browser.scene import Scene, set_scene
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The running dashboard, and what it shows."""
+
+    origin: str
+    key: str
+    database_url: str
+    scene: Scene
+
+
+@pytest.fixture(scope="module")
+def artefacts(pytestconfig: pytest.Config) -> Path:
+    """Where screenshots go: a folder that is not under version control."""
+    folder = pytestconfig.rootpath / "var" / "browser"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Where Chromium is."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip("there is no Chromium: install Debian's `chromium`, or name one in CHROMIUM")
+    return CHROMIUM
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_path: str, site: Site) -> Iterator[Browser]:
+    """The browser. Comes after the site: from here on this thread has an event loop."""
+    # a sandbox inside of a container needs rights that root there does not have
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The API on a port of its own, with a scene to look at. Temporal is away (port 9 is closed):
+    what needs it says so on the page."""
+    home = tmp_path_factory.mktemp("browser")
+    url = f"sqlite+aiosqlite:///{home / 'hookfast.db'}"
+    shutil.copyfile(sqlite_template, home / "hookfast.db")
+    settings = development_settings(url, home)
+    with pytest.MonkeyPatch.context() as patch, closing(socket.socket()) as listener:
+        patch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+        listener.bind(("127.0.0.1", 0))
+        scene = asyncio.run(_prepared(settings, url))
+        server = uvicorn.Server(server_config(settings))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield Site(
+                origin=f"http://127.0.0.1:{listener.getsockname()[1]}",
+                key=OPERATOR_KEY,
+                database_url=url,
+                scene=scene,
+            )
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+async def _prepared(settings: Settings, url: str) -> Scene:
+    async with Database(url) as database:
+        return await set_scene(database, settings)

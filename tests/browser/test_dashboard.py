@@ -1,0 +1,381 @@
+"""The dashboard in a real browser: the main jobs, and whether everybody can do them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx2
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from api.dashboard.application import routers
+from api.dashboard.page_route import PageRoute
+from hookfast.storage.engine import Database
+from tests.browser.conftest import Site
+from tests.browser.scene import EVENT_TYPE, add_delivery
+from tests.waiting import PATIENCE
+
+ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text()
+OPEN = "document.querySelectorAll('details').forEach((each) => each.open = {})"
+WIDE: ViewportSize = {"width": 1440, "height": 900}
+NARROW: ViewportSize = {"width": 390, "height": 844}
+LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
+    ("light", WIDE),
+    ("dark", NARROW),
+)
+
+
+@contextmanager
+def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
+    """A page of a signed-in browser, which must not complain: of no script, and of no policy."""
+    complaints: list[str] = []
+    context = chromium.new_context(base_url=site.origin, **{"viewport": WIDE} | options)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on("console", lambda said: complaints.append(said.text) if _is_ours(said.text) else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    try:
+        page.goto("/dashboard/sign-in")
+        page.get_by_label("API key").fill(site.key)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url("**/dashboard")
+        yield page
+    finally:
+        context.close()
+    assert complaints == []
+
+
+def paths(site: Site) -> list[str]:
+    """Every page there is, where the scene has something to show on it, and some in other moods."""
+    scene = site.scene
+    ids = {
+        "tenant_id": scene.tenant_id,
+        "endpoint_id": scene.broken,
+        "subscription_id": scene.broken_subscription,
+        "delivery_id": scene.failed,
+        "event_id": scene.event_id,
+        "source_id": scene.source_id,
+        "inbox_id": scene.inbox_id,
+        "key_id": scene.key_id,
+        "name": EVENT_TYPE,
+    }
+    found = [
+        route.path.format(**ids)
+        for router in routers()
+        for route in router.routes
+        if isinstance(route, PageRoute)
+        if "GET" in route.methods and not route.path.startswith("/dashboard/live/")
+        if not route.path.endswith("/body")  # a download
+        if set(re.findall(r"\{(\w+)\}", route.path)) <= set(ids)
+    ]
+    return [
+        *found,
+        "/dashboard?window=30d",
+        "/dashboard/endpoints?state=paused",
+        f"/dashboard/endpoints/{scene.gone}",
+        "/dashboard/deliveries?status=paused",
+        "/dashboard/deliveries?event_type=paid&endpoint_id=ep_1",
+        f"/dashboard/deliveries/{scene.dead[0]}",
+        "/dashboard/events?find=nothing",
+        "/dashboard/dead-letters?reason=endpoint_disabled",
+        "/dashboard/inbox?status=failed",
+        "/dashboard/event-types/github.push.received",
+        "/dashboard/nothing",
+    ]
+
+
+def file_name(path: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"_[0-9a-f]{32}", "", path)).strip("-")
+
+
+def test_every_page_can_be_used_by_everybody(
+    chromium: Browser, site: Site, artefacts: Path
+) -> None:
+    problems: dict[str, list[str]] = {}
+    with browsing(chromium, site) as page:
+        for place, path in enumerate(paths(site)):
+            page.goto(path)
+            for theme, viewport in LOOKS:
+                page.emulate_media(color_scheme=theme)
+                page.set_viewport_size(viewport)
+                page.evaluate(OPEN.format("true"))
+                look = f"{file_name(path)}-{place:02}-{theme}-{viewport['width']}"
+                if found := page.evaluate(ACCESSIBILITY):
+                    problems[look] = found
+                page.evaluate(OPEN.format("false"))
+                page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
+    assert problems == {}
+
+
+def test_a_broken_receiver_is_found_and_what_failed_is_sent_again(
+    chromium: Browser, site: Site
+) -> None:
+    with browsing(chromium, site) as page:
+        page.get_by_role("region", name="Endpoints to look at").get_by_role(
+            "link", name="Warehouse"
+        ).click()
+        expect(page.get_by_role("heading", name="Outage 1")).to_be_visible()
+        expect(page.get_by_text(re.compile(r"in 2\d min"))).to_be_visible()  # counted down
+        page.get_by_role("link", name="Send failed again…").click()
+        expect(page.get_by_text("6 deliveries ended without success")).to_be_visible()
+        page.get_by_role("button", name="Send 6 again").click()
+        expect(page.get_by_role("status")).to_contain_text("6 deliveries go out again")
+        expect(page.get_by_role("progressbar")).to_be_visible()
+
+
+def test_deliveries_appear_while_one_looks(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site) as page:
+        page.goto(f"/dashboard/deliveries?endpoint_id={site.scene.broken}")
+        rows = page.get_by_role("row")
+        before = rows.count()
+        tick = page.get_by_label("Select dlv_").first
+        tick.check()
+        arrived = _in_thread(_one_more(site))
+        expect(page.locator(f"#row-{arrived}")).to_be_visible()
+        assert rows.count() == before + 1
+        expect(page.get_by_role("checkbox", checked=True)).to_have_count(1)  # still the same one
+        page.get_by_role("button", name="Live").click()
+        expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "false")
+        later = _in_thread(_one_more(site))
+        page.wait_for_timeout(2_500)
+        expect(page.locator(f"#row-{later}")).to_have_count(0)
+
+
+def test_a_live_part_says_when_it_is_not(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site) as page:
+        page.route("**/dashboard/live/**", lambda route: route.abort())
+        page.goto("/dashboard/deliveries")
+        away = page.get_by_role("button", name="Not connected")
+        expect(away).to_be_visible(timeout=PATIENCE * 1_000)
+        page.unroute("**/dashboard/live/**")
+        expect(page.get_by_role("button", name="Live")).to_be_visible(timeout=PATIENCE * 1_000)
+        expect(away).to_have_count(0)
+
+
+def test_a_live_part_says_when_its_key_is_revoked(chromium: Browser, site: Site) -> None:
+    headers = {"Authorization": f"Bearer {site.key}"}
+    with httpx2.Client(base_url=f"{site.origin}/v1", headers=headers) as client:
+        made = client.post("/api-keys", json={"name": "for a while", "scope": "operator"}).json()
+        with browsing(chromium, replace(site, key=made["key"])) as page:
+            page.goto("/dashboard/deliveries")
+            expect(page.get_by_role("button", name="Live")).to_be_visible()
+            client.delete(f"/api-keys/{made['id']}")
+            page.get_by_role("button", name="Sign in again").click(timeout=PATIENCE * 1_000)
+            page.wait_for_url("**/dashboard/sign-in?next=/dashboard/deliveries")
+
+
+def test_many_deliveries_are_chosen_counted_and_acted_on(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site) as page:
+        page.goto("/dashboard/deliveries")
+        page.get_by_label("Status").select_option("dead")
+        page.get_by_role("button", name="Filter").click()
+        page.get_by_label("Select all that are shown").check()
+        page.get_by_role("button", name="the selected…").click()
+        expect(page.get_by_role("heading", name="Send again 8 deliveries?")).to_be_visible()
+        page.get_by_role("link", name="No, go back").click()
+        expect(page).to_have_url(re.compile(r"status=dead"))
+        page.get_by_role("button", name="all that match…").click()
+        page.get_by_role("button", name="Send again 8").click()
+        expect(page.get_by_role("status")).to_contain_text("The job acts on 8 deliveries.")
+        page.go_back()
+        page.get_by_role("button", name="Send again 8").click()
+        expect(page.get_by_role("status")).to_contain_text("This was already done")
+
+
+def test_what_failed_its_schema_is_mended_and_tried_again(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site) as page:
+        page.goto("/dashboard/inbox?status=failed")
+        page.get_by_role("table").get_by_role("link", name="inb_").first.click()
+        page.get_by_role("button", name="Try again").click()
+        expect(page.get_by_role("alert")).to_contain_text("size")
+        page.get_by_role("link", name="schema").click()
+        page.get_by_role("link", name="Edit").click()
+        page.get_by_label("JSON Schema of its data").fill("")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("status")).to_contain_text("is registered")
+        page.goto("/dashboard/inbox?status=failed")
+        page.get_by_role("table").get_by_role("link", name="inb_").first.click()
+        page.get_by_role("button", name="Try again").click()
+        expect(page.get_by_role("status")).to_contain_text("It is an event now.")
+        page.get_by_role("link", name="evt_").click()
+        expect(page.get_by_role("region", name="The event")).to_contain_text("refs/heads/topic")
+
+
+def test_a_portal_link_shows_one_endpoint_to_somebody_without_a_key(
+    chromium: Browser, site: Site
+) -> None:
+    with browsing(chromium, site) as page:
+        page.goto("/dashboard/tenants")
+        page.get_by_role("button", name="Show only this tenant, Corner Shop").click()
+        expect(page.get_by_role("button", name="Show all tenants")).to_be_visible()
+        page.goto("/dashboard/portal-links")
+        page.set_viewport_size(NARROW)
+        assert page.evaluate(ACCESSIBILITY) == []
+        page.set_viewport_size(WIDE)
+        page.get_by_label("What they see").select_option(label="only Warehouse")
+        page.get_by_role("button", name="Make a link").click()
+        link = page.get_by_role("region", name="The link").text_content()
+        page.goto("/dashboard/tenants")
+        page.get_by_role("button", name="Show all tenants").click()
+    assert link is not None
+    guest = chromium.new_context(viewport=WIDE)
+    try:
+        page = guest.new_page()
+        page.goto(site.origin + link[link.index("/dashboard") :])
+        expect(page.get_by_role("heading", name="Warehouse")).to_be_visible()
+        assert "sig=" not in page.url
+        menu = page.get_by_role("navigation", name="Main").get_by_role("link")
+        expect(menu).to_have_text(["Endpoint", "Deliveries", "Dead letters", "API reference"])
+        menu.get_by_text("Deliveries").click()
+        expect(page.get_by_role("table")).to_be_visible()
+        expect(page.get_by_role("table").get_by_text("Ledger")).to_have_count(0)
+    finally:
+        guest.close()
+
+
+def test_a_delivery_tells_its_life_and_can_be_sent_from_a_shell(
+    chromium: Browser, site: Site
+) -> None:
+    with browsing(chromium, site, permissions=["clipboard-read", "clipboard-write"]) as page:
+        page.goto(f"/dashboard/deliveries/{site.scene.failed}")
+        expect(page.get_by_text("Attempt 3")).to_be_visible()
+        expect(page.locator("[data-countdown]").first).to_contain_text(re.compile(r"in 1\d min"))
+        page.get_by_text("Request and answer").first.click()
+        expect(page.get_by_text("webhook-signature: ***").first).to_be_visible()
+        expect(page.get_by_text("<h1>Down for maintenance</h1>").first).to_be_visible()
+        page.get_by_text("Send it yourself, with curl").click()
+        command = page.get_by_role("region", name="The command")
+        command.locator("xpath=..").get_by_role("button", name="Copy").click()
+        page.wait_for_function("navigator.clipboard.readText()")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == command.text_content()
+        assert "SECRET=whsec_…" in copied
+        assert "openssl" in copied
+
+
+def test_a_second_click_and_a_reload_do_nothing_a_second_time(
+    chromium: Browser, site: Site
+) -> None:
+    for script, name in ((True, "Clicked twice"), (False, "Loaded twice")):
+        with browsing(chromium, site, java_script_enabled=script) as page, slow_receiver() as url:
+            page.goto("/dashboard/endpoints/new")
+            page.get_by_label("Tenant").fill(site.scene.tenant_id)
+            page.get_by_label("URL", exact=True).fill(url)
+            page.get_by_label("Description").fill(name)
+            page.get_by_label("Events").fill(EVENT_TYPE)
+            make = page.get_by_role("button", name="Make it")
+            make.dblclick() if script else make.click()
+            # the script did not send the second click, whose answer would be without it
+            expect(page.get_by_role("region", name="The secret")).to_contain_text("whsec_")
+            page.reload()
+            expect(page.get_by_role("status").first).to_contain_text("This was already done")
+            expect(page.get_by_role("heading", name=name)).to_be_visible()
+            page.goto("/dashboard/endpoints")
+            expect(page.get_by_role("link", name=name)).to_have_count(1)
+
+
+def test_it_is_usable_by_keyboard(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site) as page:
+        page.keyboard.press("Tab")
+        skip = page.get_by_role("link", name="Skip to content")
+        expect(skip).to_be_focused()
+        expect(skip).to_be_in_viewport()
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        page.keyboard.press("Tab")  # the first control of the content, not of the menu
+        assert page.evaluate("document.activeElement.closest('main') !== null")
+        for _ in range(8):
+            assert (
+                page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            ), page.evaluate("document.activeElement.outerHTML")
+            page.keyboard.press("Tab")
+
+
+def test_the_theme_is_chosen_and_kept(chromium: Browser, site: Site) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with browsing(chromium, site, color_scheme="light") as page:
+        light = page.evaluate(ground)
+        page.get_by_role("button", name="Dark theme").click()
+        expect(page.get_by_role("button", name="Dark theme", pressed=True)).to_be_visible()
+        dark = page.evaluate(ground)
+        assert dark != light
+        page.goto("/dashboard/endpoints")
+        assert page.evaluate(ground) == dark
+        page.get_by_role("button", name="As the system theme").click()
+        expect(page.get_by_role("button", name="As the system theme", pressed=True)).to_be_visible()
+        assert page.evaluate(ground) == light
+
+
+def test_everything_works_without_script(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site, java_script_enabled=False) as page:
+        page.goto(f"/dashboard/endpoints/{site.scene.fine}")
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_role("status")).to_contain_text("The endpoint is paused")
+        page.get_by_role("button", name="Resume").click()
+        expect(page.get_by_role("status")).to_contain_text("The endpoint is resumed")
+        page.get_by_role("link", name="Settings", exact=True).click()
+        page.get_by_label("Description").fill("The ledger")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("heading", name="The ledger")).to_be_visible()
+        page.get_by_role("button", name="Send a test").click()
+        expect(page.get_by_role("status").first).to_contain_text("failed")  # nobody listens there
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+@contextmanager
+def slow_receiver() -> Iterator[str]:
+    """The URL of a receiver that takes half a second to agree."""
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            time.sleep(0.5)
+            self.send_response(204)
+            self.send_header("X-Hook-Challenge", self.headers["X-Hook-Challenge"])
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/hook"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _is_ours(said: str) -> bool:
+    """Not the browser telling of an answer that is meant to be an error."""
+    return not re.search("the server responded with a status of (404|422)|ERR_FAILED", said)
+
+
+def _in_thread(coroutine: Coroutine[Any, Any, str]) -> str:
+    """Run it where there is no event loop: Playwright has one in this thread."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, coroutine).result()
+
+
+async def _one_more(site: Site) -> str:
+    """A delivery that is made now; its id."""
+    async with Database(site.database_url) as database:
+        scene = site.scene
+        ids = {
+            "event": scene.event_id,
+            "broken": scene.broken,
+            "broken subscription": scene.broken_subscription,
+            "tenant": scene.tenant_id,
+        }
+        return await add_delivery(database, ids, "broken", datetime.now(UTC), "retrying")

@@ -1,0 +1,58 @@
+"""The API reference has all of the OpenAPI document, and its examples are examples."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.docs.fenced import DOCS
+
+DOCUMENT: dict[str, Any] = json.loads((DOCS / "openapi.json").read_text())
+sys.path.insert(0, str(DOCS / "hooks"))  # as mkdocs does
+REFERENCE = runpy.run_path(str(DOCS / "hooks" / "api_reference.py"))["Reference"](DOCUMENT)
+sys.path.remove(str(DOCS / "hooks"))
+PAGES: dict[str, str] = REFERENCE.pages()
+OPERATIONS = [
+    pytest.param(operation, id=f"{method.upper()} {path}")
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operations_examples_fit_their_schemas(operation: dict[str, Any]) -> None:
+    request = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if request:
+        assert _faults(request["schema"], REFERENCE.request_sample(request)) == []
+    for answer in operation["responses"].values():
+        content = answer.get("content", {}).get("application/json", {})
+        if schema := content.get("schema"):
+            assert _faults(schema, REFERENCE.answer_sample(schema)) == []
+
+
+def _faults(schema: dict[str, Any], value: Any) -> list[str]:
+    whole = {**schema, "components": DOCUMENT["components"]}
+    return [fault.message for fault in Draft202012Validator(whole).iter_errors(value)]
+
+
+def test_every_operation_has_its_place_with_the_scopes_it_takes() -> None:
+    whole = "\n".join(PAGES.values())
+    for methods in DOCUMENT["paths"].values():
+        for operation in methods.values():
+            [after] = whole.split(f"{{#{operation['operationId']}}}")[1:]
+            for scope in operation.get("x-scopes", []):
+                assert f"`{scope}`" in after.partition("**Answers**")[0]
+            for parameter in operation.get("parameters", []):
+                assert f"`{parameter['name']}`" in after.partition("**Answers**")[0]
+
+
+def test_every_schema_that_is_linked_is_described() -> None:
+    linked = set(re.findall(r"schemas\.md#(\w+)", "\n".join(PAGES.values())))
+    described = {name.lower() for name in re.findall(r"^## (\w+)", PAGES["schemas.md"], re.M)}
+    assert linked <= described

@@ -1,0 +1,105 @@
+"""A collector on loopback that takes OTLP over HTTP and keeps what came, for tests to look at."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A span as it came, ids in hex. `links` are the span ids it links to."""
+
+    service: str
+    name: str
+    kind: int
+    trace_id: str
+    span_id: str
+    parent_id: str
+    links: tuple[str, ...]
+    attributes: dict[str, Any]
+    seconds: float
+
+
+@dataclass(slots=True)
+class Collector:
+    """What came so far. `raw` is every byte of it."""
+
+    url: str
+    spans: list[Seen] = field(default_factory=list)
+    metrics: dict[str, set[str]] = field(default_factory=dict)
+    raw: list[bytes] = field(default_factory=list)
+
+    def trace(self, trace_id: str) -> list[Seen]:
+        """The spans of a trace, in the order of their names and times."""
+        return [span for span in self.spans if span.trace_id == trace_id]
+
+    def take(self, path: str, body: bytes) -> None:
+        self.raw.append(body)
+        if path == "/v1/traces":
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                service = _attributes(resource.resource)["service.name"]
+                for scope in resource.scope_spans:
+                    self.spans += [_seen(service, span) for span in scope.spans]
+        else:
+            for measured in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                service = str(_attributes(measured.resource).get("service.name"))
+                for group in measured.scope_metrics:
+                    names = {metric.name for metric in group.metrics}
+                    self.metrics[service] = self.metrics.get(service, set()) | names
+
+
+@contextmanager
+def collector() -> Iterator[Collector]:
+    """A collector that runs while the block lasts."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if self.headers.get("content-encoding") == "gzip":
+                body = gzip.decompress(body)
+            collected.take(self.path, body)
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        collected = Collector(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield collected
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _seen(service: str, span: Any) -> Seen:
+    return Seen(
+        service=service,
+        name=span.name,
+        kind=span.kind,
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_id=span.parent_span_id.hex(),
+        links=tuple(link.span_id.hex() for link in span.links),
+        attributes=_attributes(span),
+        seconds=(span.end_time_unix_nano - span.start_time_unix_nano) / 1e9,
+    )
+
+
+def _attributes(of: Any) -> dict[str, Any]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in of.attributes}

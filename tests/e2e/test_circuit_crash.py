@@ -1,0 +1,280 @@
+"""kill -9 in every phase of an outage: another worker takes the episode to its end. Nothing is
+lost, nothing stays held, and the owners are told of everything once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.testing import WorkflowEnvironment
+
+from hookfast.clock import utc_now
+from hookfast.conductor import Conductor
+from hookfast.episode import workflow_id
+from hookfast.storage import circuits, endpoint_state
+from hookfast.storage.control_tables import Notice
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Endpoint
+from tests.e2e.processes import environment, running, stop
+from tests.receiver import Receiver
+from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.temporal_server import temporal_server
+from tests.waiting import PATIENCE
+
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+PATIENT = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
+ON_REQUEST = {"failure_threshold": 3, "min_span_seconds": 0, "probe_delays_seconds": [600]}
+"""A circuit that is probed when a test says so."""
+
+
+@pytest.fixture
+async def temporal() -> AsyncIterator[WorkflowEnvironment]:
+    """A server for each test: what a killed worker leaves behind is not the next test's."""
+    async with temporal_server() as environment:
+        yield environment
+
+
+@dataclass
+class Outage:
+    """An endpoint whose worker will be killed, and what a test asks of it."""
+
+    client: Client
+    database: Database
+    receiver: Receiver
+    env: dict[str, str]
+    log: Path
+    endpoint: str
+    failed: list[str]
+    held: list[str]
+
+    def worker(self, *, die_at: str = "never") -> AbstractAsyncContextManager[Any]:
+        command = (sys.executable, "-m", "tests.e2e.dying_worker")
+        return running(*command, env=self.env | {"DIE_AT": die_at}, log=self.log)
+
+    async def until(self, reached: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not await reached():  # noqa: ASYNC110 - the other side is a database
+                await asyncio.sleep(0.05)
+
+    async def until_died(self, process: asyncio.subprocess.Process) -> None:
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == -signal.SIGKILL, (
+            self.log.read_text()
+        )
+
+    async def until_all(self, deliveries: list[str], *statuses: str) -> None:
+        async def reached() -> bool:
+            rows = [await delivery_row(self.database, one) for one in deliveries]
+            return {row.status for row in rows} <= set(statuses)
+
+        await self.until(reached)
+
+    async def until_circuit(self, *states: str) -> None:
+        async def reached() -> bool:
+            async with self.database.read() as connection:
+                owned = await circuits.get(connection, self.endpoint)
+            return owned is not None and owned.circuit.state in states
+
+        await self.until(reached)
+
+    async def break_down(self) -> None:
+        """The failures that open the circuit, recorded or under way."""
+        self.receiver.routes["/hook"] = "/status/500"
+        self.failed = [await seed_delivery(self.database, self.endpoint) for _ in range(3)]
+        await self.receiver.wait_for(3)
+
+    async def hold(self, count: int = 3) -> None:
+        """So many deliveries that the open circuit holds."""
+        await self.until_circuit("open")
+        self.held = [await seed_delivery(self.database, self.endpoint) for _ in range(count)]
+        await self.until_all(self.held, "held")
+
+    async def probe(self) -> None:
+        """A probe, now."""
+        async with self.database.write() as connection:
+            assert await endpoint_state.probe_now(connection, self.endpoint, now=utc_now())
+        await Conductor(self.client, self.database, [circuits.Circuits()]).conduct()
+
+    async def until_over(self) -> None:
+        """The circuit is closed, its workflow has ended, and nothing is held any more."""
+        await self.until_circuit("closed")
+        workflow = self.client.get_workflow_handle(workflow_id(self.endpoint))
+        await asyncio.wait_for(workflow.result(), PATIENCE)
+        description = await workflow.describe()
+        assert description.status is WorkflowExecutionStatus.COMPLETED
+        async with self.database.read() as connection:
+            assert await circuits.count_held(connection, self.endpoint) == 0
+
+    async def notices(self) -> list[str]:
+        table = Notice.__table__
+        async with self.database.read() as connection:
+            rows = await connection.execute(select(table.c.kind))
+            return sorted(rows.scalars())
+
+    async def sent_again(self) -> int:
+        """How many requests were made a second time. Every one has an attempt in the records, with
+        its number, and no attempt is there without its request."""
+        requests = Counter(
+            (request.message_id, int(request.headers["x-hook-attempt"]))
+            for request in self.receiver.requests
+        )
+        recorded = [
+            (one, attempt.number)
+            for one in self.failed + self.held
+            for attempt in await attempt_rows(self.database, one)
+        ]
+        assert sorted(recorded) == sorted(requests)
+        return requests.total() - len(requests)
+
+
+@pytest.fixture
+async def outage(
+    temporal: WorkflowEnvironment, database: Database, database_url: str, tmp_path: Path
+) -> AsyncIterator[Callable[..., AbstractAsyncContextManager[Outage]]]:
+    address = temporal.client.service_client.config.target_host
+
+    @asynccontextmanager
+    async def begin(**overrides: Any) -> AsyncIterator[Outage]:
+        async with Receiver() as receiver:
+            endpoint = await seed_endpoint(
+                database,
+                receiver.url("/hook"),
+                plan=PATIENT,
+                circuit=ON_REQUEST | overrides,
+                owner_emails=["ops@example.com"],
+            )
+            yield Outage(
+                client=temporal.client,
+                database=database,
+                receiver=receiver,
+                env=environment(tmp_path, database_url, address, PATIENCE="2"),
+                log=tmp_path / "worker.log",
+                endpoint=endpoint,
+                failed=[],
+                held=[],
+            )
+
+    return begin
+
+
+Begin = Callable[..., AbstractAsyncContextManager[Outage]]
+
+
+async def test_killed_before_the_circuits_workflow_was_started(outage: Begin) -> None:
+    async with outage() as it:
+        async with it.worker(die_at="opened") as dying:
+            await it.break_down()
+            await it.until_died(dying)
+        async with it.worker():
+            await it.hold()
+            it.receiver.routes["/hook"] = "/ok"
+            await it.probe()
+            await it.until_all(it.held, "delivered")
+            await it.until_over()
+        assert await it.sent_again() == 0
+        assert await it.notices() == ["opened", "recovered"]
+
+
+async def test_killed_while_it_waits_for_its_first_probe(outage: Begin) -> None:
+    async with outage(probe_delays_seconds=[5]) as it:
+        async with it.worker() as killed:
+            await it.break_down()
+            await it.hold()
+            await stop(killed)
+        it.receiver.routes["/hook"] = "/ok"
+        async with it.worker():
+            await it.until_all(it.held, "delivered")
+            await it.until_over()
+        assert await it.sent_again() == 0
+        assert await it.notices() == ["opened", "recovered"]
+
+
+async def test_killed_in_the_middle_of_a_probes_request(outage: Begin) -> None:
+    async with outage() as it:
+        async with it.worker() as killed:
+            await it.break_down()
+            await it.hold()
+            it.receiver.routes["/hook"] = "/slow/30"
+            await it.probe()
+            await it.receiver.wait_for(4)
+            await stop(killed)
+        it.receiver.routes["/hook"] = "/ok"
+        async with it.worker():
+            await it.until_all(it.held, "delivered")
+            await it.until_over()
+        # the probe's: nobody knows whether it arrived
+        assert await it.sent_again() == 1
+        assert len(it.receiver.of_message(it.held[0])) == 2
+        assert await it.notices() == ["opened", "recovered"]
+
+
+@pytest.mark.parametrize(
+    ("die_at", "sent_again"),
+    [
+        ("answered", 1),  # at least once: nobody knows that it arrived
+        ("healed", 0),  # the record says that it has been sent
+        ("emptied", 0),
+        ("closed", 0),
+    ],
+)
+async def test_killed_on_the_way_back(outage: Begin, die_at: str, sent_again: int) -> None:
+    async with outage() as it:
+        async with it.worker(die_at=die_at) as dying:
+            await it.break_down()
+            await it.hold()
+            it.receiver.routes["/hook"] = "/ok"
+            await it.probe()
+            await it.until_died(dying)
+        async with it.worker():
+            await it.until_all(it.held, "delivered")
+            await it.until_over()
+        assert await it.sent_again() == sent_again
+        assert await it.notices() == ["opened", "recovered"]
+
+
+async def test_killed_in_the_middle_of_the_drain(outage: Begin) -> None:
+    async with outage() as it:
+        async with it.worker() as killed:
+            await it.break_down()
+            await it.hold(12)
+            it.receiver.routes["/hook"] = "/ok"
+            await it.probe()
+            # those that broke it, the probe, and some of those that were let go after it
+            await it.receiver.wait_for(3 + 1 + 5)
+            await stop(killed)
+        assert len(it.receiver.requests) < 3 + 12
+        async with it.worker():
+            await it.until_all(it.held, "delivered")
+            await it.until_over()
+        # at most what was under way then
+        assert await it.sent_again() <= 2
+        assert await it.notices() == ["opened", "recovered"]
+
+
+async def test_killed_when_it_has_given_up(outage: Begin) -> None:
+    async with outage(probe_delays_seconds=[2], disable_after_seconds=6) as it:
+        async with it.worker(die_at="gave up") as dying:
+            await it.break_down()
+            await it.hold()
+            await it.until_died(dying)
+        async with it.worker():
+            await it.until_all(it.held, "dead")
+            await it.until_over()
+        rows = [await delivery_row(it.database, one) for one in it.held]
+        assert {row.reason for row in rows} == {"endpoint_disabled"}
+        table = Endpoint.__table__
+        async with it.database.read() as connection:
+            row = (await connection.execute(select(table).where(table.c.id == it.endpoint))).one()
+        assert row.state == "disabled"
+        assert await it.sent_again() == 0
+        assert await it.notices() == ["disabled", "opened", "still_failing"]

@@ -1,0 +1,83 @@
+"""What the documentation's tours need: the service on ports of its own, and the receiver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx2
+
+from tests.e2e.service_process import environment, free_ports
+from tests.waiting import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+KEY = "hf_tour_0123456789abcdefghijklmnopqrstuv"
+
+
+def tour_ports() -> dict[str, str]:
+    """The ports the documentation names, and those a test takes instead."""
+    return dict(
+        zip(("8080", "9000", "7233", "8233"), (str(port) for port in free_ports(4)), strict=True)
+    )
+
+
+def on_ports(script: str, ports: dict[str, str]) -> str:
+    """The script with the ports that were taken."""
+    for named, taken in ports.items():
+        script = script.replace(f"127.0.0.1:{named}", f"127.0.0.1:{taken}")
+    return script
+
+
+@contextmanager
+def service(folder: Path, ports: dict[str, str]) -> Iterator[None]:
+    """`hookfast up`, as the tours start it, with its data in the folder."""
+    settings = {
+        "HOOKFAST_HOME": str(folder / "var"),
+        "HOOKFAST_OPERATOR_KEY": KEY,
+        "HOOKFAST_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+        "HOOKFAST_ALLOW_HTTP": "true",
+        "HOOKFAST_PORT": ports["8080"],
+        "HOOKFAST_TEMPORAL_PORT": ports["7233"],
+        "HOOKFAST_TEMPORAL_UI_PORT": ports["8233"],
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "hookfast.cli", "up"],
+        env=environment() | settings,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert "is ready" in process.stdout.readline()
+            yield
+            process.terminate()
+            process.wait(timeout=PATIENCE)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def receiver(folder: Path, port: str) -> Iterator[Path]:
+    """`docs/examples/receiver.py`, and the file with what it prints."""
+    said = folder / "receiver.log"
+    example = ROOT / "docs/examples/receiver.py"
+    with ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, str(example), port, "var/tour/endpoint.json"],
+                cwd=folder,
+                stdout=stack.enter_context(said.open("w")),
+            )
+        )
+        stack.callback(process.kill)
+        for _ in range(100):
+            try:
+                httpx2.get(f"http://127.0.0.1:{port}/", trust_env=False)
+                break
+            except httpx2.TransportError:
+                time.sleep(0.1)
+        yield said

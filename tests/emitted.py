@@ -1,0 +1,40 @@
+"""Deliveries made through the API, and put into the state a test needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+from sqlalchemy import update
+
+from api.context import Context
+from hookfast.storage.tables import Delivery
+from tests.api_client import Json
+
+TYPE = "order.invoice.paid"
+
+
+async def emit(client: httpx2.AsyncClient, tenant_id: str, event_type: str = TYPE) -> Json:
+    """Emit an event and give its one delivery."""
+    event = {"type": event_type, "data": 1, "tenant_id": tenant_id}
+    answer = await client.post("/events", json=event)
+    assert answer.status_code == 202, answer.text
+    answer = await client.get(f"/events/{answer.json()['id']}/deliveries")
+    [delivery] = answer.json()["data"]
+    return dict(delivery)
+
+
+async def change(context: Context, delivery_id: str, **values: Any) -> None:
+    """Write to a delivery's row, as the worker would."""
+    table = Delivery.__table__
+    async with context.database.write() as connection:
+        await connection.execute(update(table).where(table.c.id == delivery_id).values(values))
+
+
+async def emit_as(
+    client: httpx2.AsyncClient, context: Context, tenant_id: str, status: str, **values: Any
+) -> Json:
+    """Emit an event whose one delivery has this status."""
+    delivery = await emit(client, tenant_id)
+    await change(context, delivery["id"], status=status, **values)
+    return delivery | {"status": status}

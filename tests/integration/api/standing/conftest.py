@@ -1,0 +1,62 @@
+"""One API on each kind of database for all tests of this folder, as they are many and short. It
+keeps what they put there: a test here is refused, only reads, or looks only at what it made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from hookfast.settings import Settings
+from tests import standing
+from tests.api_client import (
+    Make,
+    MakeEventType,
+    development_settings,
+    endpoint_maker,
+    event_type_maker,
+    maker,
+)
+from tests.integration.api.standing.one_of_everything import one_of_everything
+
+sqlite_url, postgresql_url = standing.sqlite_url, standing.postgresql_url
+database_url, app, context = standing.database_url, standing.app, standing.context
+client, key_client = standing.client, standing.key_client
+
+
+@pytest.fixture(scope="session")
+def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """With any number of failures to name a key, which test_throttling bounds."""
+    settings = development_settings(database_url, Path(tmp_path_factory.mktemp("home")))
+    return settings.model_copy(update={"auth_failures_per_minute": 0})
+
+
+@pytest.fixture(scope="session")
+def make_tenant(client: httpx2.AsyncClient) -> Make:
+    """`await make_tenant(name="Acme")` → the tenant."""
+    return maker(client, "/tenants", name="Acme")
+
+
+@pytest.fixture(scope="session")
+def make_endpoint(client: httpx2.AsyncClient) -> Make:
+    """`await make_endpoint(tenant_id=…, events=["order.**"])` → the endpoint, unverified."""
+    return endpoint_maker(client)
+
+
+@pytest.fixture(scope="session")
+def make_event_type(client: httpx2.AsyncClient) -> MakeEventType:
+    """`await make_event_type("order.invoice.paid", schema=…)` → the event type."""
+    return event_type_maker(client)
+
+
+@pytest.fixture(scope="session")
+async def victim(client: httpx2.AsyncClient) -> dict[str, str]:
+    """The ids of a tenant who has one of everything, by the names of path parameters."""
+    return await one_of_everything(client)
+
+
+@pytest.fixture
+async def fresh_victim(client: httpx2.AsyncClient) -> dict[str, str]:
+    """Another one, for a test that changes it."""
+    return await one_of_everything(client)

@@ -1,0 +1,170 @@
+"""Which keys open which routes: every state and scope of a key on every route of the OpenAPI
+document. A request that is let in gets as far as its input, which is wrong on purpose."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from api.authentication import key_record, new_key
+from api.context import Context
+from api.key_cache import Scope
+from hookfast.storage import api_keys
+from tests.api_client import Make, assert_problem, client_with
+from tests.integration.api.standing.test_isolation import EMITTING, OPERATIONS, UNKNOWN, Operation
+
+pytestmark = pytest.mark.anyio
+
+# what only the operator may do; all else a tenant may do with what is its own
+OPERATORS = {
+    "POST /tenants",
+    "GET /tenants",
+    "PATCH /tenants/{tenant_id}",
+    "DELETE /tenants/{tenant_id}",
+    "POST /api-keys",
+    "GET /api-keys",
+    "PUT /event-types/{name}",
+    "DELETE /event-types/{name}",
+    "GET /retention",
+    "POST /retention/runs",
+}
+# what does not end, unless told to begin at a place that is none
+ENDLESS = {"GET /stream": {"after": "nowhere"}}
+# what shows keys, not only a tenant's things
+NOT_FOR_READERS = {"GET /tenants/{tenant_id}/api-keys"}
+PREFIXES = {
+    "tenant_id": "tnt",
+    "endpoint_id": "ep",
+    "subscription_id": "sub",
+    "event_id": "evt",
+    "delivery_id": "dlv",
+    "job_id": "job",
+    "key_id": "key",
+    "source_id": "src",
+    "inbox_id": "inb",
+}
+
+
+def _may(scope: str, operation: Operation) -> bool:
+    name = str(operation)
+    match scope:
+        case "operator":
+            return True
+        case "tenant":
+            return name not in OPERATORS
+        case "tenant:read":
+            return operation.method == "GET" and name not in OPERATORS | NOT_FOR_READERS
+        case _:
+            return name in EMITTING
+
+
+def _path(operation: Operation) -> str:
+    """The path with ids of things that are not there."""
+    ids = {name: f"{prefix}_{UNKNOWN}" for name, prefix in PREFIXES.items()}
+    return operation.path.format(**ids, name="no.such.type")
+
+
+async def _ask(client: httpx2.AsyncClient, operation: Operation) -> httpx2.Response:
+    return await client.request(
+        operation.method, _path(operation), params={"no-such-parameter": "1"}
+    )
+
+
+@pytest.fixture
+async def keys(context: Context, make_tenant: Make) -> dict[str, str]:
+    """A key of each scope, and three that are over: expired, revoked, its tenant gone."""
+    tenant = (await make_tenant())["id"]
+    gone = (await make_tenant(name="Gone"))["id"]
+    made = {}
+    now = context.clock()
+
+    async def add(name: str, *, scope: Scope, tenant_id: str | None, **changes: object) -> None:
+        made[name] = new_key()
+        record = key_record(
+            made[name], scope=scope, tenant_id=tenant_id, name=name, clock=context.clock
+        )
+        for member, value in changes.items():
+            setattr(record, member, value)
+        async with context.database.write() as connection:
+            await api_keys.add(connection, record)
+
+    await add("operator", scope="operator", tenant_id=None)
+    await add("tenant", scope="tenant", tenant_id=tenant)
+    await add("tenant:read", scope="tenant:read", tenant_id=tenant)
+    await add("emit", scope="emit", tenant_id=tenant)
+    await add("expired", scope="operator", tenant_id=None, expires_at=now - timedelta(seconds=1))
+    await add("revoked", scope="operator", tenant_id=None, revoked_at=now)
+    await add("orphan", scope="tenant", tenant_id=gone)
+    return made
+
+
+@pytest.fixture
+async def orphaned(client: httpx2.AsyncClient, keys: dict[str, str]) -> dict[str, str]:
+    """The same, and the tenant of `orphan` is deleted."""
+    for tenant in (await client.get("/tenants")).json()["data"]:
+        if tenant["name"] == "Gone":
+            assert (await client.delete(f"/tenants/{tenant['id']}")).status_code == 204
+    return keys
+
+
+@pytest.mark.parametrize("scope", ["operator", "tenant", "tenant:read", "emit"])
+async def test_a_scope_opens_what_it_says_and_nothing_else(
+    app: FastAPI, keys: dict[str, str], scope: str
+) -> None:
+    async with client_with(app, keys[scope]) as client:
+        for operation in OPERATIONS:
+            path = _path(operation)
+            answer = await client.request(
+                operation.method,
+                path,
+                json={"no_such_member": 1},
+                params=ENDLESS.get(str(operation)),
+            )
+            is_allowed = answer.status_code != 403
+            assert answer.status_code in (200, 204, 403, 404, 409, 422), (operation, answer.text)
+            assert is_allowed == _may(scope, operation), (str(operation), answer.text)
+
+
+@pytest.mark.parametrize("state", ["expired", "revoked", "orphan"])
+async def test_a_key_that_is_over_opens_nothing(
+    app: FastAPI, orphaned: dict[str, str], state: str
+) -> None:
+    async with client_with(app, orphaned[state]) as client:
+        for operation in OPERATIONS:
+            answer = await _ask(client, operation)
+            assert_problem(answer, 401, code="invalid_key")
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer "},
+        {"Authorization": "Basic aGY6"},
+        {"Cookie": "key=hf_", "X-Api-Key": "hf_"},
+    ],
+    ids=repr,
+)
+async def test_no_key_opens_nothing(app: FastAPI, headers: dict[str, str]) -> None:
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://hookfast.test/v1", headers=headers
+    ) as client:
+        for operation in OPERATIONS:
+            assert_problem(await _ask(client, operation), 401, code="unauthenticated")
+
+
+async def test_a_key_opens_nothing_from_where_addresses_are_logged(
+    app: FastAPI, keys: dict[str, str]
+) -> None:
+    """In a query or a path a key would end up in the logs of every proxy on the way."""
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        for name in ("access_token", "api_key", "key", "token"):
+            answer = await client.get("/v1/endpoints", params={name: keys["operator"]})
+            assert_problem(answer, 401, code="unauthenticated")
+            assert keys["operator"] not in answer.text

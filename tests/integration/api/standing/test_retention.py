@@ -1,0 +1,75 @@
+"""`/v1/retention`: what operators see of it."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from api.context import Context
+from hookfast.clock import rfc3339
+from hookfast.ids import new_id
+from hookfast.retention import SWEEPS, cutoffs
+from hookfast.storage import retention_runs
+from hookfast.storage.retention_tables import RetentionRun
+from tests.api_client import KeyClient, Make, assert_problem
+from tests.integration.storage.old_rows import AGES, CUTOFF, NOW
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_operators_see_ages_and_the_last_runs(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    run_id = new_id("ret", NOW)
+    run = RetentionRun(
+        id=run_id, status="running", dry_run=False, workflow_id="retention-1", started_at=NOW
+    )
+    pin = {"partition": "events_20261001", "reason": "The delivery dlv_1 (paused) is kept."}
+    async with context.database.write() as connection:
+        await retention_runs.begin(connection, run, cutoffs=cutoffs(NOW, AGES))
+        await retention_runs.dropped(connection, run_id, "events", rows=1_000)
+        await retention_runs.pin(connection, run_id, "events", [pin])
+
+    answer = await client.get("/retention")
+
+    assert answer.status_code == 200, answer.text
+    shown = answer.json()
+    assert {age["name"]: age["days"] for age in shown["ages"]} == {
+        "attempts": 30,
+        "dead_letters": 30,
+        "deliveries": 30,
+        "idempotency_keys": 30,
+        "events": 30,
+        "inbox": 30,
+        "notices": 90,
+        "jobs": 90,
+        "audit": 365,
+    }
+    assert shown["next_run_at"] is None  # Temporal is away
+    [shown_run] = [one for one in shown["runs"] if one["id"] == run_id]
+    assert (shown_run["status"], shown_run["workflow"]["id"]) == ("running", "retention-1")
+    assert [sweep["name"] for sweep in shown_run["sweeps"]] == list(SWEEPS)
+    [events] = [sweep for sweep in shown_run["sweeps"] if sweep["name"] == "events"]
+    assert events == {
+        "name": "events",
+        "before": rfc3339(CUTOFF),
+        "deleted": 1_000,
+        "kept": 0,
+        "partitions": 1,
+        "pinned": [pin],
+        "done": False,
+    }
+
+
+@pytest.mark.parametrize("body", [None, {}, {"dry_run": True}])
+async def test_a_run_that_cannot_start_says_so(
+    client: httpx2.AsyncClient, body: dict[str, bool] | None
+) -> None:
+    assert_problem(await client.post("/retention/runs", json=body), 503, code="unavailable")
+
+
+async def test_it_is_the_operators(make_tenant: Make, key_client: KeyClient) -> None:
+    tenant = await make_tenant()
+    async with key_client(tenant["id"]) as theirs:
+        assert_problem(await theirs.get("/retention"), 403, code="forbidden")
+        assert_problem(await theirs.post("/retention/runs"), 403, code="forbidden")

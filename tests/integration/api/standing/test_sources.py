@@ -1,0 +1,164 @@
+"""Sources: what one can be made of, what is shown of it, how its secret is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.context import Context
+from hookfast.source_secrets import MAX_LIVE
+from tests.api_client import Json, KeyClient, Make, assert_problem
+from tests.integration.api.inbound import SECRET, send
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="session")
+async def tenant(make_tenant: Make) -> str:
+    return str((await make_tenant())["id"])
+
+
+async def make(client: httpx2.AsyncClient, tenant: str, **members: Any) -> Json:
+    form = {"tenant_id": tenant, "name": "x", "provider": "github"}
+    answer = await client.post("/sources", json=form | members)
+    assert answer.status_code == 201, answer.text
+    document: Json = answer.json()
+    return document
+
+
+async def test_a_source_has_an_address_and_a_secret_that_is_shown_once(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    source = await make(client, tenant)
+    assert source["url"] == f"{context.settings.resolved_public_url}/in/{source['id']}"
+    assert (await send(client, source["id"], {}, secret=source["secret"])).status_code == 202
+    path = f"/sources/{source['id']}"
+    for answer in (
+        await client.get(path),
+        await client.get("/sources", params={"tenant_id": tenant}),
+        await client.patch(path, json={"name": "y"}),
+        await client.get("/audit", params={"resource_id": source["id"]}),
+    ):
+        assert answer.status_code == 200
+        assert source["secret"] not in answer.text
+        assert "sealed" not in answer.text
+
+
+@pytest.mark.parametrize("provider", ["stripe", "shopify", "slack", "twilio", "standard", "hook"])
+async def test_a_secret_that_the_provider_makes_has_to_be_given(
+    client: httpx2.AsyncClient, tenant: str, provider: str
+) -> None:
+    form = {"tenant_id": tenant, "name": "x", "provider": provider}
+    answer = await client.post("/sources", json=form)
+    assert_problem(answer, 422, code="invalid_secret", pointer="/secrets")
+
+
+@pytest.mark.parametrize(
+    ("members", "code", "pointer"),
+    [
+        ({"provider": "gopher"}, "unknown_provider", "/provider"),
+        ({"secrets": [SECRET, "hush"]}, "invalid_secret", "/secrets/1"),
+        ({"secrets": []}, "invalid_input", "/secrets"),
+        ({"options": {"no_such": 1}}, "invalid_options", "/options/no_such"),
+        ({"allowed_networks": ["192.0.2.1/24"]}, "invalid_input", "/allowed_networks/0"),
+        ({"event_types": {"github.x": "a.b.c"}}, "invalid_pattern", "/event_types/github.x"),
+        ({"event_types": {"**": "a.b"}}, "invalid_event_type", "/event_types/**"),
+        ({"event_types": {"**": "hookfast.a.b"}}, "reserved_event_type", "/event_types/**"),
+        ({"id_expression": "["}, "invalid_expression", "/id_expression"),
+        ({"idempotency": {"expression": "["}}, "invalid_expression", "/idempotency/expression"),
+        ({"idempotency": {"window_seconds": 0}}, "invalid_input", "/idempotency/window_seconds"),
+        ({"name": ""}, "invalid_input", "/name"),
+        ({"tenant_id": None}, "invalid_input", "/tenant_id"),
+    ],
+)
+async def test_what_cannot_work_is_refused_where_it_stands(
+    client: httpx2.AsyncClient, tenant: str, members: Json, code: str, pointer: str
+) -> None:
+    form = {"tenant_id": tenant, "name": "x", "provider": "github", "secrets": [SECRET]}
+    answer = await client.post("/sources", json=form | members)
+    assert_problem(answer, 422, code=code, pointer=pointer)
+    assert "hush" not in answer.text
+    if members.keys().isdisjoint({"provider", "secrets", "tenant_id"}):
+        source = await make(client, tenant)
+        answer = await client.patch(f"/sources/{source['id']}", json=members)
+        assert_problem(answer, 422, code=code, pointer=pointer)
+
+
+async def test_a_change_is_in_force_at_once(client: httpx2.AsyncClient, tenant: str) -> None:
+    source = await make(client, tenant, secrets=[SECRET])
+    assert (await send(client, source["id"], {})).status_code == 202
+    for active, status in ((False, 404), (True, 202)):
+        await client.patch(f"/sources/{source['id']}", json={"active": active})
+        assert (await send(client, source["id"], {})).status_code == status
+    answer = await client.patch(f"/sources/{source['id']}", json={"idempotency": {}})
+    assert answer.json()["idempotency"] == {"expression": "suggested", "window_seconds": 86_400}
+    answer = await client.patch(f"/sources/{source['id']}", json={"idempotency": None})
+    assert answer.json()["idempotency"] is None
+
+
+async def test_after_a_rotation_both_secrets_verify_until_the_old_one_ends(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    source = await make(client, tenant, secrets=[SECRET])
+    path = f"/sources/{source['id']}"
+    made = (await client.post(f"{path}/rotate-secret", json={})).json()
+    ends = [secret["expires_at"] for secret in made["secrets"]]
+    assert ends[0] is None
+    assert ends[1] is not None
+    given = "another-secret-of-the-tests"
+    for secret, status in ((SECRET, 202), (made["secret"], 202), (given, 401)):
+        assert (await send(client, source["id"], {}, secret=secret)).status_code == status
+    form = {"secret": given, "overlap_seconds": 0}
+    answer = await client.post(f"{path}/rotate-secret", json=form)
+    assert (answer.json()["secret"], len(answer.json()["secrets"])) == (None, 1)
+    for secret, status in ((SECRET, 401), (made["secret"], 401), (given, 202)):
+        assert (await send(client, source["id"], {}, secret=secret)).status_code == status
+
+
+async def test_only_so_many_secrets_verify_at_once(client: httpx2.AsyncClient, tenant: str) -> None:
+    source = await make(client, tenant)
+    path = f"/sources/{source['id']}/rotate-secret"
+    for _ in range(MAX_LIVE - 1):
+        assert (await client.post(path)).status_code == 200
+    assert_problem(await client.post(path), 409, code="too_many_secrets")
+    assert (await client.post(path, json={"overlap_seconds": 0})).status_code == 200
+    answer = await client.post(path, json={"secret": "short"})
+    assert_problem(answer, 422, code="invalid_secret", pointer="/secret")
+
+
+async def test_a_deleted_source_is_gone_and_what_came_in_stays(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    source = await make(client, tenant, secrets=[SECRET])
+    entry = (await send(client, source["id"], {})).json()["id"]
+    path = f"/sources/{source['id']}"
+    assert (await client.delete(path)).status_code == 204
+    assert (await send(client, source["id"], {})).status_code == 404
+    for answer in (await client.get(path), await client.get(f"{path}/stats")):
+        assert_problem(answer, 404, code="not_found")
+    assert (await client.get(f"/inbox/{entry}")).status_code == 200
+    listed = await client.get("/inbox", params={"source_id": source["id"]})
+    assert [row["id"] for row in listed.json()["data"]] == [entry]
+
+
+async def test_a_deleted_tenants_sources_take_nothing_in(
+    client: httpx2.AsyncClient, make_tenant: Make
+) -> None:
+    tenant = (await make_tenant())["id"]
+    source = await make(client, tenant, secrets=[SECRET])
+    assert (await send(client, source["id"], {})).status_code == 202
+    assert (await client.delete(f"/tenants/{tenant}")).status_code == 204
+    assert (await send(client, source["id"], {})).status_code == 404
+
+
+async def test_a_tenants_key_makes_sources_of_its_own(
+    client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
+) -> None:
+    async with key_client(tenant) as theirs:
+        answer = await theirs.post("/sources", json={"name": "x", "provider": "gitea"})
+        assert answer.status_code == 201, answer.text
+        assert answer.json()["tenant_id"] == tenant
+        listed = await theirs.get("/sources", params={"provider": "gitea"})
+        assert [row["id"] for row in listed.json()["data"]] == [answer.json()["id"]]

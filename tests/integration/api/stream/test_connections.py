@@ -1,0 +1,129 @@
+"""How a stream is kept open, and how it ends."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from api import stream_response
+from hookfast.clock import rfc3339, utc_now
+from hookfast.settings import Settings
+from hookfast.storage.feed_cursor import Cursor
+from tests.api_client import OPERATOR_KEY, assert_problem, development_settings
+from tests.integration.api.stream.conftest import Served, ids, serving
+from tests.waiting import PATIENCE, within
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_heartbeat_moves_a_quiet_stream_on(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever comes back after a quiet day need not begin a day ago."""
+    monkeypatch.setattr(stream_response, "HEARTBEAT_SECONDS", 0.1)
+    async with served.stream(events=["no.such.event"]) as stream:
+        begun = Cursor.parse(stream.last_id or "")
+        [event_id] = await served.emit(None)
+        while not Cursor.parse(stream.last_id or "").position > begun.position:
+            message = await stream.next()
+            assert message is not None
+            assert message.name is None
+        last_id = stream.last_id
+    async with served.stream(last_id=last_id) as stream:
+        [later] = await served.emit(None)
+        assert ids(await stream.events(1)) == [later]
+    assert later != event_id
+
+
+async def test_a_client_that_does_not_read_is_cut_and_can_resume(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_response, "STALL_SECONDS", 0.3)
+    seats = served.context.stream_seats
+    start = rfc3339(utc_now() - timedelta(minutes=1))
+    emitted = [
+        one for _ in range(8) for one in await served.emit(None, 5, data={"x": "x" * 200_000})
+    ]
+    _, port = served.url.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(port), limit=1_024)
+    writer.write(
+        f"GET /v1/stream?since={start} HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {OPERATOR_KEY}\r\n\r\n".encode()
+    )
+    await reader.readuntil(b"retry:")  # it has begun; and not a byte more is read
+    async with asyncio.timeout(PATIENCE):
+        while seats.taken:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.05)
+    rest = b""
+    while piece := await reader.read(65_536):
+        rest = (rest + piece)[-16:]
+    assert not rest.endswith(b"\r\n0\r\n\r\n")  # cut off, not ended
+    writer.close()
+    monkeypatch.setattr(stream_response, "STALL_SECONDS", 30)
+    async with served.stream(since=start) as stream:
+        assert ids(await stream.events(40)) == emitted
+
+
+async def test_a_revoked_key_ends_its_stream(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_response, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(stream_response, "KEY_CHECK_SECONDS", 0.1)
+    tenant, key = await served.tenant()
+    async with served.stream(key) as stream:
+        assert await stream.next() is not None  # it lives
+        keys = (await served.operator.get(f"/tenants/{tenant}/api-keys")).json()["data"]
+        await served.operator.delete(f"/api-keys/{keys[0]['id']}")
+        while await stream.next() is not None:
+            pass
+    async with served.client(key) as client:
+        assert_problem(await client.get("/stream"), 401, code="invalid_key")
+
+
+async def test_a_shutdown_ends_streams_well(settings: Settings) -> None:
+    async with serving(settings) as served, served.stream() as stream:
+        emitted = await served.emit(None)
+        assert ids(await stream.events(1)) == emitted
+        served.server.should_exit = True
+        # the end of the answer, and not of the connection: httpx would raise
+        while await stream.next() is not None:
+            pass
+
+
+async def test_a_tenant_has_its_share_of_streams_and_all_have_theirs(
+    database_url: str, tmp_path: Path
+) -> None:
+    settings = development_settings(database_url, tmp_path).model_copy(update={"max_streams": 4})
+    async with serving(settings) as served:
+        _, key = await served.tenant()
+        async with served.stream(key), served.client(key) as client:
+            answer = await client.get("/stream")
+            assert_problem(answer, 429, code="too_many_streams")
+            assert int(answer.headers["retry-after"]) > 0
+            async with served.stream(), served.stream(), served.stream():
+                assert_problem(await served.operator.get("/stream"), 503, code="overloaded")
+        async with asyncio.timeout(PATIENCE):
+            while served.context.stream_seats.taken:  # noqa: ASYNC110 - no event for it
+                await asyncio.sleep(0.02)
+        async with served.stream(key):
+            pass
+
+
+async def test_a_poll_whose_client_has_left_waits_no_longer(settings: Settings) -> None:
+    async with serving(settings) as served:
+        tenant, _ = await served.tenant()
+        form = {"mode": "poll", "tenant_id": tenant, "events": ["**"]}
+        endpoint = (await served.operator.post("/endpoints", json=form)).json()["id"]
+        seats = served.context.stream_seats
+
+        async def until(taken: int) -> None:
+            while seats.taken != taken:  # noqa: ASYNC110 - no event for it
+                await asyncio.sleep(0.02)
+
+        client = served.client(OPERATOR_KEY)
+        poll = asyncio.create_task(client.get(f"/endpoints/{endpoint}/poll", params={"wait": 30}))
+        await within(PATIENCE, until(1))
+        poll.cancel()
+        await client.aclose()
+        await within(15, until(0))

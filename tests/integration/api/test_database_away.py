@@ -1,0 +1,74 @@
+"""A database that goes away while the API runs: callers are told to come again, and it goes on by
+itself once the database is back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from tests.api_client import OPERATOR_KEY, client_with, development_settings, started
+from tests.database_cut import DatabaseLine
+from tests.integration.api.inbound import SECRET, send
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def line(postgresql_url: str) -> AsyncIterator[DatabaseLine]:
+    async with DatabaseLine(postgresql_url) as line:
+        yield line
+
+
+@pytest.fixture
+async def client(
+    application: FastAPI, line: DatabaseLine, tmp_path: Path
+) -> AsyncIterator[httpx2.AsyncClient]:
+    settings = development_settings(line.url, tmp_path)
+    async with started(application, settings) as app, client_with(app, OPERATOR_KEY) as client:
+        yield client
+
+
+async def test_what_cannot_be_committed_is_503_and_what_comes_again_is_taken_once(
+    client: httpx2.AsyncClient, line: DatabaseLine
+) -> None:
+    tenant = (await client.post("/tenants", json={"name": "Acme"})).json()["id"]
+    source = await client.post(
+        "/sources",
+        json={"tenant_id": tenant, "name": "hub", "provider": "github", "secrets": [SECRET]},
+    )
+    assert source.status_code == 201, source.text
+    hub = source.json()["id"]
+    await client.put("/event-types/order.invoice.paid", json={})
+    event = {"type": "order.invoice.paid", "data": {}, "tenant_id": tenant}
+    keyed = {"Idempotency-Key": "one"}
+    first = await client.post("/events", json=event, headers=keyed)
+    received = await send(client, hub, {}, delivery="one")
+    assert (first.status_code, received.status_code) == (202, 202)
+
+    await line.cut()
+    refused = [
+        await client.post("/events", json=event, headers=keyed),
+        await client.post("/events", json=event),
+        await send(client, hub, {}, delivery="one"),
+        await send(client, hub, {}, delivery="two"),
+        await client.get("/events"),
+    ]
+    assert [one.status_code for one in refused] == [503] * 5
+    for one in refused:
+        assert one.json()["code"] == "unavailable"
+        assert int(one.headers["Retry-After"]) > 0
+        assert "PGSQL" not in one.text
+    assert (await client.get(client.base_url.join("/readyz"))).status_code == 503
+    assert (await client.get(client.base_url.join("/healthz"))).status_code == 200
+
+    await line.mend()
+    again = await client.post("/events", json=event, headers=keyed)
+    assert (again.status_code, again.json()) == (202, first.json())
+    duplicate = await send(client, hub, {}, delivery="one")
+    assert (duplicate.status_code, duplicate.json()["id"]) == (200, received.json()["id"])
+    assert (await send(client, hub, {}, delivery="two")).status_code == 202
+    assert len((await client.get("/events")).json()["data"]) == 3

@@ -1,0 +1,153 @@
+"""A PostgreSQL that is there and will not, for now: callers are told to come again, and it goes on
+by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import asyncpg
+import httpx2
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
+from structlog.testing import capture_logs
+
+from api.authentication import ensure_operator_key
+from hookfast.clock import utc_now
+from hookfast.storage.engine import Database
+from tests.api_client import (
+    OPERATOR_KEY,
+    assert_problem,
+    client_with,
+    development_settings,
+)
+from tests.postgresql import PostgresqlServer
+
+pytestmark = pytest.mark.anyio
+
+OpenClient: TypeAlias = Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]
+
+
+@pytest.fixture
+async def open_client(application: FastAPI, postgresql_url: str, tmp_path: Path) -> OpenClient:
+    """Opens a client of the application anew: its connections are new."""
+    settings = development_settings(postgresql_url, tmp_path)
+    async with Database(postgresql_url) as database:
+        await ensure_operator_key(database, settings, clock=utc_now)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[httpx2.AsyncClient]:
+        application.state.settings = settings
+        async with (
+            application.router.lifespan_context(application),
+            client_with(application, OPERATOR_KEY) as client,
+        ):
+            yield client
+
+    return opened
+
+
+@pytest.fixture
+async def server(
+    postgresql_server: PostgresqlServer, postgresql_url: str
+) -> AsyncIterator[asyncpg.Connection]:
+    """A connection to the client's database."""
+    name = make_url(postgresql_url).database
+    connection = await asyncpg.connect(
+        postgresql_server.async_url(str(name)).replace("+asyncpg", "")
+    )
+    yield connection
+    await connection.close()
+
+
+async def from_now_on(server: asyncpg.Connection, setting: str) -> None:
+    """All who connect have this setting."""
+    name = await server.fetchval("SELECT current_database()")
+    await server.execute(f'ALTER DATABASE "{name}" {setting}')
+
+
+def assert_come_again(answer: httpx2.Response) -> None:
+    assert_problem(answer, 503, code="unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_a_server_that_takes_no_writes_is_503_and_left_as_soon_as_another_takes_them(
+    open_client: OpenClient, server: asyncpg.Connection
+) -> None:
+    event = {"type": "order.invoice.paid", "data": {}}
+    async with open_client() as client:
+        await client.put("/event-types/order.invoice.paid", json={})
+    await from_now_on(server, "SET default_transaction_read_only = on")
+    async with open_client() as client:
+        with capture_logs() as lines:
+            for path, body in (
+                ("/tenants", {"name": "Acme"}),
+                ("/events", event),
+                ("/events/batch", {"events": [event, event]}),
+            ):
+                assert_come_again(await client.post(path, json=body))
+        assert (await client.get("/tenants")).status_code == 200
+        assert {line["sqlstate"] for line in lines if "sqlstate" in line} == {"25006"}
+        assert not any(line.get("exc_info") for line in lines)
+
+        await server.execute("SET default_transaction_read_only = off")
+        await from_now_on(server, "RESET default_transaction_read_only")
+        # each connection that is left over may be refused once more
+        answers = [await client.post("/events", json=event) for _ in range(21)]
+    assert answers[-1].status_code == 202, answers[-1].text
+    assert {one.status_code for one in answers} <= {202, 503}
+
+
+@pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
+async def test_a_table_that_is_held_is_503_and_not_for_ever(
+    open_client: OpenClient, server: asyncpg.Connection, limit: str
+) -> None:
+    await from_now_on(server, f"SET {limit} = '2s'")
+    async with open_client() as client:
+        async with server.transaction():
+            await server.execute("LOCK TABLE tenants IN ACCESS EXCLUSIVE MODE")
+            answer = await client.post("/tenants", json={"name": "Acme"})
+        assert_come_again(answer)
+        assert (await client.post("/tenants", json={"name": "Acme"})).status_code == 201
+
+
+class Refusal(Exception):
+    def __init__(self, sqlstate: str) -> None:
+        super().__init__("secret")
+        self.sqlstate = sqlstate
+
+
+STATUSES = {
+    "53100": 503,  # disk full
+    "53300": 503,  # too many connections
+    "40001": 503,  # serialization failure
+    "40P01": 503,  # deadlock
+    "57014": 503,  # cancelled
+    "23505": 500,  # unique violation: ours to have thought of
+    "42P01": 500,  # no such table
+    "55000": 500,
+    "25001": 500,
+}
+
+
+async def test_what_passes_is_503_and_a_mistake_of_ours_is_not(own_app: FastAPI) -> None:
+    @own_app.get("/wrapped/{state}")
+    async def wrapped(state: str) -> None:
+        raise DBAPIError("SELECT", {}, Refusal(state))
+
+    @own_app.get("/plain/{state}")
+    async def plain(state: str) -> None:
+        raise asyncpg.PostgresError.new({"C": state, "M": "secret"})
+
+    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        for form in ("wrapped", "plain"):
+            for state, status in STATUSES.items():
+                answer = await client.get(f"/{form}/{state}")
+                assert answer.status_code == status, (form, state)
+                assert "secret" not in answer.text
+                assert ("retry-after" in answer.headers) == (status == 503)

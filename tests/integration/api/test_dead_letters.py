@@ -1,0 +1,168 @@
+"""Dead letters: listed, counted, sent again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.context import Context
+from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.emitted import TYPE, change, emit, emit_as
+
+pytestmark = pytest.mark.anyio
+
+OTHER_TYPE = "order.refund.made"
+ALIVE = ["pending", "retrying", "held", "paused", "delivered", "cancelled"]
+
+
+@pytest.fixture(autouse=True)
+def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of this needs Temporal. Port 9 (discard) is closed."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+
+
+@pytest.fixture(autouse=True)
+async def event_types(temporal_is_away: None, make_event_type: MakeEventType) -> None:
+    await make_event_type(TYPE)
+    await make_event_type(OTHER_TYPE)
+
+
+@pytest.fixture
+async def dead(
+    client: httpx2.AsyncClient, context: Context, make_tenant: Make, make_endpoint: Make
+) -> list[Json]:
+    """Four dead letters of two tenants, oldest first, and one delivery of every other status."""
+    now = context.clock()
+    tenants = [str((await make_tenant())["id"]) for _ in range(2)]
+    for tenant in tenants:
+        await make_endpoint(tenant_id=tenant, events=["**"])
+    made = []
+    for tenant, event_type, status, reason, age in (
+        (tenants[0], TYPE, "dead", "retries_exhausted", timedelta(minutes=1)),
+        (tenants[0], OTHER_TYPE, "dead", "endpoint_disabled", timedelta(hours=5)),
+        (tenants[1], TYPE, "gone", "gone", timedelta(days=2)),
+        (tenants[0], TYPE, "dead", "retries_exhausted", timedelta(days=9)),
+    ):
+        delivery = await emit(client, tenant, event_type)
+        values = {"status": status, "reason": reason, "finished_at": now - age}
+        await change(context, delivery["id"], **values)
+        made.append(delivery | {"status": status, "reason": reason})
+    for status in ALIVE:
+        await emit_as(client, context, tenants[0], status, reason="retries_exhausted")
+    return made
+
+
+async def listed(client: httpx2.AsyncClient, **filters: Any) -> list[str]:
+    answer = await client.get("/dead-letters", params=filters)
+    assert answer.status_code == 200, answer.text
+    return [delivery["id"] for delivery in answer.json()["data"]]
+
+
+async def test_dead_letters_are_listed_newest_first_and_nothing_else_is(
+    client: httpx2.AsyncClient, dead: list[Json]
+) -> None:
+    a, b, c, d = (one["id"] for one in dead)
+    assert await listed(client) == [d, c, b, a]
+    assert await listed(client, tenant_id=dead[0]["tenant_id"]) == [d, b, a]
+    assert await listed(client, endpoint_id=dead[2]["endpoint_id"]) == [c]
+    assert await listed(client, event_type=TYPE) == [d, c, a]
+    assert await listed(client, reason="retries_exhausted") == [d, a]
+    assert await listed(client, since=dead[2]["created_at"]) == [d, c]
+    assert await listed(client, until=dead[2]["created_at"]) == [b, a]
+    both = {"tenant_id": dead[0]["tenant_id"], "event_type": OTHER_TYPE}
+    assert await listed(client, **both) == [b]
+    page = (await client.get("/dead-letters", params={"limit": 3})).json()
+    assert await listed(client, limit=3, cursor=page["next_cursor"]) == [a]
+
+
+async def test_dead_letters_are_counted_by_what_they_have_in_common(
+    client: httpx2.AsyncClient, dead: list[Json]
+) -> None:
+    stats = (await client.get("/dead-letters/stats")).json()
+    assert stats == {
+        "total": 4,
+        "by_endpoint": [
+            {"endpoint_id": dead[0]["endpoint_id"], "count": 3},
+            {"endpoint_id": dead[2]["endpoint_id"], "count": 1},
+        ],
+        "by_event_type": [
+            {"event_type": TYPE, "count": 3},
+            {"event_type": OTHER_TYPE, "count": 1},
+        ],
+        "by_reason": [
+            {"reason": "retries_exhausted", "count": 2},
+            {"reason": "endpoint_disabled", "count": 1},
+            {"reason": "gone", "count": 1},
+        ],
+        "by_age": {"under_1_hour": 1, "under_1_day": 1, "under_7_days": 1, "older": 1},
+    }
+    answer = await client.get("/dead-letters/stats", params={"tenant_id": dead[2]["tenant_id"]})
+    assert (answer.json()["total"], answer.json()["by_age"]["under_7_days"]) == (1, 1)
+    answer = await client.get("/dead-letters/stats", params={"endpoint_id": dead[0]["endpoint_id"]})
+    assert answer.json()["total"] == 3
+
+
+async def test_without_dead_letters_the_counts_are_zero(client: httpx2.AsyncClient) -> None:
+    stats = (await client.get("/dead-letters/stats")).json()
+    assert stats["total"] == 0
+    assert stats["by_endpoint"] == []
+    assert set(stats["by_age"].values()) == {0}
+
+
+async def redrive(client: httpx2.AsyncClient, **members: Any) -> httpx2.Response:
+    return await client.post("/dead-letters/redrive", json=members)
+
+
+async def test_a_dry_run_counts_what_the_redrive_will_send(
+    client: httpx2.AsyncClient, dead: list[Json]
+) -> None:
+    chosen = {"tenant_id": dead[0]["tenant_id"], "reason": "retries_exhausted"}
+    dry = await redrive(client, filter=chosen, dry_run=True)
+    assert dry.status_code == 200
+    assert dry.json() == {"dry_run": True, "matching": 2, "by_status": {"dead": 2}}
+
+    answer = await redrive(client, filter=chosen, rate_per_second=5)
+    assert answer.status_code == 202
+    job = answer.json()
+    assert (job["kind"], job["action"], job["total"]) == ("redrive", "resend", 2)
+    assert job["rate_per_second"] == 5
+
+
+async def test_a_reason_that_no_delivery_has_is_refused(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/dead-letters", params={"reason": "retries_exausted"})
+    problem = assert_problem(answer, 422, code="invalid_input", pointer="reason")
+    assert "retries_exhausted" in str(problem)
+    answer = await redrive(client, filter={"reason": "retries_exausted"}, dry_run=True)
+    assert_problem(answer, 422, code="invalid_input", pointer="/filter/reason")
+
+
+async def test_an_empty_filter_is_refused_unless_everything_is_meant(
+    client: httpx2.AsyncClient, dead: list[Json]
+) -> None:
+    assert_problem(await redrive(client), 422, code="empty_filter", pointer="/filter")
+    answer = await redrive(client, all=True, dry_run=True)
+    assert answer.json() == {"dry_run": True, "matching": 4, "by_status": {"dead": 3, "gone": 1}}
+
+
+async def test_a_redrive_has_no_choice_of_status(client: httpx2.AsyncClient) -> None:
+    answer = await redrive(client, filter={"status": "delivered"})
+    assert_problem(answer, 422, code="invalid_input", pointer="/filter/status")
+
+
+async def test_a_tenant_sees_and_redrives_its_own(dead: list[Json], key_client: KeyClient) -> None:
+    async with key_client(dead[2]["tenant_id"]) as own:
+        assert await listed(own) == [dead[2]["id"]]
+        assert await listed(own, endpoint_id=dead[0]["endpoint_id"]) == []
+        assert (await own.get("/dead-letters/stats")).json()["total"] == 1
+        answer = await redrive(own, filter={"endpoint_id": dead[0]["endpoint_id"]}, dry_run=True)
+        assert answer.json()["matching"] == 0
+        assert (await redrive(own, all=True, dry_run=True)).json()["matching"] == 1
+        for path in ("/dead-letters", "/dead-letters/stats"):
+            answer = await own.get(path, params={"tenant_id": dead[0]["tenant_id"]})
+            assert_problem(answer, 404, code="not_found")
+    async with key_client(dead[2]["tenant_id"], scope="tenant:read") as own:
+        assert await listed(own) == [dead[2]["id"]]
+        assert_problem(await redrive(own, all=True), 403, code="forbidden")

@@ -1,0 +1,351 @@
+"""Testing an endpoint, verifying it again, and its statistics."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from sqlalchemy import insert, update
+
+from api.context import Context
+from hookfast.clock import rfc3339, utc_now
+from hookfast.ids import new_id
+from hookfast.retention import midnight
+from hookfast.storage import delivery_days, endpoint_stats
+from hookfast.storage.tables import Attempt, Delivery, Endpoint
+from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.receiver import Receiver
+
+pytestmark = pytest.mark.anyio
+
+TYPE = "order.invoice.paid"
+
+
+@pytest.fixture
+async def tenant_id(make_tenant: Make, make_event_type: MakeEventType) -> str:
+    await make_event_type(TYPE)
+    return str((await make_tenant())["id"])
+
+
+@pytest.fixture
+async def endpoint(make_endpoint: Make, receiver: Receiver, tenant_id: str) -> Json:
+    """One that sends to `/hook`, with a header of its own."""
+    return await make_endpoint(
+        tenant_id=tenant_id, url=receiver.url("/hook"), headers={"X-Token": "hush"}
+    )
+
+
+async def test_a_test_is_signed_like_a_delivery_and_says_what_it_is(
+    client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json, tenant_id: str
+) -> None:
+    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
+    assert answer.status_code == 200, answer.text
+    view = answer.json()
+    assert (view["succeeded"], view["result"], view["status_code"]) == (True, "success", 200)
+    assert (view["error"], view["response_excerpt"], view["type"]) == (None, "ok", TYPE)
+    [request] = receiver.requests
+    assert request.headers["x-hook-test"] == "true"
+    assert request.headers["x-token"] == "hush"
+    assert request.headers["x-hook-id"] == view["message_id"]
+    assert request.headers["x-hook-topic"] == TYPE
+    signed = request.headers["x-hook-timestamp"].encode() + b"." + request.body
+    key = base64.b64decode(endpoint["secret"].removeprefix("whsec_"))
+    digest = hmac.new(key, signed, hashlib.sha256).hexdigest()
+    assert request.headers["x-hook-signature"] == f"sha256={digest}"
+    event = json.loads(request.body)
+    assert (event["type"], event["tenant_id"], event["data"]) == (TYPE, tenant_id, {"test": True})
+
+
+async def test_a_test_leaves_nothing_behind(
+    client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json
+) -> None:
+    receiver.routes["/hook"] = "/status/410"  # which would disable it
+    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
+    view = answer.json()
+    assert (view["succeeded"], view["status_code"]) == (False, 410)
+    assert "hush" not in answer.text
+    for path in ("/events", "/deliveries", "/dead-letters"):
+        assert (await client.get(path)).json()["data"] == []
+    assert (await client.get(f"/deliveries/{view['message_id']}")).status_code == 404
+    health = (await client.get(f"/endpoints/{endpoint['id']}/health")).json()
+    assert (health["state"], health["consecutive_failures"]) == ("enabled", 0)
+
+
+@pytest.mark.parametrize("action", ["pause", "disable"])
+async def test_an_endpoint_that_gets_nothing_now_can_be_tested(
+    client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json, action: str
+) -> None:
+    assert (await client.post(f"/endpoints/{endpoint['id']}/{action}")).status_code == 200
+    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
+    assert answer.json()["succeeded"]
+    assert len(receiver.requests) == 1
+
+
+async def test_the_sample_is_the_first_example_of_the_types_schema(
+    client: httpx2.AsyncClient,
+    receiver: Receiver,
+    endpoint: Json,
+    make_event_type: MakeEventType,
+) -> None:
+    example = {"invoice_id": "in_1", "note": "grüße"}
+    await make_event_type("order.invoice.due", schema={"examples": [example, {}]})
+    path = f"/endpoints/{endpoint['id']}/test"
+    await client.post(path, json={"type": "order.invoice.due"})
+    assert json.loads(receiver.requests[0].body)["data"] == example
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "pointer"),
+    [
+        ({"type": "no.such.type"}, "unknown_event_type", "/type"),
+        ({"type": "nonsense"}, "invalid_event_type", "/type"),
+        ({}, "invalid_input", "/type"),
+        ({"type": TYPE, "data": {"forged": True}}, "invalid_input", "/data"),
+        ({"type": TYPE, "url": "http://127.0.0.1:9/"}, "invalid_input", "/url"),
+    ],
+)
+async def test_a_test_sends_what_the_catalogue_has_and_nothing_else(
+    client: httpx2.AsyncClient,
+    receiver: Receiver,
+    endpoint: Json,
+    body: Json,
+    code: str,
+    pointer: str,
+) -> None:
+    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json=body)
+    assert_problem(answer, 422, code=code, pointer=pointer)
+    assert receiver.requests == []
+
+
+@pytest.mark.parametrize(
+    ("path", "result"),
+    [
+        ("/close", "reset"),
+        ("/garbage", "protocol"),
+        ("/redirect", "status"),
+        ("/slow/30", "timeout"),
+    ],
+)
+async def test_a_test_of_a_hostile_receiver_ends_like_an_attempt(
+    client: httpx2.AsyncClient,
+    receiver: Receiver,
+    make_endpoint: Make,
+    tenant_id: str,
+    path: str,
+    result: str,
+) -> None:
+    endpoint = await make_endpoint(tenant_id=tenant_id, url=receiver.url(path), timeout_seconds=1.0)
+    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
+    assert answer.status_code == 200
+    assert answer.json()["result"] == result
+    assert answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254/latest/", "http://metadata.google.internal/"]
+)
+async def test_a_test_is_under_the_same_guard_as_deliveries(
+    client: httpx2.AsyncClient, context: Context, endpoint: Json, url: str
+) -> None:
+    table = Endpoint.__table__  # behind the API's back, which would not have stored it
+    async with context.database.write() as connection:
+        await connection.execute(update(table).where(table.c.id == endpoint["id"]).values(url=url))
+    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
+    assert answer.json()["result"] == "address"
+    refused = await client.post(f"/endpoints/{endpoint['id']}/verify")
+    assert_problem(refused, 422, code="verification_failed", pointer="/url")
+
+
+async def test_verifying_again_asks_about_every_topic_and_changes_nothing(
+    client: httpx2.AsyncClient, make_endpoint: Make, receiver: Receiver, tenant_id: str
+) -> None:
+    receiver.routes["/hook"] = "/challenge"
+    endpoint = await make_endpoint(
+        tenant_id=tenant_id,
+        url=receiver.url("/hook"),
+        verification="header",
+        events=["a.b.c", "d.**"],
+    )
+    receiver.requests.clear()
+    path = f"/endpoints/{endpoint['id']}"
+    before = (await client.get(path)).json()
+    answer = await client.post(f"{path}/verify")
+    assert answer.json() == {
+        "endpoint_id": endpoint["id"],
+        "url": endpoint["url"],
+        "verification": "header",
+        "topics": ["a.b.c", "d.**"],
+    }
+    asked = [request.headers["x-hook-challenge"] for request in receiver.requests]
+    assert asked == [f"{tenant_id}.a.b.c", f"{tenant_id}.d.**"]
+    receiver.routes["/hook"] = "/status/404"
+    refused = await client.post(f"{path}/verify")
+    assert_problem(refused, 422, code="verification_failed", pointer="/url")
+    assert (await client.get(path)).json() == before
+
+
+# -- statistics
+
+
+async def _store(
+    context: Context, endpoint: Json, *attempts: tuple[str, int | None, float], **values: Any
+) -> None:
+    """A delivery with these attempts: result, status code, milliseconds."""
+    now = utc_now() - timedelta(minutes=5)
+    at = values.pop("at", now)
+    delivery_id = new_id("dlv", at)
+    row = Delivery(
+        id=delivery_id,
+        event_id=new_id("evt", at),
+        subscription_id=new_id("sub", at),
+        endpoint_id=endpoint["id"],
+        tenant_id=endpoint["tenant_id"],
+        event_type=TYPE,
+        payload="full",
+        created_at=at,
+        updated_at=at,
+        started_at=at,
+        **values,
+    )
+    made = [
+        Attempt(
+            id=new_id("att", at),
+            delivery_id=delivery_id,
+            endpoint_id=endpoint["id"],
+            number=number,
+            trigger="plan",
+            started_at=at,
+            duration_ms=duration,
+            result=result,
+            status_code=status,
+        ).model_dump()
+        for number, (result, status, duration) in enumerate(attempts, 1)
+    ]
+    async with context.database.write() as connection:
+        await connection.execute(insert(Delivery.__table__).values(row.model_dump()))
+        if made:
+            await connection.execute(insert(Attempt.__table__), made)
+
+
+async def test_statistics_count_the_deliveries_of_a_window_and_their_attempts(
+    client: httpx2.AsyncClient, context: Context, endpoint: Json, make_endpoint: Make
+) -> None:
+    ok = ("success", 200, 10.0)
+    for _ in range(3):
+        await _store(context, endpoint, ok, status="delivered")
+    await _store(context, endpoint, ("status", 503, 40.0), ok, status="delivered")
+    await _store(context, endpoint, ("timeout", None, 5000.0), status="dead")
+    await _store(context, endpoint, status="pending")
+    await _store(context, endpoint, ok, status="delivered", at=utc_now() - timedelta(days=2))
+    other = await make_endpoint(tenant_id=endpoint["tenant_id"])
+    await _store(context, other, ok, status="delivered")
+    path = f"/endpoints/{endpoint['id']}/stats"
+    stats = (await client.get(path)).json()
+    assert stats["complete"] is True
+    assert stats["deliveries"]["total"] == 6
+    assert {name: n for name, n in stats["deliveries"]["by_status"].items() if n} == {
+        "delivered": 4,
+        "dead": 1,
+        "pending": 1,
+    }
+    assert stats["success_rate"] == 4 / 5
+    assert stats["attempts"]["total"] == 6
+    assert {name: n for name, n in stats["attempts"]["by_result"].items() if n} == {
+        "success": 4,
+        "status": 1,
+        "timeout": 1,
+    }
+    assert stats["latency_ms"] == {"p50": 10.0, "p95": 40.0, "p99": 40.0, "max": 40.0}
+    since = rfc3339(utc_now() - timedelta(days=3))
+    longer = (await client.get(path, params={"since": since})).json()
+    assert (longer["deliveries"]["total"], longer["since"]) == (7, since)
+
+
+async def test_an_endpoint_without_deliveries_has_no_rate_and_no_latency(
+    client: httpx2.AsyncClient, endpoint: Json
+) -> None:
+    stats = (await client.get(f"/endpoints/{endpoint['id']}/stats")).json()
+    assert (stats["success_rate"], stats["latency_ms"]) == (None, None)
+    assert (stats["deliveries"]["total"], stats["attempts"]["total"]) == (0, 0)
+    assert stats["complete"] is True
+
+
+async def test_statistics_count_the_newest_and_say_where_they_begin(
+    client: httpx2.AsyncClient,
+    context: Context,
+    endpoint: Json,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = utc_now()
+    for minutes in (4, 3, 2, 1):
+        at = now - timedelta(minutes=minutes)
+        await _store(context, endpoint, ("success", 200, 1.0), status="delivered", at=at)
+    path = f"/endpoints/{endpoint['id']}/stats"
+    monkeypatch.setattr(endpoint_stats, "MAX_DELIVERIES", 2)
+    stats = (await client.get(path)).json()
+    assert (stats["complete"], stats["deliveries"]["total"]) == (False, 2)
+    assert stats["since"] == rfc3339(now - timedelta(minutes=2))
+    monkeypatch.setattr(endpoint_stats, "MAX_DELIVERIES", 100)
+    monkeypatch.setattr(endpoint_stats, "_AT_ONCE", 1)
+    monkeypatch.setattr(endpoint_stats, "MAX_ATTEMPTS", 3)
+    stats = (await client.get(path)).json()
+    assert (stats["complete"], stats["attempts"]["total"]) == (False, 3)
+
+
+async def test_statistics_begin_where_retention_has_left_everything(
+    client: httpx2.AsyncClient, context: Context, endpoint: Json, make_endpoint: Make
+) -> None:
+    now = utc_now()
+    for days in (3, 2, 1):
+        at = now - timedelta(days=days)
+        await _store(context, endpoint, ("success", 200, 1.0), status="delivered", at=at)
+        await delivery_days.count(context.database, at.date(), final=days > 1, now=now)
+    path = f"/endpoints/{endpoint['id']}/stats"
+    kept_from = midnight(now - timedelta(days=1))
+
+    async def counted(**params: str) -> tuple[bool, int, str]:
+        stats = (await client.get(path, params=params)).json()
+        assert stats["attempts"]["total"] == stats["deliveries"]["total"]
+        return stats["complete"], stats["deliveries"]["total"], stats["since"]
+
+    since, until = rfc3339(now - timedelta(days=60)), rfc3339(now - timedelta(days=2))
+    assert await counted(since=since) == (False, 1, rfc3339(kept_from))
+    assert await counted(since=rfc3339(kept_from)) == (True, 1, rfc3339(kept_from))
+    assert await counted(since=since, until=until) == (False, 0, until)
+    other = await make_endpoint(tenant_id=endpoint["tenant_id"])  # it had nothing then
+    stats = (await client.get(f"/endpoints/{other['id']}/stats", params={"since": since})).json()
+    assert (stats["complete"], stats["since"]) == (True, since)
+
+
+async def test_a_window_that_ends_before_it_begins_is_refused(
+    client: httpx2.AsyncClient, endpoint: Json
+) -> None:
+    now = utc_now()
+    params = {"since": rfc3339(now), "until": rfc3339(now - timedelta(seconds=1))}
+    answer = await client.get(f"/endpoints/{endpoint['id']}/stats", params=params)
+    assert_problem(answer, 422, code="invalid_input", pointer="since")
+
+
+@pytest.mark.parametrize("until", ["0001-01-01T00:00:01Z", "9999-12-31T23:59:59Z"])
+async def test_a_window_may_end_when_the_calendar_does(
+    client: httpx2.AsyncClient, endpoint: Json, until: str
+) -> None:
+    answer = await client.get(f"/endpoints/{endpoint['id']}/stats", params={"until": until})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["since"] < answer.json()["until"]
+
+
+async def test_a_reading_key_sees_statistics_and_may_not_test_or_verify(
+    endpoint: Json, key_client: KeyClient
+) -> None:
+    path = f"/endpoints/{endpoint['id']}"
+    async with key_client(endpoint["tenant_id"], scope="tenant:read") as reading:
+        assert (await reading.get(f"{path}/stats")).status_code == 200
+        assert (await reading.post(f"{path}/test", json={"type": TYPE})).status_code == 403
+        assert (await reading.post(f"{path}/verify")).status_code == 403

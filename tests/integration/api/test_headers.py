@@ -1,0 +1,195 @@
+"""What every answer tells a browser and a cache."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from starlette.responses import HTMLResponse
+
+from api.app import create_app
+from api.page_policy import inline_scripts, page_policy, source_of
+from hookfast.settings import Settings
+from tests.api_client import OPERATOR_KEY, client_with
+
+pytestmark = pytest.mark.anyio
+
+ALWAYS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+HSTS = "strict-transport-security"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/tenants", 200),
+        ("GET", "/v1/tenants/tnt_" + "0" * 32, 404),
+        ("GET", "/v1/nothing", 404),
+        ("PUT", "/v1/tenants", 405),
+        ("POST", "/v1/tenants", 415),
+        ("POST", "/v1/events", 413),
+        ("GET", "/v1/tenants?nothing=1", 422),
+        ("GET", "/healthz", 200),
+        ("GET", "/openapi.json", 200),
+        ("GET", "/nothing", 404),
+        ("GET", "/", 307),
+        ("GET", "/boom", 500),
+    ],
+)
+async def test_every_answer_has_them(own_app: FastAPI, method: str, path: str, status: int) -> None:
+    @own_app.get("/boom")
+    async def boom() -> None:
+        raise RuntimeError("boom")
+
+    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        answer = await client.request(
+            method,
+            path,
+            content=b"x" * (300_000 if status == 413 else 1) if method == "POST" else None,
+            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+        )
+    assert answer.status_code == status
+    assert ALWAYS.items() <= dict(answer.headers).items()
+    assert answer.headers["cache-control"] == "no-store"
+    assert "camera=()" in answer.headers["permissions-policy"]
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert HSTS not in answer.headers
+    # each of them once
+    names = [name for name, _ in answer.headers.multi_items()]
+    assert len(names) == len(set(names))
+
+
+async def test_an_answer_without_a_key_has_them_too(app: FastAPI) -> None:
+    async with client_with(app, "nonsense") as client:
+        answer = await client.get("/tenants")
+    assert answer.status_code == 401
+    assert ALWAYS.items() <= dict(answer.headers).items()
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_what_is_public_keeps_its_own_caching(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("http://hookfast.test/.well-known/hookfast-keys.json")
+    assert answer.headers["cache-control"] == "public, max-age=300"
+    assert ALWAYS.items() <= dict(answer.headers).items()
+
+
+@pytest.mark.parametrize(
+    ("url", "peer", "told", "is_https"),
+    [
+        ("https://hookfast.test", "203.0.113.7", None, True),
+        ("http://hookfast.test", "203.0.113.7", None, False),
+        ("http://hookfast.test", "10.0.0.1", "https", True),
+        ("http://hookfast.test", "10.0.0.1", "http", False),
+        ("http://hookfast.test", "203.0.113.7", "https", False),
+        ("https://hookfast.test", "10.0.0.1", "http", False),
+    ],
+)
+async def test_only_what_came_over_https_asks_for_https(
+    settings: Settings, url: str, peer: str, told: str | None, is_https: bool
+) -> None:
+    trusted = Settings(trusted_proxies="10.0.0.0/8").trusted_proxies
+    app = create_app(settings.model_copy(update={"trusted_proxies": trusted}))
+    transport = httpx2.ASGITransport(app, client=(peer, 1234))
+    headers = {} if told is None else {"X-Forwarded-Proto": told}
+    async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers) as client:
+        answers = [await client.get("/healthz"), await client.get("/nothing")]
+    assert [HSTS in answer.headers for answer in answers] == [is_https] * 2
+
+
+class _Page(HTMLParser):
+    """What a browser would load and run: inline scripts and styles, handlers, addresses."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.scripts: list[str] = []
+        self.handlers: list[str] = []
+        self.addresses: list[str] = []
+        self._is_inline = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        members = dict(attrs)
+        self._is_inline = tag == "script" and "src" not in members
+        self.handlers += [name for name in members if name.startswith("on") or name == "style"]
+        self.addresses += [members[name] or "" for name in ("src", "href") if name in members]
+        assert tag != "style"
+
+    def handle_data(self, data: str) -> None:
+        if self._is_inline:
+            self.scripts.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_inline = False
+
+
+async def test_the_docs_may_run_their_own_scripts_and_nothing_else(
+    client: httpx2.AsyncClient,
+) -> None:
+    answer = await client.get("http://hookfast.test/docs")
+    assert answer.status_code == 200
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    directives = dict(part.split(" ", 1) for part in policy.split("; "))
+    page = _Page(answer.text)
+    hashes = [
+        base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in page.scripts
+    ]
+    assert hashes  # the page starts Swagger UI inline
+    assert directives["script-src"] == " ".join(["'self'", *(f"'sha256-{one}'" for one in hashes)])
+    assert directives["default-src"] == directives["frame-ancestors"] == "'none'"
+    assert page.handlers == []
+    for address in page.addresses:
+        asset = await client.get(f"http://hookfast.test{address}")
+        assert asset.status_code == 200, address
+        assert asset.headers["cache-control"] == "no-cache"
+        again = {"If-None-Match": asset.headers["etag"]}
+        kept = await client.get(f"http://hookfast.test{address}", headers=again)
+        assert kept.status_code == 304
+    assert re.search("url: '/openapi.json'", page.scripts[0])
+
+
+async def test_a_page_sets_its_own_policy(own_app: FastAPI) -> None:
+    html = "<script>one()</script><p>text</p><script>\n two()\n</script>"
+    policy = page_policy(script_src=inline_scripts(html), form_action=["'self'"])
+
+    @own_app.get("/page")
+    async def page() -> HTMLResponse:
+        return HTMLResponse(html, headers={"Content-Security-Policy": policy})
+
+    async with client_with(own_app, OPERATOR_KEY) as client:
+        answer = await client.get("http://hookfast.test/page")
+    assert answer.headers.get_list("content-security-policy") == [policy]
+    assert policy == (
+        "default-src 'none'; "
+        f"script-src {source_of('one()')} {source_of(chr(10) + ' two()' + chr(10))}; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+@pytest.mark.parametrize("source", ["'unsafe-inline'", "'unsafe-eval'", "*", "data:"])
+def test_a_policy_never_allows_injected_code(source: str) -> None:
+    with pytest.raises(ValueError, match="injected"):
+        page_policy(script_src=[source])
+    with pytest.raises(ValueError, match="injected"):
+        page_policy(style_src=[source])
+
+
+async def test_answers_at_once_do_not_share_headers(app: FastAPI) -> None:
+    async with client_with(app, OPERATOR_KEY) as client:
+        answers = await asyncio.gather(*(client.get("/tenants") for _ in range(10)))
+    for answer in answers:
+        assert len(answer.headers.get_list("x-request-id")) == 1
+    assert len({answer.headers["x-request-id"] for answer in answers}) == 10

@@ -1,0 +1,189 @@
+"""`POST /in/…` against a real server: many at once, chunks, slowness, and answers that come before
+the body does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+import uvicorn
+from sqlalchemy import func, insert, select
+
+from api.app import create_app
+from hookfast.keyring import Keyring
+from hookfast.settings import Settings
+from hookfast.storage.engine import Database
+from hookfast.storage.inbox_tables import InboxEntry
+from hookfast.storage.tables import Delivery, Event, Subscription, SubscriptionPattern
+from tests.integration.api.inbound import signed
+from tests.seed import seed_endpoint
+from tests.seed_inbox import seed_source
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+CAP = 4_096
+
+
+@dataclass
+class Server:
+    """A real server with small limits, on a database with one source and one subscription."""
+
+    port: int
+    database: Database
+    source: str
+
+    async def exchange(self, *parts: bytes, pause: float = 0.0) -> str:
+        """What the server answers to these bytes, up to the end of the connection."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(pause)
+            async with asyncio.timeout(PATIENCE):
+                return (await reader.read()).decode()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    def head(self, *lines: str, source: str | None = None) -> bytes:
+        first = f"POST /in/{source or self.source} HTTP/1.1"
+        return "\r\n".join((first, "Host: hookfast.test", *lines, "", "")).encode()
+
+    async def count(self, table: type) -> int:
+        async with self.database.read() as connection:
+            counting = select(func.count()).select_from(table.__table__)  # type: ignore[attr-defined]
+            return await connection.scalar(counting) or 0
+
+
+@pytest.fixture
+async def server(database: Database, database_url: str, tmp_path: Path) -> AsyncIterator[Server]:
+    settings = Settings(
+        home=tmp_path,
+        database_url=database_url,
+        max_inbox_bytes=CAP,
+        max_body_seconds=timedelta(seconds=0.5),
+    )
+    app = create_app(settings)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
+    running = uvicorn.Server(config)
+    serving = asyncio.create_task(running.serve(sockets=[listener]))
+    while not running.started:  # noqa: ASYNC110 - uvicorn offers no event for it
+        await asyncio.sleep(0.01)
+    keyring: Keyring = app.state.context.keyring
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
+    async with database.read() as connection:
+        table = Subscription.__table__
+        found = await connection.execute(select(table).where(table.c.endpoint_id == endpoint))
+        subscription = found.one()
+    async with database.write() as connection:
+        pattern = {
+            "pattern": "**",
+            "tenant_id": subscription.tenant_id,
+            "subscription_id": subscription.id,
+        }
+        await connection.execute(insert(SubscriptionPattern.__table__), pattern)
+    source = await seed_source(database, subscription.tenant_id, keyring=keyring)
+    yield Server(listener.getsockname()[1], database, source)
+    running.should_exit = True
+    await serving
+    listener.close()
+
+
+def lines_of(headers: dict[str, str]) -> list[str]:
+    return [f"{name}: {value}" for name, value in headers.items()]
+
+
+async def test_a_hundred_at_once_of_the_same_are_one_event(server: Server) -> None:
+    headers, body = signed({"n": 1}, delivery="the-same")
+    limits = httpx2.Limits(max_connections=100)
+    async with httpx2.AsyncClient(limits=limits, timeout=30) as client:
+        url = f"http://127.0.0.1:{server.port}/in/{server.source}"
+        answers = await asyncio.gather(
+            *(client.post(url, headers=headers, content=body) for _ in range(100))
+        )
+    assert Counter(answer.status_code for answer in answers) == {202: 1, 200: 99}
+    assert len({answer.json()["event_id"] for answer in answers}) == 1
+    for table in (InboxEntry, Event, Delivery):
+        assert await server.count(table) == 1
+
+
+async def test_chunks_are_taken_and_counted_as_they_come(server: Server) -> None:
+    headers, body = signed({"n": 1})
+    chunks = [b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:3], body[3:])]
+    head = server.head("Connection: close", "Transfer-Encoding: chunked", *lines_of(headers))
+    answer = await server.exchange(head, *chunks, b"0\r\n\r\n", pause=0.02)
+    assert answer.startswith("HTTP/1.1 202"), answer
+    endless = [b"800\r\n" + b"x" * 0x800 + b"\r\n"] * 3
+    answer = await server.exchange(head, *endless)
+    assert answer.startswith("HTTP/1.1 413"), answer
+
+
+async def test_the_cap_is_of_the_body_and_declared_lengths_are_believed(server: Server) -> None:
+    for size, status in ((CAP, 202), (CAP + 1, 413)):
+        headers, body = signed(b'"' + b"x" * (size - 2) + b'"')
+        head = server.head("Connection: close", f"Content-Length: {size}", *lines_of(headers))
+        answer = await server.exchange(head, body)
+        assert answer.startswith(f"HTTP/1.1 {status}"), answer
+    answer = await server.exchange(head)  # and nothing of it has to come first
+    assert answer.startswith("HTTP/1.1 413"), answer
+
+
+async def test_a_body_that_drips_past_the_deadline_is_408(server: Server) -> None:
+    headers, body = signed({"n": 1})
+    head = server.head(f"Content-Length: {len(body)}", *lines_of(headers))
+    answer = await server.exchange(head, body[:3])
+    assert answer.startswith("HTTP/1.1 408"), answer
+    assert await server.count(InboxEntry) == 0
+
+
+async def test_an_answer_that_needs_no_body_comes_without_it_and_ends_the_connection(
+    server: Server,
+) -> None:
+    headers, body = signed({"n": 1})
+    wrong = headers | {"Content-Type": "text/plain"}
+    for lines, source, status in (
+        (headers, "src_" + "0" * 32, 404),
+        (wrong, server.source, 415),
+    ):
+        head = server.head(f"Content-Length: {len(body)}", *lines_of(lines), source=source)
+        # the body never comes; with `Expect` nobody would wait for it
+        expecting = head.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
+        answer = await server.exchange(expecting)
+        assert answer.startswith(f"HTTP/1.1 {status}"), answer
+        assert "connection: close" in answer.lower()
+        answer = await server.exchange(head, body)
+        assert answer.startswith(f"HTTP/1.1 {status}"), answer
+
+
+async def test_requests_on_one_connection_are_each_answered(server: Server) -> None:
+    parts = []
+    for n, last in ((1, False), (2, True)):
+        headers, body = signed({"n": n})
+        close = ["Connection: close"] if last else []
+        head = server.head(*close, f"Content-Length: {len(body)}", *lines_of(headers))
+        parts.append(head + body)
+    answer = await server.exchange(b"".join(parts))
+    assert answer.count("HTTP/1.1 202") == 2, answer
+
+
+async def test_who_leaves_before_the_end_leaves_nothing(server: Server) -> None:
+    headers, body = signed({"n": 1})
+    head = server.head(f"Content-Length: {len(body)}", *lines_of(headers))
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(head + body[:3])
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    answer = await server.exchange(server.head("Connection: close", *lines_of(headers)))
+    assert answer.startswith("HTTP/1.1 401"), answer  # it serves on
+    assert await server.count(InboxEntry) == 0

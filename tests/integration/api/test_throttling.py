@@ -1,0 +1,223 @@
+"""Limits on failed authentication, per client, and on requests, per key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import select
+
+from api.app import create_app
+from api.authentication import ensure_operator_key
+from hookfast.clock import utc_now
+from hookfast.settings import Settings
+from hookfast.storage.tables import Tenant
+from tests.api_client import OPERATOR_KEY, assert_problem, client_with
+from tests.integration.dashboard.visitor import browser
+
+pytestmark = pytest.mark.anyio
+
+WRONG = "hf_" + "x" * 43
+LIMIT = 3
+
+Started = Callable[..., AbstractAsyncContextManager[FastAPI]]
+
+
+@pytest.fixture
+def started(settings: Settings) -> Started:
+    """`async with started(key_rate_per_second=1) as app:` an application with these settings."""
+
+    @asynccontextmanager
+    async def start(**changes: object) -> AsyncIterator[FastAPI]:
+        app = create_app(settings.model_copy(update=changes))
+        async with app.router.lifespan_context(app):
+            await ensure_operator_key(app.state.context.database, settings, clock=utc_now)
+            yield app
+
+    return start
+
+
+def client_at(app: FastAPI, address: str, key: str | None = WRONG) -> httpx2.AsyncClient:
+    """A client at this address."""
+    return httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app, client=(address, 1234)),
+        base_url="http://hookfast.test/v1",
+        headers={} if key is None else {"Authorization": f"Bearer {key}"},
+    )
+
+
+async def statuses(client: httpx2.AsyncClient, count: int, **options: object) -> list[int]:
+    return [(await client.get("/tenants", **options)).status_code for _ in range(count)]
+
+
+async def test_too_many_failures_are_429_and_say_when_to_try_again(started: Started) -> None:
+    async with (
+        started(auth_failures_per_minute=LIMIT) as app,
+        client_at(app, "203.0.113.7") as client,
+    ):
+        assert await statuses(client, LIMIT) == [401] * LIMIT
+        answer = await client.get("/tenants")
+    assert_problem(answer, 429, code="too_many_failures")
+    assert 1 <= int(answer.headers["retry-after"]) <= 60 / LIMIT
+    assert "www-authenticate" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "authorization", [None, "Bearer", "Basic dTpw", "Bearer nonsense", f"Bearer {WRONG}"]
+)
+async def test_every_way_to_fail_counts(started: Started, authorization: str | None) -> None:
+    headers = {} if authorization is None else {"Authorization": authorization}
+    async with (
+        started(auth_failures_per_minute=LIMIT) as app,
+        client_at(app, "203.0.113.7", None) as client,
+    ):
+        assert await statuses(client, LIMIT + 1, headers=headers) == [401] * LIMIT + [429]
+
+
+async def test_a_valid_key_works_from_an_address_that_failed_too_often(started: Started) -> None:
+    async with (
+        started(auth_failures_per_minute=LIMIT) as app,
+        client_at(app, "203.0.113.7") as wrong,
+        client_at(app, "203.0.113.7", OPERATOR_KEY) as right,
+    ):
+        assert (await statuses(wrong, LIMIT + 1))[-1] == 429
+        # its first request to this process, while the flood goes on, and not only when it is over
+        answers = await asyncio.gather(
+            *(wrong.get("/tenants") for _ in range(20)), right.get("/tenants")
+        )
+        assert [answer.status_code for answer in answers] == [429] * 20 + [200]
+        assert await statuses(right, LIMIT * 2) == [200] * LIMIT * 2
+        assert await statuses(wrong, 1) == [429]  # nor does its success make good for the failures
+
+
+async def test_success_is_no_failure(started: Started) -> None:
+    async with (
+        started(auth_failures_per_minute=LIMIT) as app,
+        client_at(app, "203.0.113.7", OPERATOR_KEY) as client,
+    ):
+        assert await statuses(client, LIMIT * 3) == [200] * LIMIT * 3
+        # what a valid key may not do, or what is not there, is none either
+        missing = [await client.get(f"/tenants/tnt_{'0' * 32}") for _ in range(LIMIT * 2)]
+        assert {answer.status_code for answer in missing} == {404}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same_client"),
+    [
+        ("203.0.113.7", "203.0.113.8", False),
+        ("203.0.113.7", "::ffff:203.0.113.7", True),
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+    ],
+)
+async def test_failures_count_per_ipv4_address_and_per_ipv6_site(
+    started: Started, one: str, other: str, is_same_client: bool
+) -> None:
+    async with (
+        started(auth_failures_per_minute=LIMIT) as app,
+        client_at(app, one) as first,
+        client_at(app, other) as second,
+    ):
+        assert (await statuses(first, LIMIT + 1))[-1] == 429
+        assert await statuses(second, 1) == [429 if is_same_client else 401]
+
+
+async def test_behind_a_trusted_proxy_the_proxys_client_counts(started: Started) -> None:
+    trusted = Settings(trusted_proxies="10.0.0.0/8").trusted_proxies
+    async with (
+        started(auth_failures_per_minute=LIMIT, trusted_proxies=trusted) as app,
+        client_at(app, "10.0.0.1") as proxy,
+        client_at(app, "203.0.113.7") as direct,
+    ):
+        bad = {"X-Forwarded-For": "198.51.100.1"}
+        assert (await statuses(proxy, LIMIT + 1, headers=bad))[-1] == 429
+        assert await statuses(proxy, 1, headers={"X-Forwarded-For": "198.51.100.2"}) == [401]
+        # who is no proxy of ours cannot slip out of its own count
+        for number in range(LIMIT):
+            await statuses(direct, 1, headers={"X-Forwarded-For": f"198.51.100.{number}"})
+        assert await statuses(direct, 1, headers={"X-Forwarded-For": "192.0.2.1"}) == [429]
+
+
+async def test_zero_is_no_limit_of_failures(started: Started) -> None:
+    async with (
+        started(auth_failures_per_minute=0) as app,
+        client_at(app, "203.0.113.7") as client,
+    ):
+        assert await statuses(client, 100) == [401] * 100
+
+
+async def test_a_key_over_its_rate_is_429_with_what_it_may_do(started: Started) -> None:
+    async with (
+        started(key_rate_per_second=0.05, key_rate_burst=2) as app,
+        client_with(app, OPERATOR_KEY) as client,
+    ):
+        answers = [await client.get("/tenants") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert_problem(answers[2], 429, code="rate_limited")
+    assert [answer.headers["ratelimit"] for answer in answers] == [
+        '"key";r=1;t=20',  # one token in 1 / 0.05 = 20 s
+        '"key";r=0;t=40',
+        '"key";r=0;t=40',
+    ]
+    assert {answer.headers["ratelimit-policy"] for answer in answers} == {'"key";q=2;w=40'}
+    assert 1 <= int(answers[2].headers["retry-after"]) <= 20
+
+
+async def test_each_key_has_its_own_rate_and_errors_say_it_too(started: Started) -> None:
+    async with (
+        started(key_rate_per_second=0.05, key_rate_burst=2) as app,
+        client_with(app, OPERATOR_KEY) as client,
+    ):
+        made = await client.post("/api-keys", json={"scope": "operator", "name": "other"})
+        missing = await client.get(f"/tenants/tnt_{'0' * 32}")
+        assert missing.status_code == 404
+        assert missing.headers["ratelimit"].startswith('"key";r=0;')
+        assert await statuses(client, 1) == [429]
+        async with client_with(app, made.json()["key"]) as other:
+            assert await statuses(other, 3) == [200, 200, 429]
+
+
+async def test_who_came_by_a_portal_link_has_a_rate_apart_from_the_key_that_made_it(
+    started: Started,
+) -> None:
+    async with (
+        started(key_rate_per_second=0.001, key_rate_burst=4) as app,
+        client_with(app, OPERATOR_KEY) as client,
+        browser(app) as customer,
+        browser(app) as another,
+    ):
+        tenant = (await client.post("/tenants", json={"name": "Shop"})).json()["id"]
+        made = await client.post(f"/tenants/{tenant}/portal-links")
+        link = made.json()["url"].partition("/dashboard")[2]
+        for visitor in (customer, another):
+            assert (await visitor.get(f"/dashboard{link}")).status_code == 303
+            pages = [(await visitor.get("/dashboard/jobs")).status_code for _ in range(5)]
+            assert pages == [200, 200, 200, 200, 429]
+        assert await statuses(client, 3) == [200, 200, 429]  # two had been used
+        # and it does not help to begin one session after the other
+        opened = []
+        for _ in range(3):
+            async with browser(app) as visitor:
+                opened.append((await visitor.get(f"/dashboard{link}")).status_code)
+        assert opened == [303, 303, 429]
+
+
+async def test_a_refused_request_changes_nothing(started: Started) -> None:
+    async with (
+        started(key_rate_per_second=0.001, key_rate_burst=1) as app,
+        client_with(app, OPERATOR_KEY) as client,
+    ):
+        assert (await client.post("/tenants", json={"name": "taken"})).status_code == 201
+        assert (await client.post("/tenants", json={"name": "refused"})).status_code == 429
+        async with app.state.context.database.read() as connection:
+            names = await connection.scalars(select(Tenant.__table__.c.name))
+            assert sorted(names) == ["Hookfast", "taken"]  # the first is the operator's own
+
+
+async def test_without_a_limit_an_answer_says_nothing_of_it(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/tenants")
+    assert not [name for name in answer.headers if name.startswith("ratelimit")]

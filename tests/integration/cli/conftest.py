@@ -1,0 +1,155 @@
+"""The API served on loopback, and the command line as a process that talks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+import pytest
+
+from hookfast.settings import Settings
+from tests.api_client import OPERATOR_KEY, Json
+from tests.api_server import ApiServer, api_server
+from tests.e2e.service_process import environment
+from tests.receiver import Receiver
+from tests.waiting import PATIENCE
+
+TYPE = "order.invoice.paid"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its output, which is one JSON text and nothing else."""
+        return json.loads(self.out)
+
+    @property
+    def words(self) -> str:
+        """What it said on standard error, in one line, whatever the frame around it."""
+        return " ".join(self.err.replace("│", " ").split())
+
+
+class Run(Protocol):
+    """Runs `hookfast …`; `stdin` is what it reads, `env` is added to its environment."""
+
+    async def __call__(
+        self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None
+    ) -> Ended: ...
+
+
+@pytest.fixture(autouse=True)
+def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here needs Temporal but what says so. Port 9 (discard) is closed."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Most commands talk to the API, whose database makes no difference to them; see
+    `ON_BOTH_DATABASES`."""
+    url = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
+    assert isinstance(url, str)
+    return url
+
+
+ON_BOTH_DATABASES = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+"""For commands that work on the database themselves."""
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    """Settings of a development machine: loopback may be called, over HTTP, unverified."""
+    return Settings(
+        home=tmp_path,
+        database_url=database_url,
+        operator_key=OPERATOR_KEY,
+        allowed_private_networks="127.0.0.0/8",
+        allow_http=True,
+        allow_unverified=True,
+    )
+
+
+@pytest.fixture
+async def served(settings: Settings) -> AsyncIterator[ApiServer]:
+    async with api_server(settings) as served:
+        yield served
+
+
+@pytest.fixture
+def service_environment(served: ApiServer) -> dict[str, str]:
+    """The environment of a command that talks to it as the operator."""
+    return environment() | {"HOOKFAST_URL": served.url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY}
+
+
+@pytest.fixture
+def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
+    """`await hookfast("deliveries", "list")` → how it ended."""
+
+    async def run(*arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Ended:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "hookfast.cli", *arguments),
+            cwd=tmp_path,
+            env=service_environment | (env or {}),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate(stdin.encode())
+        assert process.returncode is not None
+        return Ended(process.returncode, out.decode(), err.decode())
+
+    return run
+
+
+@pytest.fixture
+async def client(served: ApiServer) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client with the operator's key; paths are relative to `/v1`."""
+    async with httpx2.AsyncClient(
+        base_url=f"{served.url}/v1",
+        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+        trust_env=False,
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+async def tenant(client: httpx2.AsyncClient) -> str:
+    """A tenant, and an event type that is registered."""
+    answer = await client.put(f"/event-types/{TYPE}", json={})
+    assert answer.status_code in (200, 201), answer.text
+    return str((await client.post("/tenants", json={"name": "Acme"})).json()["id"])
+
+
+@pytest.fixture
+async def endpoint(client: httpx2.AsyncClient, tenant: str) -> Json:
+    """An endpoint of the tenant's that wants everything."""
+    form = {
+        "tenant_id": tenant,
+        "url": "http://127.0.0.1:9/hook",
+        "verification": "none",
+        "events": ["**"],
+    }
+    answer = await client.post("/endpoints", json=form)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver of webhooks on loopback."""
+    async with Receiver() as receiver:
+        yield receiver

@@ -1,0 +1,110 @@
+"""Reaching a Hookfast, or saying in words why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.api_client import OPERATOR_KEY
+from tests.e2e.service_process import free_ports
+from tests.integration.cli.conftest import Run
+from tests.receiver import Receiver
+
+pytestmark = pytest.mark.anyio
+
+_NO_KEY = {"HOOKFAST_OPERATOR_KEY": ""}
+
+
+async def test_the_key_may_come_from_a_file(hookfast: Run, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"{OPERATOR_KEY}\n")
+    ended = await hookfast("tenants", "list", "--json", "--key-file", str(file), env=_NO_KEY)
+    assert ended.json == {"data": [], "next_cursor": None}
+
+
+async def test_the_key_may_come_from_the_env_file_of_the_service(
+    hookfast: Run, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text(f"HOOKFAST_OPERATOR_KEY={OPERATOR_KEY}\n")
+    ended = await hookfast("tenants", "list", "--json", env=_NO_KEY)
+    assert ended.code == 0, ended.err
+
+
+async def test_the_key_may_come_from_the_secret_file_of_the_service(
+    hookfast: Run, tmp_path: Path
+) -> None:
+    """As in a container: `docker compose exec api-1 hookfast tenants list`."""
+    (tmp_path / "operator_key").write_text(f"{OPERATOR_KEY}\n")
+    file = {"HOOKFAST_OPERATOR_KEY_FILE": str(tmp_path / "operator_key")}
+    ended = await hookfast("tenants", "list", "--json", env=_NO_KEY | file)
+    assert ended.code == 0, ended.err
+
+
+async def test_an_api_key_comes_before_the_operators(hookfast: Run) -> None:
+    wrong = "hf_" + "w" * 40
+    ended = await hookfast("tenants", "list", env={"HOOKFAST_API_KEY": wrong})
+    assert ended.code == 1
+    assert "This API key is unknown, expired or revoked." in ended.err
+    assert "The key that was sent is from HOOKFAST_API_KEY." in ended.err
+    assert wrong not in ended.err
+
+
+async def test_without_a_key_it_says_how_to_give_one(hookfast: Run) -> None:
+    ended = await hookfast("tenants", "list", env=_NO_KEY)
+    assert (ended.code, ended.out) == (1, "")
+    assert "Set HOOKFAST_API_KEY" in ended.err
+
+
+@pytest.mark.parametrize("held", ["", "hf_sec ret", "hf_sécret", "hf_sec\nret"])
+async def test_what_cannot_be_a_key_is_not_sent_and_not_repeated(
+    hookfast: Run, tmp_path: Path, held: str
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(held)
+    ended = await hookfast("tenants", "list", "--key-file", str(file))
+    assert ended.code == 1
+    assert f"what {file} holds is not an API key" in ended.err
+    assert "ret" not in ended.err.replace(str(file), "")
+
+
+async def test_where_nothing_listens_it_says_how_to_start_it(hookfast: Run) -> None:
+    [port] = free_ports(1)
+    ended = await hookfast("tenants", "list", "--url", f"http://127.0.0.1:{port}")
+    assert (ended.code, ended.out) == (1, "")
+    assert f"There is no Hookfast at http://127.0.0.1:{port}" in ended.err
+    assert "Start it with `hookfast up`" in ended.err
+
+
+async def test_something_else_that_answers_is_not_taken_for_it(
+    hookfast: Run, receiver: Receiver
+) -> None:
+    ended = await hookfast("tenants", "list", "--url", receiver.url(""))
+    assert ended.code == 1
+    assert "answered 200 OK, not as Hookfast does" in ended.err
+
+
+async def test_the_port_of_the_service_on_this_machine_is_known(
+    hookfast: Run, service_environment: dict[str, str]
+) -> None:
+    port = service_environment["HOOKFAST_URL"].rpartition(":")[2]
+    ended = await hookfast("tenants", "list", env={"HOOKFAST_URL": "", "HOOKFAST_PORT": port})
+    assert ended.code == 0, ended.err
+
+
+async def test_what_is_wrong_with_a_request_is_told_where_it_is(hookfast: Run) -> None:
+    ended = await hookfast("tenants", "create", "x" * 201)
+    assert (ended.code, ended.out) == (1, "")
+    assert "hookfast: The request does not have the expected form.\n  /name: " in ended.err
+
+
+async def test_a_wrong_option_is_a_usage_error(hookfast: Run) -> None:
+    ended = await hookfast("deliveries", "list", "--since", "yesterday")
+    assert (ended.code, ended.out) == (2, "")
+    assert "'yesterday' is neither a length of time" in ended.words
+
+
+async def test_an_id_cannot_lead_to_another_path(hookfast: Run) -> None:
+    ended = await hookfast("deliveries", "show", "../tenants?x=1")
+    assert ended.code == 1
+    assert "There is nothing at this path" in ended.err or "no such" in ended.err.lower()

@@ -1,0 +1,162 @@
+"""What comes before a body is bounded, in bytes and in time, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from itertools import chain, repeat
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from hookfast.cli.api import server_config
+from hookfast.cli.http_protocol import BoundedHttp
+from hookfast.settings import Settings
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+START = b"GET / HTTP/1.1\r\nHost: hookfast.test\r\n"
+ENDLESS = 4_000_000  # bytes: far over every bound; a server without one would take them all
+
+
+class Impatient(BoundedHttp):
+    """With bounds that a test can reach."""
+
+    max_head_bytes = 4_096
+    max_head_seconds = 1.0
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reads the body and answers with its length."""
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size += len(message.get("body", b""))
+        if not message.get("more_body", False):
+            break
+    body = str(size).encode()
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    config = uvicorn.Config(echo, http=Impatient, lifespan="off", log_config=None)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:  # noqa: ASYNC110 - uvicorn offers no event for it
+            await asyncio.sleep(0.01)
+        yield listener.getsockname()[1]
+        server.should_exit = True
+        await serving
+
+
+async def _send(port: int, parts: Iterator[bytes], *, pause: float = 0.0) -> tuple[bytes, int]:
+    """What the server answers before it closes, and how many bytes it let us send."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    sent = 0
+    try:
+        async with asyncio.timeout(PATIENCE):
+            try:
+                for part in parts:
+                    writer.write(part)
+                    await writer.drain()
+                    sent += len(part)
+                    await asyncio.sleep(pause)
+                    if reader.at_eof() or sent > ENDLESS:
+                        break
+                return await reader.read(), sent
+            except ConnectionError:
+                return b"", sent
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        (b"GET /", b"x" * 2_000),
+        (START, b"X-Filler: " + b"x" * 2_000 + b"\r\n"),
+        (START + b"X-Endless: ", b"x" * 2_000),
+        (START, b"x: y\r\n" * 300),
+        (START.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n1;e=", b"x" * 2_000),
+        (
+            START.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n",
+            b"X-Trailer: " + b"x" * 2_000 + b"\r\n",
+        ),
+    ],
+    ids=["request line", "fields", "a field", "small fields", "chunk extension", "trailers"],
+)
+async def test_what_never_ends_is_cut_off(port: int, endless: tuple[bytes, bytes]) -> None:
+    first, more = endless
+    answer, sent = await _send(port, chain([first], repeat(more)), pause=0.001)
+    assert sent < ENDLESS
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
+
+
+async def test_a_head_over_the_cap_is_431_and_a_problem(port: int) -> None:
+    parts = [START, *[b"X-Filler: " + b"x" * 2_000 + b"\r\n"] * 2, b"X-Last: " + b"x" * 100]
+    answer, _ = await _send(port, iter(parts), pause=0.05)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 ")
+    assert b"connection: close" in head
+    assert json.loads(body)["code"] == "headers_too_large"
+    assert len(body) == int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+
+
+@pytest.mark.parametrize("first", [b"", b"G", START, START + b"X-Slow: "])
+async def test_a_head_that_never_ends_is_not_waited_for(port: int, first: bytes) -> None:
+    drip = repeat(b"x") if first else repeat(b"")
+    answer, _ = await _send(port, chain([first], drip), pause=0.1)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
+
+
+async def test_a_second_request_on_a_connection_has_the_same_bounds(port: int) -> None:
+    answer, _ = await _send(port, iter([START + b"\r\n", START]), pause=0.1)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+async def test_what_comes_in_pieces_but_in_bounds_is_answered(port: int) -> None:
+    request = (
+        START.replace(b"GET", b"POST")
+        + b"X-Filler: "
+        + b"x" * 3_000
+        + b"\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        + b"5;extension=1\r\nhello\r\n0\r\nX-Trailer: 1\r\n\r\n"
+    )
+    pieces = [request[start : start + 600] for start in range(0, len(request), 600)]
+    answer, _ = await _send(port, iter(pieces), pause=0.001)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"\r\n5")
+
+
+async def test_bodies_and_answers_may_take_longer_than_heads(port: int) -> None:
+    length = Impatient.max_head_bytes * 10
+    head = START.replace(b"GET", b"POST") + b"Connection: close\r\nContent-Length: %d\r\n\r\n"
+    parts = [head % length, *[b"x" * (length // 10)] * 10]
+    answer, _ = await _send(port, iter(parts), pause=Impatient.max_head_seconds / 8)
+    assert answer.endswith(str(length).encode())
+
+
+async def test_many_requests_on_one_connection_are_all_answered(port: int) -> None:
+    """Pipelined, with a body that comes in one read with the next head."""
+    body = b"x" * (Impatient.max_head_bytes * 2)
+    one = START.replace(b"GET", b"POST") + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    last = START + b"Connection: close\r\n\r\n"
+    whole = one * 5 + last
+    pieces = [whole[start : start + 9_000] for start in range(0, len(whole), 9_000)]
+    answer, _ = await _send(port, iter(pieces))
+    assert answer.count(b"HTTP/1.1 200") == 6
+
+
+def test_the_api_is_served_with_these_bounds() -> None:
+    assert server_config(Settings()).http is BoundedHttp

@@ -1,0 +1,31 @@
+"""`hookfast portal-link`."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from tests.api_client import endpoint_maker
+from tests.integration.cli.conftest import Run
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_link_is_printed_alone_and_opens(
+    hookfast: Run, client: httpx2.AsyncClient, tenant: str
+) -> None:
+    endpoint = await endpoint_maker(client)(tenant_id=tenant, events=["**"])
+    ended = await hookfast("portal-link", "--endpoint", endpoint["id"], "--for", "2h", "--may-act")
+    assert ended.code == 0, ended.err
+    assert f"sees and steers {endpoint['id']} and its deliveries" in ended.words
+    sig = ended.out.strip().partition("/dashboard/portal?sig=")[2]
+    assert sig
+    opened = await client.get(str(client.base_url.join(f"/dashboard/portal?sig={sig}")))
+    assert opened.headers["location"] == "/dashboard"
+
+
+async def test_it_asks_for_whom_and_says_what_is_wrong(hookfast: Run, tenant: str) -> None:
+    assert "give TENANT, --endpoint, or both" in (await hookfast("portal-link")).words
+    ended = await hookfast("portal-link", tenant, "--for", "30d")
+    assert ended.code != 0
+    assert "/expires_in_seconds" in ended.words

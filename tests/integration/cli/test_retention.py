@@ -1,0 +1,48 @@
+"""`hookfast retention`: what is kept, what went, and that a run needs Temporal."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookfast.clock import utc_now
+from hookfast.ids import new_id
+from hookfast.retention import cutoffs
+from hookfast.storage import retention_runs
+from hookfast.storage.retention_tables import RetentionRun
+from tests.api_server import ApiServer
+from tests.integration.cli.conftest import Run
+from tests.integration.storage.old_rows import AGES
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_shows_ages_runs_and_what_could_not_be_dropped(
+    hookfast: Run, served: ApiServer
+) -> None:
+    before = await hookfast("retention", "show")
+    assert before.code == 0, before.err
+    assert "audit             365 d" in before.out
+    assert before.err == "It has not run yet.\n"
+    now = utc_now()
+    run_id = new_id("ret", now)
+    run = RetentionRun(
+        id=run_id, status="running", dry_run=True, workflow_id="retention-1", started_at=now
+    )
+    pin = {"partition": "events_20261001", "reason": "The delivery dlv_1 (paused) is kept."}
+    async with served.context.database.write() as connection:
+        await retention_runs.begin(connection, run, cutoffs=cutoffs(now, AGES))
+        await retention_runs.dropped(connection, run_id, "events", rows=1_000, partitions=2)
+        await retention_runs.pin(connection, run_id, "events", [pin])
+    shown = await hookfast("retention", "show")
+    line = shown.out.splitlines()[-1]
+    assert line.startswith(run_id)
+    assert line.split()[-6:] == ["running,", "dry", "run", "1,000", "0", "2"]
+    assert shown.err == "events_20261001 stays: The delivery dlv_1 (paused) is kept.\n"
+    (found,) = (await hookfast("retention", "show", "--json")).json["runs"]
+    assert found["id"] == run_id
+
+
+async def test_a_run_that_cannot_start_says_so(hookfast: Run) -> None:
+    refused = await hookfast("retention", "run", "--dry-run")
+    assert (refused.code, refused.out) == (1, "")
+    assert "Temporal is away; nothing was started." in refused.words

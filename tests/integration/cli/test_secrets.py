@@ -1,0 +1,90 @@
+"""`hookfast secrets` and `hookfast endpoints rotate-secret`."""
+
+from __future__ import annotations
+
+import base64
+
+import httpx2
+import pytest
+
+from hookfast.settings import Settings
+from tests.api_client import Json
+from tests.integration.cli.conftest import ON_BOTH_DATABASES, Run
+
+pytestmark = [pytest.mark.anyio, ON_BOTH_DATABASES]
+
+NEW = base64.b64encode(b"n" * 32).decode()
+
+
+@pytest.fixture
+def service(settings: Settings) -> dict[str, str]:
+    """What a command on the database itself needs."""
+    return {
+        "HOOKFAST_HOME": str(settings.home),
+        "HOOKFAST_DATABASE_URL": settings.resolved_database_url,
+    }
+
+
+async def test_a_secret_is_rotated_and_shown_once(
+    hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
+) -> None:
+    rotated = await hookfast("endpoints", "rotate-secret", endpoint["id"], "--overlap", "2h")
+    assert rotated.code == 0, rotated.err
+    [secret] = rotated.out.split()
+    assert secret.startswith("whsec_")
+    assert secret != endpoint["secret"]
+    assert "signs too until" in rotated.words
+    shown = (await client.get(f"/endpoints/{endpoint['id']}")).json()
+    assert [one["expires_at"] is None for one in shown["secrets"]] == [True, False]
+    as_json = await hookfast(
+        "endpoints", "rotate-secret", endpoint["id"], "--overlap", "0s", "--json"
+    )
+    assert len(as_json.json["secrets"]) == 1
+
+
+@pytest.mark.parametrize("overlap", ["", "soon", "8d", "-1h", "1.5h"])
+async def test_an_overlap_that_is_none_is_refused(
+    hookfast: Run, endpoint: Json, overlap: str
+) -> None:
+    refused = await hookfast("endpoints", "rotate-secret", endpoint["id"], f"--overlap={overlap}")
+    assert refused.code != 0
+    assert refused.out == ""
+
+
+async def test_everything_is_sealed_anew_and_the_old_key_can_go(
+    hookfast: Run, settings: Settings, service: dict[str, str], endpoint: Json
+) -> None:
+    old = (settings.home / "encryption.key").read_text().strip()
+    both, alone = (service | {"HOOKFAST_ENCRYPTION_KEYS": keys} for keys in (f"{NEW},{old}", NEW))
+    refused = await hookfast("secrets", "rekey", env=alone)
+    assert refused.code == 1
+    assert f"opens {endpoint['id']}; nothing was changed" in refused.words
+    looked = await hookfast("secrets", "rekey", "--dry-run", env=both)
+    assert looked.out == "1 value: 0 under the newest key, 1 under older ones.\n"
+    done = await hookfast("secrets", "rekey", env=both)
+    assert (done.code, done.err) == (0, "1 value sealed anew.\n")
+    assert done.out == "1 value: 1 under the newest key, 0 under older ones.\n"
+    again = await hookfast("secrets", "rekey", env=alone)
+    assert (again.code, again.err) == (0, "0 values sealed anew.\n")
+
+
+async def test_a_signing_key_is_rotated(
+    hookfast: Run, client: httpx2.AsyncClient, service: dict[str, str], endpoint: Json
+) -> None:
+    first = await hookfast("secrets", "rotate-signing-key", "--at-once", env=service)
+    assert first.code == 0, first.err
+    second = await hookfast("secrets", "rotate-signing-key", "--overlap", "2d", env=service)
+    kids = [one.out.split()[0] for one in (second, first)]
+    assert f"{kids[1]} is in the directory until" in second.words
+    directory = await client.get(str(client.base_url.join("/.well-known/hookfast-keys.json")))
+    assert [key["kid"] for key in directory.json()["keys"]] == kids
+
+
+async def test_a_database_that_was_never_migrated_is_refused_in_words(
+    hookfast: Run, settings: Settings, service: dict[str, str]
+) -> None:
+    empty = service | {"HOOKFAST_DATABASE_URL": f"sqlite:///{settings.home / 'empty.db'}"}
+    for command in ("rekey", "rotate-signing-key"):
+        refused = await hookfast("secrets", command, env=empty)
+        assert refused.code == 1
+        assert "hookfast migrate" in refused.words

@@ -1,0 +1,72 @@
+"""Starting without what it takes: a sentence that says what to do, not a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hookfast.cli import home_lock
+from hookfast.cli.prepare import prepare, reach
+from hookfast.errors import Misconfigured
+from hookfast.settings import Settings
+from tests.e2e.service_process import environment
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+NOWHERE = "postgresql://x:s3cret@127.0.0.1:1/db"
+
+
+@pytest.fixture
+def blocked(tmp_path: Path) -> Path:
+    """A home that cannot be made: a file is in the way."""
+    (tmp_path / "file").touch()
+    return tmp_path / "file" / "home"
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (NOWHERE, "PostgreSQL at 127.0.0.1:1 cannot be reached"),
+        ("postgresql://x:s3cret@127.0.0.1:port/db", "HOOKFAST_DATABASE_URL cannot be read"),
+        ("s3cret", "HOOKFAST_DATABASE_URL cannot be read"),
+        ("sqlite:///{folder}", "cannot be used"),
+        ("sqlite:///{folder}/file/hookfast.db", "cannot be used: "),
+    ],
+)
+async def test_a_database_that_is_not_there_is_told_in_a_sentence(
+    blocked: Path, url: str, words: str
+) -> None:
+    folder = blocked.parent.parent
+    settings = Settings(home=folder, database_url=url.format(folder=folder))
+    for start in (prepare, reach):
+        with pytest.raises(Misconfigured) as caught:
+            await start(settings)
+        assert words in caught.value.message
+        assert "s3cret" not in caught.value.message
+
+
+async def test_a_home_that_cannot_be_made_is_told_in_a_sentence(blocked: Path) -> None:
+    with pytest.raises(Misconfigured, match="cannot be used: Not a directory"):
+        await reach(Settings(home=blocked))
+    with pytest.raises(Misconfigured, match=r"HOOKFAST_HOME, .* cannot be made"):
+        home_lock.locked(blocked).__enter__()
+
+
+@pytest.mark.parametrize("command", [["api"], ["worker"], ["migrate"], ["secrets", "rekey"]])
+def test_every_command_that_opens_the_database_says_it(command: list[str], tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "hookfast.cli", *command],
+        env={**environment(), "HOOKFAST_HOME": str(tmp_path), "HOOKFAST_DATABASE_URL": NOWHERE},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "PostgreSQL at 127.0.0.1:1 cannot be reached" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "s3cret" not in ended.stderr

@@ -1,0 +1,44 @@
+"""One application on each kind of database for all tests of this folder. It keeps what they put
+there: a test here only reads, or looks only at what it made. Temporal is away."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from hookfast.settings import Settings
+from tests import standing
+from tests.api_client import (
+    OPERATOR_KEY,
+    development_settings,
+)
+from tests.integration.api.standing.one_of_everything import one_of_everything
+from tests.integration.dashboard.visitor import Visitor, signed_in
+
+sqlite_url, postgresql_url = standing.sqlite_url, standing.postgresql_url
+database_url, app, context = standing.database_url, standing.app, standing.context
+client, key_client = standing.client, standing.key_client
+
+
+@pytest.fixture(scope="session")
+def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """With few failures to name a key; a test that fails has a client address of its own."""
+    settings = development_settings(database_url, Path(tmp_path_factory.mktemp("home")))
+    return settings.model_copy(update={"auth_failures_per_minute": 3})
+
+
+@pytest.fixture(scope="session")
+async def operator(app: FastAPI) -> AsyncIterator[Visitor]:
+    """A browser in which the operator is signed in."""
+    async with signed_in(app, OPERATOR_KEY) as visitor:
+        yield visitor
+
+
+@pytest.fixture(scope="session")
+async def owned(client: httpx2.AsyncClient) -> dict[str, str]:
+    """The ids of a tenant who has one of everything, by the names of path parameters."""
+    return await one_of_everything(client)

@@ -1,0 +1,95 @@
+"""The command that a delivery's page offers: run by a real shell, it sends what we would send."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from api.dashboard.request_preview import MAX_BODY, as_curl
+from api.endpoint_form import EndpointView
+from api.routes.deliveries import DeliveryView
+from hookfast.receiver import Verifier
+from tests.waiting import PATIENCE
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+NEEDED = ("bash", "curl", "openssl")
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, NEEDED)), reason=f"needs {', '.join(NEEDED)}: install them"
+)
+
+
+class Taken:
+    """A request that came."""
+
+    headers: dict[str, str]
+    body: bytes
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, Taken]]:
+    """Where to send to, and what came."""
+    taken = Taken()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            taken.headers = dict(self.headers.items())
+            taken.body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_address[1]}/hook?a='b'&c=$d", taken
+        listening.shutdown()
+        thread.join()
+
+
+def delivery() -> DeliveryView:
+    return DeliveryView.model_construct(
+        id="dlv_" + "1" * 32, event_type="order.invoice.paid", payload="full"
+    )
+
+
+def endpoint(url: str, **members: Any) -> EndpointView:
+    shown = {"signatures": ["hook", "standard"], "signature_hash": "sha256", "headers": {}}
+    return EndpointView.model_construct(url=url, **shown | members)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id":"evt_1","data":{"amount":42}}',
+        """{"data":"it's $HOME `id` $(id) \\\\ \\" % %s \\u00e9 é ☃"}""".encode(),
+    ],
+)
+def test_it_sends_the_body_and_signatures_that_verify(
+    server: tuple[str, Taken], body: bytes
+) -> None:
+    url, taken = server
+    script = as_curl(delivery(), endpoint(url), body=body, attempt=3)
+    assert SECRET not in script
+    subprocess.run(["bash", "-c", script.replace("whsec_…", SECRET)], check=True, timeout=PATIENCE)
+    assert taken.body == body
+    assert taken.headers["X-Hook-Topic"] == "order.invoice.paid"
+    assert taken.headers["X-Hook-Attempt"] == "3"
+    for profile in ("hook", "standard"):
+        verified = Verifier(SECRET, profiles=[profile]).verify(taken.headers, taken.body)
+        assert verified.message_id == "dlv_" + "1" * 32
+
+
+def test_a_body_that_is_large_is_read_from_a_file(server: tuple[str, Taken]) -> None:
+    url, _ = server
+    script = as_curl(delivery(), endpoint(url), body=b"x" * (MAX_BODY + 1), attempt=1)
+    assert "body.json" in script
+    assert len(script) < 2_000

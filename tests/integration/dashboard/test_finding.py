@@ -1,0 +1,131 @@
+"""Events and dead letters on the pages: found, read, sent again."""
+
+from __future__ import annotations
+
+import re
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from api.context import Context
+from tests.api_client import event_type_maker
+from tests.integration.dashboard.test_pages import (
+    EVENT_TYPE,
+    end,
+    new_endpoint,
+    new_tenant,
+    text_of,
+)
+from tests.integration.dashboard.visitor import Forms, Visitor, tenant_visitor
+
+pytestmark = pytest.mark.anyio
+
+
+async def emitted(
+    client: httpx2.AsyncClient, tenant_id: str, *, key: str, times: int = 1
+) -> list[str]:
+    """The ids of events emitted with the keys `key-0`, `key-1`, …"""
+    await event_type_maker(client)(EVENT_TYPE)
+    made = []
+    for place in range(times):
+        event = await client.post(
+            "/events",
+            json={"tenant_id": tenant_id, "type": EVENT_TYPE, "data": {"n": 1.50, "at": place}},
+            headers={"Idempotency-Key": f"{key}-{place}"},
+        )
+        assert event.status_code == 202, event.text
+        made.append(event.json()["id"])
+    return made
+
+
+async def of_event(client: httpx2.AsyncClient, event_id: str) -> list[str]:
+    found = await client.get(f"/events/{event_id}/deliveries")
+    return [each["id"] for each in found.json()["data"]]
+
+
+async def test_an_event_is_found_by_its_key_by_who_may_see_it(
+    app: FastAPI, client: httpx2.AsyncClient, operator: Visitor
+) -> None:
+    tenant = await new_tenant(client)
+    (event,) = await emitted(client, tenant, key=f"found-{tenant}")
+    page = await operator.get("/dashboard/events", params={"find": f"found-{tenant}-0"})
+    assert f"/dashboard/events/{event}" in page.text
+    nothing = await operator.get("/dashboard/events", params={"find": f"found-{tenant}-9"})
+    assert "was emitted with this idempotency key" in text_of(nothing.text)
+    async with tenant_visitor(app, client, tenant) as owner:
+        # the operator's keys are not the tenant's: its own have a scope of their own
+        page = await owner.get("/dashboard/events", params={"find": f"found-{tenant}-0"})
+        assert f"/dashboard/events/{event}" not in page.text
+        listed = await owner.get("/dashboard/events", params={"type": EVENT_TYPE})
+        assert f"/dashboard/events/{event}" in listed.text
+
+
+async def test_an_id_leads_to_what_it_names(operator: Visitor, owned: dict[str, str]) -> None:
+    for name, place in (
+        ("event_id", "events"),
+        ("delivery_id", "deliveries"),
+        ("inbox_id", "inbox"),
+    ):
+        answer = await operator.get("/dashboard/events", params={"find": owned[name]})
+        assert answer.headers["location"] == f"/dashboard/{place}/{owned[name]}"
+
+
+async def test_a_body_is_shown_as_it_was_emitted(
+    operator: Visitor, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    await event_type_maker(client)(EVENT_TYPE)
+    raw = f'{{"tenant_id":"{tenant}","type":"{EVENT_TYPE}","data":{{"price":1.50,"n":1e2}}}}'
+    made = await client.post("/events", content=raw, headers={"Content-Type": "application/json"})
+    page = await operator.get(f"/dashboard/events/{made.json()['id']}")
+    assert "&#34;price&#34;: 1.50," in page.text
+    assert "&#34;n&#34;: 1e2" in page.text
+
+
+async def test_an_event_is_sent_again_after_its_deliveries_were_counted(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant = await new_tenant(client)
+    await new_endpoint(client, tenant)
+    (event,) = await emitted(client, tenant, key=f"again-{tenant}")
+    await end(context, *(await of_event(client, event)), status="delivered")
+    await new_endpoint(client, tenant, description="came later")
+    path = f"/dashboard/events/{event}/replay"
+    async with tenant_visitor(app, client, tenant) as visitor:
+        assert "1 delivery goes out again." in text_of((await visitor.get(path)).text)
+        failed = await visitor.get(path, params={"only": "failed"})
+        assert "0 deliveries go out again." in text_of(failed.text)
+        more = await visitor.get(path, params={"include_new": "true"})
+        assert "1 delivery goes out again, and 1 is new." in text_of(more.text)
+        (fields,) = (given for method, to, given in Forms(more.text).found if to == path and given)
+        told = await visitor.posted(path, **fields)
+        assert "1 delivery goes out again, and 1 is new." in text_of(told)
+    assert len(await of_event(client, event)) == 2
+
+
+async def test_dead_letters_are_grouped_narrowed_counted_and_sent_again(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant = await new_tenant(client)
+    one = await new_endpoint(client, tenant, description="Ledger")
+    await new_endpoint(client, tenant, description="Warehouse")
+    for event in await emitted(client, tenant, key=f"dead-{tenant}", times=2):
+        await end(context, *(await of_event(client, event)))
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = await visitor.get("/dashboard/dead-letters")
+        assert "Dead letters 4" in text_of(page.text)
+        assert re.search(r"Ledger\s*2", text_of(page.text))
+        narrowed = await visitor.get("/dashboard/dead-letters", params={"endpoint_id": one})
+        target = "/dashboard/dead-letters/redrive"
+        (fields,) = (given for _, to, given in Forms(narrowed.text).found if to == target)
+        preview = await visitor.post(target, to="all", **fields)
+        assert "Send 2 dead letters again?" in text_of(preview.text)
+        (fields,) = (given for _, to, given in Forms(preview.text).found if to == f"{target}/run")
+        told = await visitor.posted(f"{target}/run", **fields)
+        assert "2 dead letters go out again." in text_of(told)
+        # nothing selected is a mistake, not everything
+        back = await visitor.posted(target, to="selected", back="/dashboard/dead-letters")
+        assert "select some dead letters first" in text_of(back)
+    jobs = (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"]
+    assert [(job["kind"], job["total"]) for job in jobs] == [("redrive", 2)]

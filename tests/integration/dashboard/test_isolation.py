@@ -1,0 +1,249 @@
+"""No page shows or changes what belongs to another tenant, or what a key's scope does not allow.
+The pages are those of the application, so a new one is covered from its first day."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from api.dashboard.application import routers
+from api.dashboard.page_route import OpenPageRoute, PageRoute
+from tests.integration.api.standing.one_of_everything import EVENT_TYPE
+from tests.integration.dashboard.visitor import Forms, Visitor, browser, tenant_visitor
+
+pytestmark = pytest.mark.anyio
+
+UNKNOWN = "0" * 32
+EVERYBODYS = {"/dashboard/sign-out", "/dashboard/settings/theme"}
+"""Forms of those too who may only look."""
+OPERATORS = {
+    "/dashboard/tenants",
+    "/dashboard/settings/tenant",
+    "/dashboard/event-types/new",
+    "/dashboard/event-types/{name}/edit",
+    "/dashboard/event-types/{name}/delete",
+    "/dashboard/retention",
+    "/dashboard/retention/run",
+}
+SHARED = {"name": EVENT_TYPE}
+"""What pages are about that belongs to nobody: the catalogue is everybody's to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PagePath:
+    """One page or one form's target."""
+
+    method: str
+    path: str
+
+    @property
+    def parameters(self) -> list[str]:
+        return [name for name in re.findall(r"\{(\w+)\}", self.path) if name not in SHARED]
+
+    def at(self, ids: dict[str, str]) -> str:
+        """Its address."""
+        return self.path.format(**SHARED | ids)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def _pages(kind: type) -> list[PagePath]:
+    return [
+        PagePath(method, route.path)
+        for router in routers()
+        for route in router.routes
+        if isinstance(route, kind)
+        for method in route.methods - {"HEAD"}
+    ]
+
+
+PAGES = _pages(PageRoute)
+LIVE = [each for each in PAGES if each.path.startswith("/dashboard/live/")]
+SHOWN = [each for each in PAGES if each.method == "GET" and each not in LIVE]
+FORMS = [each for each in PAGES if each.method == "POST"]
+ONES = [each for each in PAGES if each.parameters]
+LISTS = [each for each in SHOWN if not each.parameters]
+
+
+def fields_for(ids: dict[str, str]) -> dict[str, Any]:
+    """What forms need to be understood: then only whose it is stands in their way."""
+    return {
+        "action": "resend",
+        "to": "selected",
+        "ids": ids.get("delivery_id", ""),
+        "tenant_id": ids["tenant_id"],
+        "since": "2026-01-01T00:00:00Z",
+        "overlap": "0",
+        "type": "order.invoice.paid",
+        "events": "order.**",
+        "name": "taken over",
+        "description": "taken over",
+        "url": "http://127.0.0.1:9/taken-over",
+        "verification": "none",
+        "signatures": "hook",
+        "plan": "hourly",
+    }
+
+
+async def everything(client: httpx2.AsyncClient, ids: dict[str, str]) -> list[Any]:
+    """What the API says of what a tenant has."""
+    tenant = {"tenant_id": ids["tenant_id"]}
+    lists = ("endpoints", "subscriptions", "deliveries", "events", "jobs", "audit")
+    return [
+        (await client.get(f"/{name}", params=tenant)).json()
+        for name in (*lists, "sources", "inbox")
+    ] + [
+        (await client.get(path)).json()
+        for path in (f"/tenants/{ids['tenant_id']}", f"/event-types/{EVENT_TYPE}")
+    ]
+
+
+def test_there_are_pages_of_every_kind() -> None:
+    assert len(SHOWN) > 10
+    assert len(FORMS) > 10
+    assert LIVE
+    assert ONES
+    assert LISTS
+
+
+@pytest.fixture
+async def stranger(app: FastAPI, client: httpx2.AsyncClient) -> Any:
+    """Somebody of another tenant."""
+    tenant = await client.post("/tenants", json={"name": "Stranger"})
+    async with tenant_visitor(app, client, tenant.json()["id"]) as visitor:
+        yield visitor
+
+
+async def test_nobodys_page_shows_what_is_anothers(
+    stranger: Visitor, operator: Visitor, owned: dict[str, str]
+) -> None:
+    private = [value for name, value in owned.items() if name != "tenant_id"] + ["Victim"]
+    for page in SHOWN:
+        answer = await stranger.get(page.at(owned))
+        listed = 403 if page.path in OPERATORS else 200
+        expected = listed if page in LISTS else 404
+        assert answer.status_code == expected, f"{page}: {answer.text}"
+        assert answer.headers["content-type"].startswith("text/html")
+        if page.parameters:
+            unknown = await stranger.get(
+                page.at({name: f"{value.split('_')[0]}_{UNKNOWN}" for name, value in owned.items()})
+            )
+            assert unknown.status_code == 404, page
+        for value in private:
+            assert value not in re.sub(r'value="/dashboard[^"]*"', "", answer.text), page
+    # and its owner's operator does see it
+    seen = await operator.get(f"/dashboard/endpoints/{owned['endpoint_id']}")
+    assert owned["endpoint_id"] in seen.text
+
+
+async def test_live_parts_of_anothers_are_not_there(
+    stranger: Visitor, owned: dict[str, str]
+) -> None:
+    for page in LIVE:
+        if page.parameters:
+            answer = await stranger.get(page.at(owned))
+            assert answer.status_code == 404, page
+
+
+async def test_lists_narrowed_to_anothers_are_refused_or_empty(
+    stranger: Visitor, owned: dict[str, str]
+) -> None:
+    for page in LISTS:
+        for name in ("tenant_id", "endpoint_id", "event_id", "subscription_id", "source_id"):
+            answer = await stranger.get(page.at(owned), params={name: owned[name]})
+            text = answer.text.replace(f'value="{owned[name]}"', "")
+            assert owned["delivery_id"] not in text, f"{page} {name}"
+            assert owned["job_id"] not in text, f"{page} {name}"
+            assert owned["inbox_id"] not in text, f"{page} {name}"
+            assert "Victim" not in text, f"{page} {name}"
+
+
+async def test_nobodys_form_changes_what_is_anothers(
+    stranger: Visitor, client: httpx2.AsyncClient, owned: dict[str, str]
+) -> None:
+    before = await everything(client, owned)
+    csrf = await stranger.csrf()
+    for page in FORMS:
+        if page.path in EVERYBODYS:
+            continue
+        answer = await stranger.post(page.at(owned), csrf=csrf, **fields_for(owned))
+        assert answer.status_code in (200, 403, 404, 422), f"{page}: {answer.text}"
+        assert owned["delivery_id"] not in answer.text.replace(
+            f'name="ids" value="{owned["delivery_id"]}"', ""
+        ), page
+    assert await everything(client, owned) == before
+
+
+async def test_who_may_only_look_sees_no_buttons_and_can_press_none(
+    app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
+) -> None:
+    async with tenant_visitor(app, client, owned["tenant_id"], scope="tenant:read") as reader:
+        before = await everything(client, owned)
+        for page in SHOWN:
+            answer = await reader.get(page.at(owned))
+            assert answer.status_code in (200, 403), page
+            assert set(Forms(answer.text).posting()) <= EVERYBODYS, page
+        csrf = await reader.csrf()
+        for page in FORMS:
+            if page.path in EVERYBODYS:
+                continue
+            answer = await reader.post(page.at(owned), csrf=csrf, **fields_for(owned))
+            assert answer.status_code == 403, page
+        assert await everything(client, owned) == before
+
+
+async def test_only_an_operator_chooses_whose_things_to_see(
+    app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
+) -> None:
+    other = (await client.post("/tenants", json={"name": "Other"})).json()["id"]
+    async with tenant_visitor(app, client, other) as visitor:
+        answer = await visitor.post("/dashboard/settings/tenant", tenant_id=owned["tenant_id"])
+        assert answer.status_code == 403
+        assert owned["endpoint_id"] not in (await visitor.get("/dashboard/endpoints")).text
+
+
+async def test_without_a_session_every_page_leads_to_signing_in(
+    app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
+) -> None:
+    before = await everything(client, owned)
+    async with browser(app) as visitor:
+        for page in PAGES:
+            path = page.at(owned)
+            answer = await visitor.client.request(page.method, path, data={"csrf": "x"})
+            assert answer.status_code == 303, page
+            assert answer.headers["location"].startswith("/dashboard/sign-in"), page
+    assert await everything(client, owned) == before
+
+
+async def test_no_form_is_taken_without_its_token(
+    app: FastAPI,
+    operator: Visitor,
+    client: httpx2.AsyncClient,
+    owned: dict[str, str],
+) -> None:
+    before = await everything(client, owned)
+    other = await client.post(f"/tenants/{owned['tenant_id']}/api-keys", json={"name": "x"})
+    assert other.status_code == 201
+    before = await everything(client, owned)
+    own = await operator.csrf()
+    wrong = own[::-1]
+    for page in [*FORMS, *(each for each in _pages(OpenPageRoute) if each.method == "POST")]:
+        path = page.at(owned)
+        fields = fields_for(owned)
+        without = await operator.client.post(path, data=fields)
+        assert without.status_code == 403, page
+        forged = await operator.client.post(path, data=fields | {"csrf": wrong})
+        assert forged.status_code == 403, page
+        elsewhere = await operator.client.post(
+            path, data=fields | {"csrf": own}, headers={"Sec-Fetch-Site": "cross-site"}
+        )
+        assert elsewhere.status_code == 403, page
+        as_json = await operator.client.post(path, json=fields | {"csrf": own})
+        assert as_json.status_code == 415, page
+    assert await everything(client, owned) == before

@@ -1,0 +1,77 @@
+"""No page leads to one that its visitor may not see."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from html import unescape
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from api.context import Context
+from tests.integration.dashboard.test_pages import emit, end, new_endpoint, new_tenant
+from tests.integration.dashboard.test_portal_links import link
+from tests.integration.dashboard.visitor import Visitor, browser, tenant_visitor
+
+pytestmark = pytest.mark.anyio
+
+LINK = re.compile(r'<a [^>]*?href="(/dashboard[^"]*)"')
+LASTS = 200
+"""More pages than there are: links to lists whose filters differ are the same page."""
+
+
+@pytest.fixture
+async def shop(app: FastAPI, client: httpx2.AsyncClient, context: Context) -> dict[str, str]:
+    """A tenant with an endpoint, a delivery that failed, one under way, and a job."""
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    await end(context, await emit(client, tenant))
+    await emit(client, tenant)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        path = f"/dashboard/endpoints/{endpoint_id}/recover"
+        job = await visitor.post(path, since="2020-01-01T00:00:00Z")
+    return {"tenant_id": tenant, "endpoint_id": endpoint_id, "job": job.headers["location"]}
+
+
+async def pages(visitor: Visitor, *starts: str) -> AsyncIterator[tuple[str, str, int]]:
+    """Every page that links lead to: the page with the link, its own path, and its status."""
+    waiting = [("", start) for start in starts]
+    seen: set[str] = set()
+    while waiting and len(seen) < LASTS:
+        origin, path = waiting.pop()
+        place = path.partition("?")[0].partition("#")[0]
+        if place in seen:
+            continue
+        seen.add(place)
+        answer = await visitor.client.get(path, follow_redirects=True)
+        yield origin, path, answer.status_code
+        waiting += [(path, unescape(found)) for found in LINK.findall(answer.text)]
+
+
+@pytest.mark.parametrize(
+    ("scope", "of_one"), [("tenant", True), ("tenant:read", True), ("tenant", False)]
+)
+async def test_no_link_of_a_page_is_dead_for_whom_a_portal_link_let_in(
+    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str], scope: str, of_one: bool
+) -> None:
+    narrowed = {"endpoint_id": shop["endpoint_id"]} if of_one else {}
+    async with browser(app) as visitor:
+        await visitor.get(await link(client, shop["tenant_id"], scope=scope, **narrowed))
+        found = [each async for each in pages(visitor, "/dashboard", shop["job"])]
+    assert [each for each in found if each[2] != 200] == []
+    assert len(found) > 6
+
+
+async def test_the_event_of_a_delivery_is_named_where_it_cannot_be_seen(
+    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
+) -> None:
+    found = await client.get("/deliveries", params={"endpoint_id": shop["endpoint_id"]})
+    delivery = found.json()["data"][0]
+    for narrowed, linked in (({"endpoint_id": shop["endpoint_id"]}, False), ({}, True)):
+        async with browser(app) as visitor:
+            await visitor.get(await link(client, shop["tenant_id"], **narrowed))
+            page = await visitor.get(f"/dashboard/deliveries/{delivery['id']}")
+            assert delivery["event_id"] in page.text
+            assert (f'href="/dashboard/events/{delivery["event_id"]}"' in page.text) is linked

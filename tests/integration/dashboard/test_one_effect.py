@@ -1,0 +1,226 @@
+"""A form does its work once, however often it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import func, select, update
+
+from api.context import Context
+from hookfast.storage.session_table import SentForm
+from tests.integration.dashboard.test_pages import emit, end, new_endpoint, new_tenant, text_of
+from tests.integration.dashboard.visitor import Visitor, tenant_visitor
+
+pytestmark = pytest.mark.anyio
+
+FORMS = SentForm.__table__
+NEW_ENDPOINT = {
+    "url": "http://127.0.0.1:9/hook",
+    "verification": "none",
+    "signatures": "hook",
+    "plan": "hourly",
+    "description": "Only one",
+}
+SECRET = re.compile(r"whsec_[A-Za-z0-9+/=]{40}|hf_[A-Za-z0-9_-]{32,}|/dashboard/portal\?")
+
+
+@pytest.fixture
+async def tenant(client: httpx2.AsyncClient) -> str:
+    return await new_tenant(client)
+
+
+@pytest.fixture
+async def visitor(app: FastAPI, client: httpx2.AsyncClient, tenant: str) -> AsyncIterator[Visitor]:
+    async with tenant_visitor(app, client, tenant) as visitor:
+        yield visitor
+
+
+async def token_of(visitor: Visitor, page: str) -> str:
+    """The token that the forms of a page carry."""
+    html = (await visitor.get(page)).text
+    [token] = set(re.findall(r'name="once" value="([^"]+)"', html))
+    return token
+
+
+async def listed(client: httpx2.AsyncClient, name: str, tenant: str) -> list[Any]:
+    found = (await client.get(f"/{name}", params={"tenant_id": tenant})).json()["data"]
+    assert isinstance(found, list)
+    return found
+
+
+async def test_an_endpoint_is_made_once_and_its_secret_not_shown_again(
+    visitor: Visitor, client: httpx2.AsyncClient, tenant: str
+) -> None:
+    path = "/dashboard/endpoints/new"
+    fields = NEW_ENDPOINT | {"once": await token_of(visitor, path)}
+    first = await visitor.post(path, **fields)
+    assert SECRET.search(first.text)
+    reloaded = await visitor.post(path, **fields)
+    [endpoint] = await listed(client, "endpoints", tenant)
+    assert reloaded.status_code == 303
+    assert reloaded.headers["location"] == f"/dashboard/endpoints/{endpoint['id']}"
+    page = (await visitor.get(reloaded.headers["location"])).text
+    assert "This was already done" in page
+    assert not SECRET.search(page)
+    # the form of a page that was loaded anew is another one
+    again = await visitor.post(path, **fields | {"once": await token_of(visitor, path)})
+    assert SECRET.search(again.text)
+    assert len(await listed(client, "endpoints", tenant)) == 2
+
+
+async def test_of_two_clicks_at_once_one_does_it_and_the_other_leads_there(
+    visitor: Visitor, client: httpx2.AsyncClient, tenant: str
+) -> None:
+    path = "/dashboard/endpoints/new"
+    fields = NEW_ENDPOINT | {"once": await token_of(visitor, path)}
+    answers = await asyncio.gather(*(visitor.post(path, **fields) for _ in range(3)))
+    assert sorted(answer.status_code for answer in answers) == [200, 303, 303]
+    assert len(await listed(client, "endpoints", tenant)) == 1
+
+
+async def test_a_secret_is_rotated_a_key_a_link_and_a_source_made_once(
+    visitor: Visitor, client: httpx2.AsyncClient, tenant: str
+) -> None:
+    endpoint_id = await new_endpoint(client, tenant)
+    rotate = f"/dashboard/endpoints/{endpoint_id}/rotate-secret"
+    # the form's page, its target, its fields, and where what came of it is seen
+    for page, path, fields, place in (
+        (rotate, rotate, {"overlap": "0"}, f"/dashboard/endpoints/{endpoint_id}"),
+        *(
+            (f"/dashboard/{name}", f"/dashboard/{name}", given, f"/dashboard/{name}")
+            for name, given in (
+                ("api-keys", {"name": "seen once", "scope": "emit"}),
+                ("portal-links", {"scope": "tenant:read", "span": "900"}),
+            )
+        ),
+        (
+            "/dashboard/sources/new",
+            "/dashboard/sources/new",
+            {"provider": "github", "name": "Repositories"},
+            "/dashboard/sources/src_",
+        ),
+    ):
+        fields = fields | {"once": await token_of(visitor, page)}
+        made = await visitor.post(path, **fields)
+        assert made.status_code == 200, made.text
+        entries = await listed(client, "audit", tenant)
+        again = await visitor.post(path, **fields)
+        assert again.status_code == 303, path
+        assert again.headers["location"].startswith(place)
+        assert not SECRET.search((await visitor.get(again.headers["location"])).text), path
+        # nothing was done: nothing was audited
+        assert await listed(client, "audit", tenant) == entries, path
+
+
+async def test_jobs_are_made_once(
+    visitor: Visitor, client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    endpoint_id = await new_endpoint(client, tenant)
+    delivery_id = await emit(client, tenant)
+    await end(context, delivery_id)
+    [delivery] = await listed(client, "deliveries", tenant)
+    base = f"/dashboard/endpoints/{endpoint_id}"
+    for path, fields in (
+        ("/dashboard/deliveries/actions/run", {"action": "resend", "to": "all"}),
+        ("/dashboard/dead-letters/redrive/run", {"to": "all"}),
+        (f"/dashboard/events/{delivery['event_id']}/replay", {"only": "failed"}),
+        (f"{base}/recover", {"since": "2020-01-01T00:00:00Z"}),
+    ):
+        fields = fields | {"once": await token_of(visitor, base), "endpoint_id": endpoint_id}
+        before = {job["id"] for job in await listed(client, "jobs", tenant)}
+        first, second = [await visitor.post(path, **fields) for _ in range(2)]
+        [job_id] = {job["id"] for job in await listed(client, "jobs", tenant)} - before
+        assert first.headers["location"] == f"/dashboard/jobs/{job_id}", path
+        assert second.headers["location"] == f"/dashboard/jobs/{job_id}", path
+        assert "This was already done" in (await visitor.get(f"/dashboard/jobs/{job_id}")).text
+
+
+async def test_what_was_refused_may_be_sent_again_with_the_same_token(
+    visitor: Visitor, client: httpx2.AsyncClient, tenant: str
+) -> None:
+    path = "/dashboard/endpoints/new"
+    fields = NEW_ENDPOINT | {"once": await token_of(visitor, path)}
+    assert (await visitor.post(path, **fields | {"max_in_flight": "many"})).status_code == 422
+    assert (await visitor.post(path, **fields)).status_code == 200
+    keys = "/dashboard/api-keys"
+    fields = {"scope": "emit", "back": keys, "once": await token_of(visitor, keys)}
+    assert "at least 1 character" in await visitor.posted(keys, name="", **fields)
+    assert (await visitor.post(keys, name="named", **fields)).status_code == 200
+
+
+async def test_a_form_whose_work_was_cut_off_is_not_done_again_and_says_so(
+    visitor: Visitor, client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    path = "/dashboard/endpoints/new"
+    fields = NEW_ENDPOINT | {"once": await token_of(visitor, path)}
+    assert (await visitor.post(path, **fields)).status_code == 200
+    # as a process leaves it that dies before it notes what came of it
+    long_ago = context.clock() - timedelta(minutes=1)
+    async with context.database.write() as connection:
+        await connection.execute(
+            update(FORMS)
+            .where(FORMS.c.token == fields["once"])
+            .values(led_to=None, shown_once=False, sent_at=long_ago)
+        )
+    answer = await visitor.post(path, **fields)
+    assert answer.status_code == 409
+    assert "It is not done a second time" in text_of(answer.text)
+    assert 'href="/dashboard/endpoints"' in answer.text
+    assert len(await listed(client, "endpoints", tenant)) == 1
+
+
+async def test_a_token_is_worth_something_in_its_session_only(
+    app: FastAPI, visitor: Visitor, client: httpx2.AsyncClient, tenant: str
+) -> None:
+    fields = {"name": "one", "scope": "emit", "once": "o" * 22}
+    assert (await visitor.post("/dashboard/api-keys", **fields)).status_code == 200
+    async with tenant_visitor(app, client, tenant) as other:
+        assert (await other.post("/dashboard/api-keys", **fields)).status_code == 200
+
+
+@pytest.mark.parametrize("token", ["", "short", "x" * 23, "x" * 21 + "/"])
+async def test_a_form_without_a_token_of_ours_does_nothing(
+    visitor: Visitor, client: httpx2.AsyncClient, tenant: str, token: str
+) -> None:
+    answer = await visitor.post("/dashboard/endpoints/new", **NEW_ENDPOINT, once=token)
+    assert answer.status_code == 422
+    assert "reload the page" in answer.text
+    assert await listed(client, "endpoints", tenant) == []
+
+
+async def test_nothing_secret_is_kept_of_a_form_and_old_ones_go(
+    visitor: Visitor, context: Context, tenant: str
+) -> None:
+    made = await visitor.post("/dashboard/api-keys", name="kept nowhere", scope="emit")
+    match = SECRET.search(made.text)
+    assert match is not None
+    async with context.database.write() as connection:
+        rows = (await connection.execute(select(FORMS))).all()
+        assert match[0] not in repr(rows)
+        of_today = context.clock() - timedelta(hours=11)
+        await connection.execute(update(FORMS).values(sent_at=of_today))
+    await visitor.post("/dashboard/api-keys", name="next", scope="emit", once="n" * 22)
+    assert await number_of_forms(context) == len(rows) + 1
+    async with context.database.write() as connection:
+        await connection.execute(
+            update(FORMS)
+            .where(FORMS.c.token == "n" * 22)
+            .values(sent_at=context.clock() - timedelta(hours=13))
+        )
+    await visitor.post("/dashboard/api-keys", name="last", scope="emit")
+    async with context.database.read() as connection:
+        kept = await connection.execute(select(FORMS.c.token).where(FORMS.c.token == "n" * 22))
+        assert kept.first() is None
+
+
+async def number_of_forms(context: Context) -> int:
+    async with context.database.read() as connection:
+        found = (await connection.execute(select(func.count()).select_from(FORMS))).scalar_one()
+    return int(found)

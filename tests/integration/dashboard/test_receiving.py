@@ -1,0 +1,139 @@
+"""Sources and the inbox on the pages."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from tests.integration.api.inbound import post, signed
+from tests.integration.dashboard.test_pages import new_tenant, text_of
+from tests.integration.dashboard.visitor import Visitor, tenant_visitor
+
+pytestmark = pytest.mark.anyio
+
+PUSH = {"ref": "refs/heads/main", "size": 1.0}
+
+
+async def new_source(visitor: Visitor, **fields: str) -> tuple[str, str]:
+    """Its id, and the page that shows its secret."""
+    form = {"name": "GitHub", "provider": "github", "fact_window_seconds": "86400"}
+    answer = await visitor.post("/dashboard/sources/new", **form | fields)
+    assert answer.status_code == 200, text_of(answer.text)
+    return answer.text.partition('href="/dashboard/sources/src_')[2][:32], answer.text
+
+
+async def test_a_source_is_made_used_rotated_turned_off_and_deleted(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        assert "No sources yet" in (await visitor.get("/dashboard/sources")).text
+        rest, shown = await new_source(visitor)
+        source_id = f"src_{rest}"
+        base = f"/dashboard/sources/{source_id}"
+        secret = shown.partition('id="secret">')[2].partition("<")[0]
+        assert len(secret) >= 16
+        assert secret not in (await visitor.get(base)).text
+        headers, body = signed(PUSH, secret=secret)
+        assert (await post(client, source_id, headers, body)).status_code == 202
+        assert (await post(client, source_id, headers, body)).status_code == 200
+        refused = await post(client, source_id, {"Content-Type": "application/json"}, b"{}")
+        assert refused.status_code == 401
+        told = text_of((await visitor.get(base)).text)
+        assert "Taken in 1" in told
+        assert "Came again 1" in told
+
+        rotated = await visitor.post(f"{base}/rotate-secret", overlap="0")
+        new = rotated.text.partition('id="secret">')[2].partition("<")[0]
+        assert new not in ("", secret)
+        again, body = signed({"ref": "x"}, secret=secret)
+        assert (await post(client, source_id, again, body)).status_code == 401
+
+        assert "Turn this source off?" in (await visitor.get(f"{base}/disable")).text
+        await visitor.posted(f"{base}/disable")
+        again, body = signed({"ref": "x"}, secret=new)
+        assert (await post(client, source_id, again, body)).status_code == 404
+        await visitor.posted(f"{base}/enable", back=base)
+        assert (await post(client, source_id, again, body)).status_code == 202
+        await visitor.posted(f"{base}/delete")
+        assert (await visitor.get(base)).status_code == 404
+
+
+async def test_a_sources_settings_are_changed_and_what_is_wrong_is_told(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        rest, _ = await new_source(visitor, event_types='{"github.push.received": "code.a.b"}')
+        path = f"/dashboard/sources/src_{rest}/settings"
+        fields = {
+            "name": "All of GitHub",
+            "allowed_networks": "192.30.252.0/22\n",
+            "event_types": '{"github.issues.opened": "code.issue.opened"}',
+            "fact_expression": "suggested",
+            "fact_window_seconds": "60",
+        }
+        await visitor.posted(path, **fields)
+        source = (await client.get(f"/sources/src_{rest}")).json()
+        assert source["name"] == "All of GitHub"
+        assert source["allowed_networks"] == ["192.30.252.0/22"]
+        # one that the form has no more is gone, and not merged
+        assert source["event_types"] == {"github.issues.opened": "code.issue.opened"}
+        assert source["idempotency"] == {"expression": "suggested", "window_seconds": 60}
+        for wrong, told in (
+            ({"options": "{x"}, "this is no JSON"),
+            ({"options": "[1]"}, "this is a JSON object, such as"),
+            ({"allowed_networks": "all of them"}, "allowed networks"),
+            ({"fact_window_seconds": "long"}, "this is not a whole number"),
+        ):
+            answer = await visitor.post(path, **fields | wrong)
+            assert answer.status_code == 422
+            assert told in text_of(answer.text)
+        assert (await client.get(f"/sources/src_{rest}")).json() == source
+
+
+async def test_a_new_sources_secret_is_asked_for_where_the_provider_makes_it(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        form = {"name": "Stripe", "provider": "stripe", "fact_window_seconds": "1"}
+        refused = await visitor.post("/dashboard/sources/new", **form)
+        assert refused.status_code == 422
+        assert "stripe makes the secret itself" in text_of(refused.text)
+        given = "whsec_given_by_stripe_0123456789"
+        made = await visitor.post("/dashboard/sources/new", secrets=given, **form)
+        assert made.status_code == 200
+        assert given not in made.text
+
+
+async def test_what_came_in_is_shown_downloaded_and_tried_again(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    kind = f"github.k{tenant[-8:]}.received"  # its own: the catalogue is everybody's
+    schema = {"type": "object", "required": ["size"]}
+    await client.put(f"/event-types/{kind}", json={"schema": schema})
+    async with tenant_visitor(app, client, tenant) as visitor:
+        rest, shown = await new_source(visitor, event_types=f'{{"github.push.received": "{kind}"}}')
+        secret = shown.partition('id="secret">')[2].partition("<")[0]
+        headers, body = signed(b'{"ref":"<b>","price":1.50}', secret=secret)
+        assert (await post(client, f"src_{rest}", headers, body)).status_code == 202
+        listed = await visitor.get("/dashboard/inbox", params={"status": "failed"})
+        path = f"/dashboard/inbox/inb_{listed.text.partition('/dashboard/inbox/inb_')[2][:32]}"
+        page = await visitor.get(path)
+        assert "size" in text_of(page.text)
+        assert "&lt;b&gt;" in page.text
+        assert "price&#34;: 1.50" in page.text
+        assert headers["X-Hub-Signature-256"] not in page.text
+        download = await visitor.get(f"{path}/body")
+        assert download.content == body
+        assert download.headers["content-disposition"].startswith("attachment")
+        assert download.headers["content-type"] == "application/octet-stream"
+        assert "sandbox" in download.headers["content-security-policy"]
+        again = await visitor.posted(f"{path}/retry", back=path)
+        assert 'class="flash bad"' in again
+        await client.put(f"/event-types/{kind}", json={})
+        assert "It is an event now." in await visitor.posted(f"{path}/retry", back=path)
+        assert "/dashboard/events/evt_" in (await visitor.get(path)).text

@@ -1,0 +1,118 @@
+"""The catalogue, the audit log, API keys and retention on the pages."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from tests.integration.dashboard.test_pages import new_endpoint, new_tenant, text_of
+from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_event_type_is_registered_mended_and_deleted(
+    app: FastAPI, client: httpx2.AsyncClient, operator: Visitor
+) -> None:
+    tenant = await new_tenant(client)
+    name = f"shop.k{tenant[-10:]}.emptied"
+    path = f"/dashboard/event-types/{name}"
+    schema = '{"type": "object", "properties": {"cart": {"type": "string"}}}'
+    refused = await operator.post("/dashboard/event-types/new", name=name, schema="{")
+    assert "this is no JSON" in text_of(refused.text)
+    refused = await operator.post("/dashboard/event-types/new", name=name, schema="[]")
+    assert refused.status_code == 422
+    assert "a JSON Schema is an object" in refused.text
+    assert "dict" not in refused.text
+    refused = await operator.post("/dashboard/event-types/new", name="Cart", schema=schema)
+    assert refused.status_code == 422
+    await operator.posted("/dashboard/event-types/new", name=name, schema=schema)
+    page = await operator.get(path)
+    assert "Made up from the schema" in page.text
+    assert "&#34;cart&#34;: &#34;text&#34;" in page.text
+    await operator.posted(
+        f"{path}/edit", description="Gone.", schema='{"examples": [{"cart": "c_1"}]}'
+    )
+    async with tenant_visitor(app, client, tenant) as owner:
+        page = await owner.get(path)
+        assert "c_1" in page.text
+        assert f"{path}/edit" not in page.text
+        assert (await owner.get(f"{path}/edit")).status_code == 403
+    await operator.posted(f"{path}/delete")
+    assert (await operator.get(path)).status_code == 404
+
+
+async def test_hookfasts_own_event_types_cannot_be_mended(
+    client: httpx2.AsyncClient, operator: Visitor
+) -> None:
+    name = "hookfast.endpoint.disabled"
+    page = await operator.get(f"/dashboard/event-types/{name}")
+    assert "Hookfast emits these itself" in page.text
+    assert "/edit" not in page.text
+    refused = await operator.post(f"/dashboard/event-types/{name}/edit", description="mine")
+    assert refused.status_code == 422
+
+
+async def test_the_audit_log_says_what_was_before_and_what_is_after(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint = await new_endpoint(client, tenant, description="Ledger")
+    await client.patch(
+        f"/endpoints/{endpoint}",
+        json={"description": "Books"},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = await visitor.get("/dashboard/audit", params={"action": "endpoint.update"})
+        assert "before: Ledger after: Books" in text_of(page.text)
+        assert f"/dashboard/endpoints/{endpoint}" in page.text
+        assert "endpoint.create" not in page.text.partition("<tbody>")[2]
+        none = await visitor.get("/dashboard/audit", params={"resource_id": "ep_nothing"})
+        assert "No change is like this." in none.text
+
+
+async def test_a_key_is_made_shown_once_and_revoked(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        made = await visitor.post(
+            "/dashboard/api-keys", name="reports", scope="tenant:read", expires_at="2999-01-31"
+        )
+        key = made.text.partition('id="key">')[2].partition("<")[0]
+        assert key.startswith("hf_")
+        listed = await visitor.get("/dashboard/api-keys")
+        assert "reports" in listed.text
+        assert key not in listed.text
+        keys = (await client.get(f"/tenants/{tenant}/api-keys")).json()["data"]
+        (one,) = (each for each in keys if each["name"] == "reports")
+        assert one["expires_at"].startswith("2999-01-31T23:59:59")
+        async with signed_in(app, key) as reader:
+            assert (await reader.get("/dashboard/api-keys")).status_code == 403
+            await visitor.posted(f"/dashboard/api-keys/{one['id']}/revoke")
+            assert (await reader.get("/dashboard")).status_code == 303
+
+
+async def test_a_portal_link_is_made_on_its_page(
+    app: FastAPI, client: httpx2.AsyncClient, operator: Visitor
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint = await new_endpoint(client, tenant)
+    refused = await operator.post("/dashboard/portal-links", span="900")
+    assert "Choose a tenant first" in text_of(refused.text)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        made = await visitor.post(
+            "/dashboard/portal-links", span="900", scope="tenant:read", endpoint_id=endpoint
+        )
+        assert "/dashboard/portal?sig=" in made.text
+        assert "to look, at one endpoint only" in text_of(made.text)
+
+
+async def test_retention_shows_what_is_kept_how_long(operator: Visitor) -> None:
+    page = text_of((await operator.get("/dashboard/retention")).text)
+    assert "dead letters 30 d" in page
+    # Temporal is away
+    told = await operator.posted("/dashboard/retention/count", back="/dashboard/retention")
+    assert 'class="flash bad"' in told

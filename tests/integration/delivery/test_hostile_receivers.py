@@ -1,0 +1,106 @@
+"""Hostile receivers and hostile endpoints, through a whole worker: each attempt is recorded as what
+it was, and deliveries to others go on."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_network
+
+import pytest
+from sqlalchemy import update
+from temporalio.testing import WorkflowEnvironment
+
+from hookfast.clock import utc_now
+from hookfast.settings import Settings
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Endpoint
+from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.receiver import Receiver
+
+pytestmark = pytest.mark.anyio
+
+ONCE = {"delays_seconds": [], "jitter": 0, "retry_on": "all"}
+TWICE = {"delays_seconds": [0.3], "jitter": 0, "retry_on": "all"}
+HOSTILE = {
+    "/drip-headers/0.05": "timeout",
+    "/drip-body/0.05": "timeout",
+    "/slow/30": "timeout",
+    "/endless-interim/0": "protocol",
+    "/huge-header": "protocol",
+    "/garbage": "protocol",
+    "/conflicting-lengths": "protocol",
+    "/close-mid-headers": "reset",
+    "/reset-mid-body": "reset",
+    "/redirect-loop": "status",
+    "/declared-body/10737418240": "success",
+    "/endless-chunks": "success",
+}
+
+
+async def test_every_hostile_answer_is_a_recorded_attempt_and_others_are_delivered(
+    stack: Stack,
+) -> None:
+    # what has to end by itself has all the time of a busy machine for it
+    hostile = {
+        path: await stack.endpoint(path, plan=ONCE, timeout=1.0 if result == "timeout" else 10.0)
+        for path, result in HOSTILE.items()
+    }
+    good = await stack.endpoint("/ok")
+    sent = {path: await stack.deliver(endpoint) for path, endpoint in hostile.items()}
+    others = [await stack.deliver(good) for _ in range(10)]
+    await asyncio.gather(*(stack.until_status(delivery, "delivered") for delivery in others))
+    await asyncio.gather(
+        *(stack.until_status(delivery, "delivered", "dead") for delivery in sent.values())
+    )
+    for path, delivery in sent.items():
+        [attempt] = await stack.attempts(delivery)
+        assert (path, attempt.result) == (path, HOSTILE[path])
+        assert (attempt.error is None) == (attempt.result == "success")
+        assert len(attempt.response_excerpt or "") <= 2048
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://10.0.0.1/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://metadata.google.internal/",
+    ],
+)
+async def test_a_url_is_judged_again_at_every_attempt(stack: Stack, url: str) -> None:
+    """Whatever the checks at creation were worth: a name that moved, a setting that changed."""
+    endpoint = await stack.endpoint("/status/500", plan=TWICE)
+    delivery = await stack.deliver(endpoint)
+    await eventually(lambda: stack.attempts(delivery))
+    table = Endpoint.__table__
+    async with stack.database.write() as connection:
+        await connection.execute(
+            update(table).where(table.c.id == endpoint).values(url=url, updated_at=utc_now())
+        )
+    row = await stack.until_status(delivery, "dead")
+    attempts = await stack.attempts(delivery)
+    assert [attempt.result for attempt in attempts] == ["status", "address"]
+    assert row.attempts == 2
+    assert len(stack.receiver.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [{"denied_networks": (ip_network("127.0.0.1/32"),)}, {"allowed_ports": "443"}],
+    ids=["network", "port"],
+)
+async def test_a_worker_sends_nothing_where_its_settings_say_so(
+    temporal: WorkflowEnvironment,
+    settings: Settings,
+    database: Database,
+    receiver: Receiver,
+    narrowed: dict[str, object],
+) -> None:
+    narrow = settings.model_copy(update=narrowed)
+    async with running_stack(temporal, narrow, database, receiver) as stack:
+        delivery = await stack.deliver(await stack.endpoint("/ok", plan=ONCE))
+        await stack.until_status(delivery, "dead")
+        [attempt] = await stack.attempts(delivery)
+    assert attempt.result == "address"
+    assert receiver.connections == 0

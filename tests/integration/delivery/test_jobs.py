@@ -1,0 +1,330 @@
+"""Jobs on a real Temporal: many deliveries told, at a rate, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from activities import job as job_module
+from hookfast import liveness
+from hookfast.clock import utc_now
+from hookfast.conductor import conductor_for, stopped
+from hookfast.errors import Unavailable
+from hookfast.job import JobProgress
+from hookfast.settings import Settings
+from hookfast.steering import Steering
+from hookfast.storage import jobs
+from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.control_tables import Job
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Endpoint
+from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.receiver import Receiver
+from tests.seed_jobs import job_row, seed_ended, seed_job, statuses
+from tests.temporal_server import temporal_server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+
+@pytest.fixture
+def short_stints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stints of 0.3 s, so that a job has several of them."""
+    monkeypatch.setattr(job_module, "STINT", timedelta(seconds=0.3))
+
+
+async def start(stack: Stack, settings: Settings, **members: Any) -> str:
+    """A job whose workflow has been started; returns its id."""
+    job_id = await seed_job(stack.database, **members)
+    await conductor_for(settings, stack.client, stack.database).conduct()
+    return job_id
+
+
+def workflow_of(client: Client, job_id: str) -> WorkflowHandle[Any, JobProgress]:
+    return client.get_workflow_handle(f"job/{job_id}", result_type=JobProgress)
+
+
+async def until_ended(stack: Stack, job_id: str) -> Job:
+    async def ended() -> Job | None:
+        job = await job_row(stack.database, job_id)
+        return None if job.finished_at is None else job
+
+    job: Job = await eventually(ended)
+    return job
+
+
+async def until_under_way(database: Database, job_id: str) -> None:
+    async def under_way() -> bool:
+        return (await job_row(database, job_id)).cursor is not None
+
+    await eventually(under_way)
+
+
+async def until_all(stack: Stack, delivery_ids: list[str], status: str) -> None:
+    async def reached() -> bool:
+        return set(await statuses(stack.database, delivery_ids)) == {status}
+
+    await eventually(reached)
+
+
+async def test_300_dead_letters_are_redriven_under_their_message_ids(
+    stack: Stack, settings: Settings, short_stints: None
+) -> None:
+    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 300)
+
+    job_id = await start(stack, settings, rate_per_second=150)
+    assert (await job_row(stack.database, job_id)).total == 300
+    seen = []
+
+    async def ended() -> bool:
+        job = await job_row(stack.database, job_id)
+        seen.append((job.status, job.done))
+        return job.finished_at is not None
+
+    await eventually(ended)
+
+    job = await job_row(stack.database, job_id)
+    assert (job.status, job.done, job.skipped, job.failed) == ("done", 300, 0, 0)
+    assert [status for status, done in seen if 0 < done < 300], "its progress was not to be seen"
+    assert await workflow_of(stack.client, job_id).result() == JobProgress("done", 300, 300)
+    await until_all(stack, ids, "delivered")
+    assert Counter(request.message_id for request in stack.receiver.requests) == Counter(ids)
+
+
+async def test_the_temporal_ui_shows_how_far_a_job_is(
+    stack: Stack, settings: Settings, short_stints: None
+) -> None:
+    await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
+    job_id = await start(stack, settings, rate_per_second=30)
+    await until_ended(stack, job_id)
+    handle = workflow_of(stack.client, job_id)
+    await handle.result()
+
+    assert await handle.query("state", result_type=JobProgress) == JobProgress("done", 60, 60)
+    summary = await (await handle.describe()).static_summary()
+    assert summary == "action: resend 60 deliveries"
+    history = await handle.fetch_history()
+    summaries = [
+        event.user_metadata.summary.data.decode()
+        for event in history.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
+    assert summaries[0] == '"0 of 60"'
+    assert len(summaries) > 2
+    assert len(set(summaries)) == len(summaries)
+    assert all(summary.endswith(' of 60"') for summary in summaries)
+
+
+@pytest.mark.parametrize("how", ["row", "signal", "temporal"])
+async def test_a_job_stops_when_it_is_cancelled(stack: Stack, settings: Settings, how: str) -> None:
+    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 300)
+    job_id = await start(stack, settings, rate_per_second=40)
+    await until_under_way(stack.database, job_id)
+
+    handle = workflow_of(stack.client, job_id)
+    match how:
+        case "row":  # what the API does
+            async with stack.database.write() as connection:
+                await jobs.request_cancel(connection, job_id, now=utc_now())
+        case "signal":
+            await handle.signal("cancel")
+        case _:
+            await handle.cancel()
+    job = await until_ended(stack, job_id)
+
+    assert job.status == "cancelled"
+    assert 0 < job.done < 300
+    assert (job.skipped, job.failed) == (0, 0)
+    assert await handle.result() == jobs.progress_of(job)
+    await until_all(stack, ids[: job.done], "delivered")
+    assert set(await statuses(stack.database, ids[job.done :])) == {"dead"}
+
+
+async def test_a_job_that_is_cancelled_before_it_begins_does_nothing(
+    temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
+) -> None:
+    asleep = Stack(temporal.client, database, receiver)
+    ids = await seed_ended(database, await asleep.endpoint("/ok"), 3)
+    job_id = await start(asleep, settings)
+    await workflow_of(temporal.client, job_id).signal("cancel")
+    async with database.write() as connection:
+        await jobs.request_cancel(connection, job_id, now=utc_now())
+
+    async with running_stack(temporal, settings, database, receiver) as stack:
+        job = await until_ended(stack, job_id)
+    assert (job.status, job.done) == ("cancelled", 0)
+    assert set(await statuses(database, ids)) == {"dead"}
+
+
+async def test_a_job_goes_on_where_it_was_when_its_worker_is_replaced(
+    temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
+) -> None:
+    async with running_stack(temporal, settings, database, receiver) as stack:
+        ids = await seed_ended(database, await stack.endpoint("/ok"), 200)
+        job_id = await start(stack, settings, rate_per_second=50)
+        await until_under_way(database, job_id)
+    left = await job_row(database, job_id)
+    assert left.finished_at is None
+    assert 0 < left.done < 200
+
+    async with running_stack(temporal, settings, database, receiver) as stack:
+        job = await until_ended(stack, job_id)
+        await until_all(stack, ids, "delivered")
+    assert (job.status, job.done) == ("done", 200)
+    # none was told twice: the first worker committed its last chunk before it left
+    assert Counter(request.message_id for request in receiver.requests) == Counter(ids)
+
+
+async def test_a_job_whose_workflow_was_lost_goes_on_where_it_was(
+    stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
+    job_id = await start(stack, settings, rate_per_second=40)
+    await until_under_way(stack.database, job_id)
+    await workflow_of(stack.client, job_id).terminate("lost with Temporal's data")
+    # so that a minute and an hour need not pass
+    monkeypatch.setattr(liveness, "_SWEEP_EVERY", timedelta(seconds=0.2))
+    monkeypatch.setattr(liveness, "_UNMOVED_AFTER", timedelta(seconds=1))
+    sweeping = asyncio.create_task(liveness.sweep_lost(stack.database))
+    try:
+        job = await until_ended(stack, job_id)
+    finally:
+        await stopped(sweeping)
+    assert (job.status, job.done) == ("done", 60)
+    await until_all(stack, ids, "delivered")
+
+
+async def test_a_job_with_a_long_history_continues_as_new(
+    settings: Settings, database: Database, receiver: Receiver, short_stints: None
+) -> None:
+    suggest = ("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=20")
+    async with (
+        temporal_server(*suggest) as temporal,
+        running_stack(temporal, settings, database, receiver) as stack,
+    ):
+        ids = await seed_ended(database, await stack.endpoint("/ok"), 60)
+        job_id = await start(stack, settings, rate_per_second=30)
+        job = await until_ended(stack, job_id)
+        handle = workflow_of(stack.client, job_id)
+        assert await handle.result() == JobProgress("done", 60, 60)
+        assert (await handle.describe()).run_id != (await _first_run(handle))
+        await until_all(stack, ids, "delivered")
+    assert job.done == 60
+
+
+async def _first_run(handle: WorkflowHandle[Any, Any]) -> str:
+    description = await handle.describe()
+    return str(description.raw_description.workflow_execution_info.first_run_id)
+
+
+async def test_deliveries_are_paused_resumed_and_cancelled_in_numbers(
+    stack: Stack, settings: Settings
+) -> None:
+    endpoint = await stack.endpoint("/ok")
+    due = utc_now() + timedelta(days=1)
+    ids = [await stack.deliver(endpoint, deliver_at=due) for _ in range(8)]
+    [ended] = await seed_ended(stack.database, endpoint, 1, status="delivered")
+    chosen = ChosenDeliveries(ids=(*ids, ended, "dlv_" + "0" * 32))
+
+    for action, status in (("pause", "paused"), ("resume", "pending"), ("cancel", "cancelled")):
+        job_id = await start(stack, settings, action=action, chosen=chosen)
+        job = await until_ended(stack, job_id)
+        assert (job.status, job.done, job.skipped, job.failed) == ("done", 8, 1, 0)
+        await until_all(stack, ids, status)
+    assert await statuses(stack.database, [ended]) == ["delivered"]
+    assert stack.receiver.requests == []
+
+
+async def test_dead_letters_of_a_disabled_or_deleted_endpoint_are_skipped(
+    stack: Stack, settings: Settings
+) -> None:
+    endpoints = [await stack.endpoint("/ok") for _ in range(3)]
+    ids = [await seed_ended(stack.database, endpoint, 4) for endpoint in endpoints]
+    table = Endpoint.__table__
+    async with stack.database.write() as connection:
+        for endpoint, values in (
+            (endpoints[1], {"state": "disabled"}),
+            (endpoints[2], {"deleted_at": utc_now()}),
+        ):
+            await connection.execute(update(table).where(table.c.id == endpoint).values(values))
+
+    job = await until_ended(stack, await start(stack, settings))
+
+    assert (job.status, job.total, job.done, job.skipped) == ("done", 12, 4, 8)
+    await until_all(stack, ids[0], "delivered")
+    assert set(await statuses(stack.database, ids[1] + ids[2])) == {"dead"}
+    assert len(stack.receiver.requests) == 4
+
+
+async def test_a_job_for_nothing_is_done_at_once(stack: Stack, settings: Settings) -> None:
+    job = await until_ended(stack, await start(stack, settings))
+    assert (job.status, job.total, job.done) == ("done", 0, 0)
+
+
+async def test_while_temporal_is_away_a_job_waits_and_loses_nothing(
+    stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is away from the sixth delivery on, for longer than the activity has patience."""
+    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 20)
+    told: list[str] = []
+    away = iter(range(8))
+    signal = Steering.signal
+
+    async def flaky(self: Steering, delivery_id: str, action: Any, **options: Any) -> None:
+        if delivery_id in ids[5:] and next(away, None) is not None:
+            raise Unavailable("Temporal is away.")
+        await signal(self, delivery_id, action, **options)
+        told.append(delivery_id)
+
+    monkeypatch.setattr(Steering, "signal", flaky)
+    monkeypatch.setattr(job_module, "_PATIENCE", 0.0)
+
+    job = await until_ended(stack, await start(stack, settings))
+
+    # What was told after the one that could not be, in one chunk, is sent and not counted: it is
+    # no dead letter any more when the chunk is read again.
+    assert (job.status, job.skipped, job.failed) == ("done", 0, 0)
+    assert set(told) == set(ids)
+    assert [told.count(delivery) for delivery in ids[:5]] == [1] * 5  # committed before it raised
+    await until_all(stack, ids, "delivered")
+
+
+async def test_a_delivery_that_cannot_be_told_is_counted_and_the_rest_goes_on(
+    stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 5)
+    signal = Steering.signal
+
+    async def failing(self: Steering, delivery_id: str, action: Any, **options: Any) -> None:
+        if delivery_id == ids[2]:
+            raise ValueError("a bug")
+        await signal(self, delivery_id, action, **options)
+
+    monkeypatch.setattr(Steering, "signal", failing)
+
+    job = await until_ended(stack, await start(stack, settings))
+
+    assert (job.status, job.done, job.skipped, job.failed) == ("done", 4, 0, 1)
+    assert job.error is not None
+    assert "bug" not in job.error
+    await until_all(stack, [*ids[:2], *ids[3:]], "delivered")
+
+
+async def test_a_job_without_a_row_ends(stack: Stack, settings: Settings) -> None:
+    """Its database was restored from before it was made."""
+    job_id = await seed_job(stack.database)
+    table = Job.__table__
+    conductor = conductor_for(settings, stack.client, stack.database)
+    async with stack.database.read() as connection:
+        [wanted] = await jobs.AskingJobs().wanted(connection, limit=10)
+    async with stack.database.write() as connection:
+        await connection.execute(table.delete().where(table.c.id == job_id))
+    await conductor._start(wanted)
+    result = await workflow_of(stack.client, job_id).result()
+    assert result.status == "failed"

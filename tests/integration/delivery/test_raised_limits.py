@@ -1,0 +1,70 @@
+"""A limit is raised: what has an appointment under the old one does not keep it."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import update
+
+from hookfast.clock import utc_now
+from hookfast.conductor import conductor_for
+from hookfast.job import JobKind
+from hookfast.outcome import DeliveryStatus
+from hookfast.settings import Settings
+from hookfast.storage import pace
+from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.tables import Endpoint
+from tests.integration.delivery.circuits import deliver_many, until_all
+from tests.integration.delivery.conftest import Stack, eventually
+from tests.seed_jobs import job_row, seed_job
+
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+
+async def until_limited(stack: Stack, deliveries: list[str], count: int) -> None:
+    """So many of these wait at their endpoint's limit."""
+
+    async def reached() -> bool:
+        rows = [await stack.row(delivery) for delivery in deliveries]
+        return sum(row.reason == "endpoint_limit" for row in rows) == count
+
+    await eventually(reached)
+
+
+async def test_what_waits_at_a_limit_goes_when_it_is_told_that_the_limit_was_raised(
+    stack: Stack, settings: Settings
+) -> None:
+    endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.001)
+    deliveries = await deliver_many(stack, endpoint, 4)
+    await until_limited(stack, deliveries, 3)  # for a quarter of an hour, and more
+    [sent] = [one for one in deliveries if (await stack.row(one)).status == "delivered"]
+    await stack.until_closed(sent)
+    c = Endpoint.__table__.c
+    async with stack.database.write() as connection:
+        await connection.execute(
+            update(Endpoint.__table__)
+            .where(c.id == endpoint)
+            .values(rate_limit_per_second=100, updated_at=utc_now())
+        )
+        await pace.reset(connection, endpoint, now=utc_now())
+
+    job_id = await seed_job(
+        stack.database,
+        kind=JobKind.LIMITS.value,
+        action="ask_again",
+        chosen=ChosenDeliveries(
+            endpoint_id=endpoint,
+            statuses=(DeliveryStatus.PENDING, DeliveryStatus.RETRYING),
+            reason="endpoint_limit",
+        ),
+    )
+    await conductor_for(settings, stack.client, stack.database).conduct()
+
+    await until_all(stack, deliveries, "delivered")
+    assert sorted(request.message_id or "" for request in stack.receiver.requests) == deliveries
+
+    async def ended() -> bool:
+        return (await job_row(stack.database, job_id)).finished_at is not None
+
+    await eventually(ended)
+    job = await job_row(stack.database, job_id)
+    assert (job.status, job.done) == ("done", 3)

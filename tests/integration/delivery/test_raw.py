@@ -1,0 +1,135 @@
+"""What came in through a source goes out as an event, as a link to it, or byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote_plus
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from api.app import create_app
+from api.authentication import ensure_operator_key
+from hookfast.clock import utc_now
+from hookfast.inbox import provider
+from hookfast.inbox.samples import sample
+from hookfast.receiver import Verifier
+from hookfast.settings import Settings
+from tests.api_client import OPERATOR_KEY, Json, client_with
+from tests.integration.api.inbound import SECRET, post, signed
+from tests.integration.delivery.conftest import Stack
+from tests.receiver import Request
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def client(stack: Stack, settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of an API on the worker's database."""
+    settings = settings.model_copy(update={"operator_key": SecretStr(OPERATOR_KEY)})
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        await ensure_operator_key(stack.database, settings, clock=utc_now)
+        async with client_with(app, OPERATOR_KEY) as client:
+            yield client
+
+
+async def made(client: httpx2.AsyncClient, path: str, **form: Any) -> Json:
+    answer = await client.post(path, json=form)
+    assert answer.status_code == 201, answer.text
+    document: Json = answer.json()
+    return document
+
+
+async def scene(client: httpx2.AsyncClient, stack: Stack, *styles: str) -> tuple[str, str, str]:
+    """A tenant with a source, and an endpoint with a subscription of each style; gives the ids of
+    the tenant and the source, and the last endpoint's secret."""
+    tenant = (await made(client, "/tenants", name="Acme"))["id"]
+    source = await made(
+        client, "/sources", tenant_id=tenant, name="x", provider="github", secrets=[SECRET]
+    )
+    secret = ""
+    for style in styles:
+        endpoint = await made(
+            client,
+            "/endpoints",
+            tenant_id=tenant,
+            url=stack.receiver.url(f"/{style}"),
+            verification="none",
+            headers={"X-GitHub-Hook-ID": "of the endpoint"},
+        )
+        form = {"endpoint_id": endpoint["id"], "events": ["**"], "payload": style}
+        await made(client, "/subscriptions", **form)
+        secret = endpoint["secret"]
+    return tenant, source["id"], secret
+
+
+def by_path(stack: Stack) -> dict[str, Request]:
+    return {request.path: request for request in stack.receiver.requests}
+
+
+async def test_a_request_goes_out_in_full_as_a_link_and_byte_for_byte(
+    client: httpx2.AsyncClient, stack: Stack
+) -> None:
+    _, source, secret = await scene(client, stack, "full", "thin", "raw")
+    url = f"http://hookfast.test/in/{source}"
+    github = provider("github")
+    request = sample("github.push", provider=github, secret=SECRET, now=utc_now(), url=url)
+    more = {
+        "Authorization": "Bearer hush",
+        "Cookie": "hush=1",
+        "User-Agent": "GitHub-Hookshot/1",
+        "X-GitHub-Hook-ID": "of the request",
+        "X-Hook-Topic": "forged",
+    }
+    answer = await post(client, source, {**request.headers, **more}, request.body)
+    assert answer.status_code == 202, answer.text
+    await stack.receiver.wait_for(3)
+
+    got = by_path(stack)
+    full, thin, raw = got["/full"], got["/thin"], got["/raw"]
+    event = json.loads(full.body)
+    assert (event["id"], event["type"]) == (answer.json()["event_id"], "github.push.received")
+    assert request.body in full.body  # its data, byte for byte
+    assert json.loads(thin.body)["data"]["url"].endswith(f"/v1/events/{event['id']}")
+
+    assert raw.body == request.body
+    assert raw.headers["content-type"] == "application/json"
+    assert raw.headers["x-github-event"] == "push"
+    assert raw.headers["x-github-delivery"] == request.headers["X-GitHub-Delivery"]
+    assert raw.headers["x-github-hook-id"] == "of the endpoint"
+    assert raw.headers["x-hook-topic"] == "github.push.received"
+    assert raw.headers["user-agent"].startswith("Hookfast/")
+    for gone in ("authorization", "cookie", "x-hub-signature-256"):
+        assert gone not in raw.headers
+    assert "hush" not in repr(raw.raw_headers)
+    Verifier(secret).verify(raw.headers, raw.body)
+
+
+async def test_a_form_goes_out_as_the_form_it_was(client: httpx2.AsyncClient, stack: Stack) -> None:
+    _, source, _ = await scene(client, stack, "full", "raw")
+    body = f"payload={quote_plus(json.dumps({'action': 'opened', 'n': 1.5}))}".encode()
+    form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    headers, _ = signed(body, event="issues")
+    answer = await post(client, source, headers | form, body)
+    assert answer.json()["event_type"] == "github.issues.opened"
+    await stack.receiver.wait_for(2)
+
+    got = by_path(stack)
+    assert got["/raw"].body == body
+    assert got["/raw"].headers["content-type"] == form["Content-Type"]
+    assert json.loads(got["/full"].body)["data"] == {"action": "opened", "n": 1.5}
+
+
+async def test_raw_is_full_for_an_event_that_came_in_through_no_source(
+    client: httpx2.AsyncClient, stack: Stack
+) -> None:
+    tenant, _, _ = await scene(client, stack, "raw")
+    await client.put("/event-types/order.invoice.paid", json={})
+    form = {"tenant_id": tenant, "type": "order.invoice.paid", "data": [1]}
+    assert (await client.post("/events", json=form)).status_code == 202
+    await stack.receiver.wait_for(1)
+    assert json.loads(stack.receiver.requests[0].body)["data"] == [1]

@@ -1,0 +1,120 @@
+"""Retention in a whole worker: what starts it, what it shows, and that time does not matter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import Client, ScheduleOverlapPolicy
+from temporalio.testing import WorkflowEnvironment
+
+from hookfast import retention_schedule
+from hookfast.clock import utc_now
+from hookfast.conducting import CONTROL_QUEUE
+from hookfast.ids import new_id
+from hookfast.retention import (
+    SCHEDULE_ID,
+    SWEEPS,
+    WORKFLOW_TYPE,
+    RetentionOrder,
+    RetentionState,
+)
+from hookfast.storage import retention_runs
+from hookfast.storage.tables import Attempt, Delivery, Event
+from hookfast.upkeep import SCHEDULE_ID as UPKEEP_SCHEDULE_ID
+from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.storage.old_rows import (
+    add_attempt,
+    add_delivery,
+    add_event,
+    left,
+    number_of,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def unscheduled(temporal: WorkflowEnvironment, stack: Stack) -> AsyncIterator[Client]:
+    """A client of a server whose schedules are gone again afterwards: other workers follow."""
+    yield temporal.client
+    for schedule_id in (SCHEDULE_ID, UPKEEP_SCHEDULE_ID):
+        await temporal.client.get_schedule_handle(schedule_id).delete()
+
+
+async def old_things(stack: Stack) -> str:
+    """A delivered and a paused delivery of long ago, with their events; returns the paused one."""
+    at = utc_now() - timedelta(days=40)
+    for _ in range(3):
+        delivery = await add_delivery(
+            stack.database, await add_event(stack.database, at), at, ended=at
+        )
+        await add_attempt(stack.database, delivery, at)
+    event = await add_event(stack.database, at)
+    return await add_delivery(stack.database, event, at, status="paused")
+
+
+async def test_the_schedule_runs_it_in_the_night_and_it_tells_what_went(
+    stack: Stack, unscheduled: Client
+) -> None:
+    paused = await old_things(stack)
+    await asyncio.gather(*(retention_schedule.ensure_schedule(unscheduled) for _ in range(3)))
+    handle = unscheduled.get_schedule_handle(SCHEDULE_ID)
+    described = await handle.describe()
+    assert described.schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
+    assert {(at.hour, at.minute) for at in described.info.next_action_times} == {(3, 0)}
+    assert await retention_schedule.next_run(unscheduled) == described.info.next_action_times[0]
+
+    await handle.trigger()
+
+    async def started() -> Any:
+        return (await handle.describe()).info.recent_actions
+
+    (action,) = await eventually(started)
+    workflow = unscheduled.get_workflow_handle(
+        action.action.workflow_id, result_type=RetentionState
+    )
+    state = await workflow.result()
+    swept = {one.name: (one.deleted, one.kept) for one in state.swept}
+    assert swept["attempts"] == (3, 0)
+    assert swept["deliveries"] == (3, 1)
+    assert swept["events"] == (3, 1)
+    assert await left(stack.database, Delivery) == {paused}
+    assert await number_of(stack.database, Event) == 1
+    async with stack.database.read() as connection:
+        (run,) = await retention_runs.newest(connection, limit=10)
+    assert (run.run.id, run.run.status, run.run.days) == (state.run_id, "done", 1)
+    assert [(sweep.name, sweep.done) for sweep in run.sweeps] == [(name, True) for name in SWEEPS]
+    await handle.pause()
+    assert await retention_schedule.next_run(unscheduled) is None
+
+
+async def test_a_long_run_continues_as_new_and_counts_on(stack: Stack) -> None:
+    await old_things(stack)
+    run_id = new_id("ret")
+    handle = await stack.client.start_workflow(
+        WORKFLOW_TYPE,
+        RetentionOrder(run_id=run_id, activities=2),
+        id=f"retention/{run_id}",
+        task_queue=CONTROL_QUEUE,
+        result_type=RetentionState,
+    )
+    state = await handle.result()
+    assert (await handle.describe()).run_id != handle.first_execution_run_id
+    assert (state.run_id, [one.name for one in state.swept]) == (run_id, list(SWEEPS))
+    assert sum(one.deleted for one in state.swept) == 9
+
+
+async def test_a_dry_run_that_was_asked_for_deletes_nothing(stack: Stack) -> None:
+    await old_things(stack)
+    run_id = new_id("ret")
+    await retention_schedule.start(stack.client, run_id, dry_run=True)
+    workflow = stack.client.get_workflow_handle(
+        retention_schedule.workflow_id(run_id), result_type=RetentionState
+    )
+    assert sum(one.deleted for one in (await workflow.result()).swept) == 9
+    tables = (Event, Delivery, Attempt)
+    assert [await number_of(stack.database, table) for table in tables] == [4, 4, 3]

@@ -1,0 +1,353 @@
+"""What goes over the wire, verified the way a receiver would: each profile, several at once, while
+secrets rotate and are sealed anew, and encrypted. And where secrets must not be found."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import httpx2
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
+from jwcrypto.jwe import JWE
+from jwcrypto.jwk import JWK
+from pydantic import SecretStr
+from sqlalchemy import select
+from sqlmodel import SQLModel
+from standardwebhooks import Webhook
+
+from api.app import create_app
+from api.authentication import ensure_operator_key
+from api.context import Context
+from hookfast.clock import utc_now
+from hookfast.endpoint_secrets import seal_headers
+from hookfast.keyring import Keyring, encode_key
+from hookfast.settings import Settings
+from hookfast.storage import endpoints
+from hookfast.storage.engine import Database
+from hookfast.storage.rekey import rekey, survey
+from tests.api_client import OPERATOR_KEY, Json, client_with
+from tests.integration.delivery.conftest import Stack, eventually
+from tests.receiver import Receiver, Request
+from tests.seed import EVENT_TYPE, KEY
+
+pytestmark = pytest.mark.anyio
+
+NEW = b"n" * 32
+HEADER_VALUE = "Basic c3RhZ2luZzpodW50ZXIy"
+MARKER = "only-for-the-receiver-4711"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Every process can open what the new key sealed, and still seals with the old one."""
+    keys = f"{encode_key(KEY)},{encode_key(NEW)}"
+    more = {"encryption_keys": SecretStr(keys), "operator_key": SecretStr(OPERATOR_KEY)}
+    return settings.model_copy(update=more)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The API beside the worker, as the platform uses it."""
+
+    client: httpx2.AsyncClient
+    receiver: Receiver
+    tenant_id: str
+
+    async def endpoint(self, path: str = "/ok", **members: Any) -> Json:
+        form = {
+            "tenant_id": self.tenant_id,
+            "url": self.receiver.url(path),
+            "verification": "none",
+            "events": ["**"],
+            "retry_plan": {"delays_seconds": [0.2, 0.2, 0.2], "jitter": 0, "retry_on": "all"},
+        }
+        answer = await self.client.post("/endpoints", json=form | members)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    async def emit(self, data: object) -> str:
+        """The id of the event's delivery."""
+        form = {"type": EVENT_TYPE, "tenant_id": self.tenant_id, "data": data}
+        answer = await self.client.post("/events", json=form)
+        assert answer.status_code == 202, answer.text
+        listed = await self.client.get(f"/events/{answer.json()['id']}/deliveries")
+        return str(listed.json()["data"][0]["id"])
+
+    async def directory(self, **params: str) -> list[Json]:
+        answer = await self.client.get(
+            "http://hookfast.test/.well-known/hookfast-keys.json", params=params
+        )
+        return list(answer.json()["keys"])
+
+
+@pytest.fixture
+async def platform(stack: Stack, settings: Settings) -> AsyncIterator[Platform]:
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        context: Context = app.state.context
+        await ensure_operator_key(context.database, settings, clock=context.clock)
+        async with client_with(app, OPERATOR_KEY) as client:
+            await client.put(f"/event-types/{EVENT_TYPE}", json={})
+            tenant = (await client.post("/tenants", json={"name": "Acme"})).json()
+            yield Platform(client, stack.receiver, tenant["id"])
+
+
+def _hmac(secret: str, message: bytes) -> str:
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    return hmac.new(key, message, hashlib.sha256).hexdigest()
+
+
+def _assert_hmac_profiles(secret: str, request: Request) -> None:
+    """That whoever holds `secret` verifies each profile that signs with it."""
+    headers, body = request.headers, request.body
+    Webhook(secret).verify(body, dict(headers), json_parse=False)
+    stamp = headers["x-hook-timestamp"].encode()
+    hook = f"sha256={_hmac(secret, stamp + b'.' + body)}"
+    assert hook in headers["x-hook-signature"].split(",")
+    message = body
+    if "x-webhook-nonce" in headers:
+        parts = (headers["x-webhook-timestamp"], headers["x-webhook-nonce"])
+        message = ".".join(parts).encode() + b"." + body
+    listed = headers["x-webhook-signature"].split(",")
+    assert f"sha256={_hmac(secret, message)}" in listed
+
+
+def _assert_ed25519(public: str, headers: Mapping[str, str], body: bytes) -> None:
+    """That one of the `v1a` signatures is this key's."""
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public.removeprefix("whpk_")))
+    for signature in headers["webhook-signature"].split(" "):
+        version, _, value = signature.partition(",")
+        if version == "v1a":
+            try:
+                key.verify(base64.b64decode(value), signed)
+            except InvalidSignature:  # another key's, during a rotation
+                continue
+            return
+    pytest.fail("no signature is this key's")
+
+
+@pytest.mark.parametrize("last", ["nonce", "body", "rsa"])
+async def test_a_request_is_verified_by_every_profile_of_its_endpoint(
+    platform: Platform, last: str
+) -> None:
+    endpoint = await platform.endpoint(signatures=["hook", "standard", "standard-ed25519", last])
+    delivery = await platform.emit({"amount": 129900})
+    [request] = await platform.receiver.wait_for(1)
+    headers = request.headers
+    [public] = [one["public_key"] for one in endpoint["secrets"] if one["public_key"]]
+    _assert_ed25519(public, headers, request.body)
+    if last != "rsa":
+        _assert_hmac_profiles(endpoint["secret"], request)
+        assert headers["x-webhook-id"] == delivery
+        assert headers.get("x-webhook-event") == (EVENT_TYPE if last == "body" else None)
+        return
+    [jwk] = await platform.directory()
+    assert headers["x-webhook-key-id"] == jwk["kid"]
+    scheme, _, signature = headers["x-webhook-signature"].partition("=")
+    assert scheme == "rsa-sha256"
+    signed = headers["x-webhook-timestamp"].encode() + b"." + request.body
+    JWK(**jwk).get_op_key("verify").verify(
+        base64.b64decode(signature), signed, PKCS1v15(), SHA256()
+    )
+
+
+async def test_each_attempt_has_a_nonce_of_its_own(platform: Platform) -> None:
+    endpoint = await platform.endpoint("/fail-first/2", signatures=["hook", "standard", "nonce"])
+    await platform.emit("again")
+    requests = await platform.receiver.wait_for(3)
+    assert len({request.headers["x-webhook-nonce"] for request in requests}) == 3
+    assert [request.headers["x-webhook-attempt"] for request in requests] == ["1", "2", "3"]
+    assert len({request.headers["x-webhook-id"] for request in requests}) == 1
+    for request in requests:
+        _assert_hmac_profiles(endpoint["secret"], request)
+
+
+@pytest.mark.parametrize("last", ["nonce", "body"])
+async def test_receivers_with_either_secret_verify_while_it_rotates_and_is_sealed_anew(
+    platform: Platform, database: Database, last: str
+) -> None:
+    signatures = ["hook", "standard", "standard-ed25519", last]
+    endpoint = await platform.endpoint(signatures=signatures, headers={"X-Env": HEADER_VALUE})
+    told = [endpoint["secret"]]
+    publics = [one["public_key"] for one in endpoint["secrets"] if one["public_key"]]
+    both = Keyring([NEW, KEY])
+    stop = asyncio.Event()
+
+    async def traffic() -> int:
+        sent = 0
+        while not stop.is_set():
+            await platform.emit(sent)
+            sent += 1
+        return sent
+
+    async def sealing() -> None:
+        while not stop.is_set():
+            await rekey(database, both)
+            await asyncio.sleep(0.01)
+
+    tasks = (asyncio.create_task(traffic()), asyncio.create_task(sealing()))
+    known_from = [0]
+    for _ in range(4):
+        await platform.receiver.wait_for(len(platform.receiver.requests) + 5)
+        answer = await platform.client.post(f"/endpoints/{endpoint['id']}/rotate-secret")
+        assert answer.status_code == 200, answer.text
+        told.append(answer.json()["secret"])
+        publics.append(answer.json()["secrets"][1]["public_key"])
+        # an attempt that was loaded before may still be on its way; a delivery emitted now is not
+        after = await platform.emit("after the rotation")
+        await eventually(partial(_received, platform.receiver, after))
+        known_from.append(
+            next(
+                index
+                for index, request in enumerate(platform.receiver.requests)
+                if request.message_id == after
+            )
+        )
+    await platform.receiver.wait_for(len(platform.receiver.requests) + 5)
+    stop.set()
+    sent, _ = await asyncio.gather(*tasks)
+    await platform.receiver.wait_for(sent + 4)
+    requests = platform.receiver.requests
+    for request in requests:  # every overlap is a day, so the first secret verifies everything
+        _assert_hmac_profiles(told[0], request)
+        _assert_ed25519(publics[0], request.headers, request.body)
+        assert request.headers["x-env"] == HEADER_VALUE
+    for secret, public, first in zip(told, publics, known_from, strict=True):
+        _assert_hmac_profiles(secret, requests[first])
+        _assert_ed25519(public, requests[first].headers, requests[first].body)
+    _assert_hmac_profiles(told[-1], requests[-1])
+    await rekey(database, both)
+    assert (await survey(database, Keyring([NEW]))).left == 0
+
+
+async def _received(receiver: Receiver, message_id: str) -> bool:
+    return bool(receiver.of_message(message_id))
+
+
+@pytest.mark.parametrize(
+    ("key", "alg"),
+    [
+        (JWK.generate(kty="RSA", size=2048), "RSA-OAEP-256"),
+        (JWK.generate(kty="OKP", crv="X25519"), "ECDH-ES+A256KW"),
+    ],
+    ids=["RSA", "X25519"],
+)
+async def test_an_encrypted_body_is_signed_as_it_is_sent_and_read_by_its_receiver(
+    platform: Platform, key: JWK, alg: str
+) -> None:
+    encryption = {"jwk": json.loads(key.export_public()), "alg": alg}
+    endpoint = await platform.endpoint(
+        signatures=["hook", "standard", "nonce"], encryption=encryption
+    )
+    await platform.emit({"card": MARKER})
+    [request] = await platform.receiver.wait_for(1)
+    assert request.headers["content-type"] == "application/jose"
+    assert MARKER.encode() not in request.body
+    _assert_hmac_profiles(endpoint["secret"], request)
+    token = JWE()
+    token.deserialize(request.body.decode(), key)
+    event = json.loads(token.payload)
+    assert (event["type"], event["data"]) == (EVENT_TYPE, {"card": MARKER})
+
+
+async def test_no_secret_is_in_an_answer_a_history_a_log_or_readable_in_the_database(
+    platform: Platform, stack: Stack, capfd: pytest.CaptureFixture[str]
+) -> None:
+    endpoint = await platform.endpoint(
+        "/fail-first/2",
+        signatures=["hook", "standard", "standard-ed25519", "rsa"],
+        headers={"Authorization": HEADER_VALUE},
+    )
+    path = f"/endpoints/{endpoint['id']}"
+    rotated = (await platform.client.post(f"{path}/rotate-secret")).json()
+    delivery = await platform.emit({"card": MARKER})
+    await stack.until_status(delivery, "delivered")
+    await stack.until_closed(delivery)
+    requests = platform.receiver.of_message(delivery)
+    assert requests[-1].headers["authorization"] == HEADER_VALUE
+
+    secrets = [endpoint["secret"], rotated["secret"]]
+    needles = [HEADER_VALUE, HEADER_VALUE.split()[1], "whsk_", "PRIVATE KEY", OPERATOR_KEY]
+    for secret in secrets:
+        raw = base64.b64decode(secret.removeprefix("whsec_"))
+        needles += [secret.removeprefix("whsec_"), raw.hex(), raw.hex().upper()]
+
+    answers = ""
+    for route in (
+        *(path, "/endpoints", f"{path}/health", "/events", "/deliveries"),
+        *(f"/deliveries/{delivery}", "/subscriptions", "/jobs", "/tenants", "/event-types"),
+    ):
+        answer = await platform.client.get(route)
+        assert answer.status_code == 200, route
+        answers += answer.text
+    assert not [needle for needle in needles if needle in answers]
+    assert "whsec_" not in answers
+
+    stored = await _everything_stored(stack.database)
+    assert endpoint["id"] in stored  # it was read at all
+    assert not [needle for needle in needles if needle in stored]
+
+    history = json.loads((await stack.workflow(delivery).fetch_history()).to_json())
+    told = "\n".join(_texts(history))
+    assert '"timeout_seconds"' in told  # what travels is read as it is, not as base64
+    assert not [needle for needle in [*needles, MARKER] if needle in told]
+
+    broken = await _endpoint_that_cannot_be_used(platform, stack.database)
+    await platform.emit({"card": MARKER})
+    logged = ""
+
+    async def complained() -> bool:
+        nonlocal logged
+        logged += "".join(capfd.readouterr())
+        return broken in logged
+
+    await eventually(complained)
+    assert not [needle for needle in [*needles, MARKER] if needle in logged]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text of a history, payloads decoded."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if name == "data" and isinstance(member, str):
+                yield base64.b64decode(member).decode()
+            yield from _texts(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _texts(member)
+    elif isinstance(value, str):
+        yield value
+
+
+async def _endpoint_that_cannot_be_used(platform: Platform, database: Database) -> str:
+    """The id of an endpoint whose header was sealed with a key nobody has: the worker logs that."""
+    endpoint_id = str((await platform.endpoint(headers={"Authorization": HEADER_VALUE}))["id"])
+    stranger = Keyring([b"s" * 32])
+    headers = seal_headers({"Authorization": HEADER_VALUE}, stranger, endpoint_id=endpoint_id)
+    async with database.write() as connection:
+        row = await endpoints.get(connection, endpoint_id)
+        assert row is not None
+        values = {"headers": headers, "updated_at": utc_now()}
+        assert await endpoints.change(connection, endpoint_id, seen=row.updated_at, values=values)
+    return endpoint_id
+
+
+async def _everything_stored(database: Database) -> str:
+    """Every row of every table, as text."""
+    found = []
+    async with database.read() as connection:
+        for table in SQLModel.metadata.sorted_tables:
+            found += [repr(tuple(row)) for row in await connection.execute(select(table))]
+    return "\n".join(found)

@@ -1,0 +1,187 @@
+"""A database that answers, but too late: nothing is sent twice for it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
+
+import worker
+from activities import attempt, heartbeat
+from activities.attempt import AttemptActivities
+from hookfast import relay
+from hookfast.delivery import AttemptOrder, Trigger
+from hookfast.errors import NotFound, Unavailable
+from hookfast.retry_plan import DEFAULT_PLAN, Next
+from hookfast.sender import AddressGuard, Sender
+from hookfast.settings import Settings
+from hookfast.storage.engine import Database
+from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.recorder import Recorder
+from tests.database_cut import DatabaseLine
+from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.receiver import Receiver
+from tests.seed import KEY, KEYRING, attempt_rows, seed_delivery, seed_endpoint
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def holding_attempts(database: Database) -> AsyncIterator[None]:
+    """Nobody else can record an attempt meanwhile."""
+    async with Database(database.url) as other, other.write() as connection:
+        lock = "LOCK TABLE attempts" if database.kind == "postgresql" else "SELECT 1"
+        await connection.execute(text(lock))
+        yield
+
+
+async def activities_scheduled(stack: Stack, delivery: str) -> list[str]:
+    history = await stack.workflow(delivery).fetch_history()
+    return [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        for event in history.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
+
+
+async def test_a_record_that_waits_too_long_is_handed_to_the_workflow(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "_RECORD_PATIENCE", 0.5)
+    delivery = await stack.deliver(await stack.endpoint("/slow/0.5"))
+    await stack.receiver.wait_for(1)
+
+    async def handed_over() -> bool:
+        return await activities_scheduled(stack, delivery) == ["record_attempt"]
+
+    async with holding_attempts(stack.database):
+        await eventually(handed_over)
+    row = await stack.until_status(delivery, "delivered")
+    await stack.until_closed(delivery)
+
+    assert row.attempts == len(await stack.attempts(delivery)) == len(stack.receiver.requests) == 1
+
+
+class Attempts:
+    """The activity itself, told how long it may take."""
+
+    def __init__(self, database: Database, receiver: Receiver, sender: Sender) -> None:
+        self.database = database
+        self.receiver = receiver
+        self.recorder = Recorder(database)
+        self.environment = ActivityEnvironment()
+        self._activities = AttemptActivities(
+            database=database,
+            loader=OutgoingLoader(database, KEYRING),
+            sender=sender,
+            recorder=self.recorder,
+            public_url="https://hooks.example.com",
+            fast_lane_per_endpoint=16,
+            held_backstop=timedelta(hours=6),
+            on_news=lambda _: None,
+        )
+
+    async def deliver(self, *, timeout: float = 5) -> str:
+        endpoint = await seed_endpoint(self.database, self.receiver.url("/ok"), timeout=timeout)
+        return await seed_delivery(self.database, endpoint)
+
+    async def make(self, delivery: str, *, seconds: float, local: bool = False) -> Any:
+        self.environment.info = replace(
+            self.environment.info,
+            is_local=local,
+            start_to_close_timeout=timedelta(seconds=seconds),
+        )
+        order = AttemptOrder(
+            delivery_id=delivery,
+            number=1,
+            trigger=Trigger.FIRST,
+            plan=DEFAULT_PLAN,
+            in_plan=True,
+            retries_used=0,
+            elapsed_seconds=0,
+        )
+        return await self.environment.run(self._activities.attempt, order)
+
+
+@pytest.fixture
+async def attempts(database: Database, receiver: Receiver) -> AsyncIterator[Attempts]:
+    guard = AddressGuard((ip_network("127.0.0.0/8"),))
+    async with Sender(guard=guard) as sender:
+        attempts = Attempts(database, receiver, sender)
+        yield attempts
+        await attempts.recorder.close()
+
+
+async def test_an_attempt_that_waits_for_the_database_shows_that_it_lives(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "_EVERY_SECONDS", 0.01)
+    beats = asyncio.Event()
+    attempts.environment.on_heartbeat = lambda *_: beats.set()
+
+    async def load(*_: Any) -> Any:
+        await beats.wait()
+        raise NotFound("There is no such delivery.")
+
+    monkeypatch.setattr(OutgoingLoader, "load", load)
+    async with asyncio.timeout(PATIENCE):
+        report = await attempts.make("dlv_1", seconds=75)
+    assert report.reason == "not_found"
+
+
+async def test_nothing_is_sent_when_its_record_would_come_too_late(attempts: Attempts) -> None:
+    """5 s for the request and 8 s for the record; Temporal would have it sent again after 12."""
+    delivery = await attempts.deliver(timeout=5)
+    with pytest.raises(Unavailable):
+        await attempts.make(delivery, seconds=12)
+    assert attempts.receiver.requests == []
+    assert await attempt_rows(attempts.database, delivery) == []
+    report = await attempts.make(delivery, seconds=75)
+    assert report.next is Next.DELIVERED
+    assert len(attempts.receiver.requests) == 1
+
+
+async def test_the_fast_lane_hands_on_what_does_not_fit_into_it_any_more(
+    attempts: Attempts,
+) -> None:
+    """The endpoint's timeout was raised after the workflow had chosen the lane."""
+    delivery = await attempts.deliver(timeout=30)
+    assert (await attempts.make(delivery, seconds=30, local=True)).crowded
+    assert attempts.receiver.requests == []
+    assert (await attempts.make(delivery, seconds=75)).next is Next.DELIVERED
+
+
+async def test_a_worker_whose_database_stands_still_ends_when_it_is_told_to(
+    temporal: WorkflowEnvironment,
+    postgresql_url: str,
+    receiver: Receiver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (worker, relay):
+        monkeypatch.setattr(module, "_LEAVE_SECONDS", 0.5)
+    async with DatabaseLine(postgresql_url) as line, Database(line.url) as database:
+        settings = Settings(
+            home=tmp_path,
+            database_url=line.url,
+            encryption_keys=base64.b64encode(KEY).decode(),
+            allowed_private_networks=(ip_network("127.0.0.0/8"),),
+            allow_http=True,
+            shutdown_grace=timedelta(seconds=1),
+        )
+        async with asyncio.timeout(PATIENCE):
+            async with running_stack(temporal, settings, database, receiver) as stack:
+                delivery = await stack.deliver(await stack.endpoint("/ok"))
+                await stack.until_status(delivery, "delivered")
+                line.freeze()

@@ -1,0 +1,148 @@
+"""Two worker processes' worth of workers on one database and one Temporal: circuits and limits hold
+for both together."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+from sqlalchemy import Table, func, select
+from temporalio.testing import WorkflowEnvironment
+
+from hookfast.episode import workflow_id
+from hookfast.operational import Kind
+from hookfast.payloads import DATA_CONVERTER
+from hookfast.settings import Settings
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Event
+from tests.integration.delivery.circuits import (
+    assert_within_rate,
+    circuit,
+    deliver_many,
+    notices,
+    recover,
+    until_all,
+    until_circuit,
+)
+from tests.integration.delivery.conftest import SANDBOX, Stack
+from tests.receiver import Receiver, Request
+from worker import running_worker
+
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+WORKERS = ("https://one.example", "https://two.example")
+OWNERS = ["ada@example.com", "bob@example.com"]
+
+
+@pytest.fixture
+async def stack(
+    temporal: WorkflowEnvironment,
+    settings: Settings,
+    database_url: str,
+    database: Database,
+    receiver: Receiver,
+) -> AsyncIterator[Stack]:
+    """Two workers, which share nothing in this process. What one sends in a thin body begins with
+    its own public URL; each takes few deliveries at once, so that both get some."""
+
+    def of(public_url: str) -> Settings:
+        return settings.model_copy(update={"public_url": public_url, "relay_batch": 4})
+
+    other = await temporal.connect_client(data_converter=DATA_CONVERTER)
+    async with (
+        Database(database_url) as first,
+        Database(database_url) as second,
+        running_worker(of(WORKERS[0]), temporal.client, first, workflow_runner=SANDBOX),
+        running_worker(of(WORKERS[1]), other, second, workflow_runner=SANDBOX),
+    ):
+        yield Stack(temporal.client, database, receiver)
+
+
+def senders(requests: Iterable[Request]) -> set[str]:
+    """The workers that made these requests."""
+    urls = [json.loads(request.body)["data"]["url"] for request in requests]
+    return {one for one in WORKERS for url in urls if url.startswith(one)}
+
+
+async def runs(stack: Stack, endpoint: str) -> int:
+    """How many runs the endpoint's circuit has had."""
+    return (await stack.client.count_workflows(f"WorkflowId = '{workflow_id(endpoint)}'")).count
+
+
+async def events(stack: Stack, kind: Kind) -> int:
+    """How many operational events of this kind there are."""
+    table: Table = Event.__table__
+    async with stack.database.read() as connection:
+        rows = await connection.execute(
+            select(func.count()).select_from(table).where(table.c.type == kind.value)
+        )
+        return int(rows.scalar_one())
+
+
+async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(stack: Stack) -> None:
+    # All of the first requests are under way when the first of them fails, and then fail together.
+    stack.receiver.routes["/hook"] = "/slow/1?status=500"
+    endpoint = await stack.endpoint(
+        "/hook",
+        payload="thin",
+        owner_emails=OWNERS,
+        plan={"delays_seconds": [2, 600], "jitter": 0, "retry_on": "all"},
+        circuit={
+            "failure_threshold": 10,
+            "min_span_seconds": 0,
+            "probe_delays_seconds": [600],
+        },
+    )
+    deliveries = await deliver_many(stack, endpoint, 40)
+    await until_all(stack, deliveries, "held")
+
+    failed = list(stack.receiver.requests)
+    assert len(failed) > 10  # the threshold was crossed with more under way
+    assert senders(failed) == set(WORKERS)
+    assert (await circuit(stack, endpoint)).episode == 1
+    assert await notices(stack, endpoint) == [("opened", owner) for owner in OWNERS]
+    assert await events(stack, Kind.CIRCUIT_OPENED) == 1
+
+    stack.receiver.requests.clear()
+    await recover(stack, endpoint)
+    await until_all(stack, deliveries, "delivered")
+    after = await until_circuit(stack, endpoint, "closed")
+    assert (after.episode, after.drained) == (1, 39)
+    arrived = stack.receiver.requests
+    assert sorted(request.message_id or "" for request in arrived) == deliveries
+    assert senders(arrived) == set(WORKERS)
+    await stack.client.get_workflow_handle(workflow_id(endpoint)).result()
+    assert await runs(stack, endpoint) == 1
+    assert await events(stack, Kind.CIRCUIT_OPENED) == 1
+    assert await events(stack, Kind.CIRCUIT_CLOSED) == 1
+    told = [(kind, owner) for kind in ("opened", "recovered") for owner in OWNERS]
+    assert await notices(stack, endpoint) == told
+
+
+async def test_two_workers_together_stay_within_an_endpoints_rate(stack: Stack) -> None:
+    endpoint = await stack.endpoint("/ok", payload="thin", rate_limit_per_second=20)
+
+    begun = time.time()
+    deliveries = await deliver_many(stack, endpoint, 100)
+    await until_all(stack, deliveries, "delivered")
+
+    requests = stack.receiver.requests
+    assert sorted(request.message_id or "" for request in requests) == deliveries
+    assert senders(requests) == set(WORKERS)
+    assert_within_rate(requests, 20, since=begun)
+
+
+async def test_two_workers_together_have_no_more_under_way_than_an_endpoint_takes(
+    stack: Stack,
+) -> None:
+    endpoint = await stack.endpoint("/slow/0.2", payload="thin", max_in_flight=2)
+
+    deliveries = await deliver_many(stack, endpoint, 40)
+    await until_all(stack, deliveries, "delivered")
+
+    requests = stack.receiver.requests
+    assert sorted(request.message_id or "" for request in requests) == deliveries
+    assert senders(requests) == set(WORKERS)
+    assert stack.receiver.most_under_way == 2

@@ -1,0 +1,218 @@
+"""The daily upkeep: whom it tells of dead letters, what it deletes, and what starts it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, insert, select, update
+from temporalio.client import Client, ScheduleOverlapPolicy
+from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities import upkeep
+from activities.upkeep import UpkeepActivities
+from hookfast.conducting import CONTROL_QUEUE
+from hookfast.ids import new_id
+from hookfast.storage import endpoints
+from hookfast.storage.control_tables import EndpointHealth, Notice
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Attempt, Delivery, Endpoint
+from hookfast.upkeep import SCHEDULE_ID, Expired, Summarised
+from hookfast.upkeep_schedule import ensure_schedule
+from tests.integration.delivery.conftest import SANDBOX, eventually
+from tests.seed import seed_delivery, seed_endpoint
+from workflows.upkeep import UpkeepWorkflow
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+OWNERS = ["ann@shop.example", "bob@shop.example"]
+
+
+@pytest.fixture
+def activities(database: Database) -> UpkeepActivities:
+    return UpkeepActivities(database=database, dead_letter_retention=30 * DAY, clock=lambda: NOW)
+
+
+async def endpoint_of(database: Database, *owners: str) -> str:
+    endpoint_id = await seed_endpoint(database, "https://shop.example/hooks")
+    async with database.write() as connection:
+        await connection.execute(
+            update(Endpoint.__table__)
+            .where(Endpoint.__table__.c.id == endpoint_id)
+            .values(owner_emails=list(owners))
+        )
+    return endpoint_id
+
+
+async def ended(
+    database: Database, endpoint_id: str, at: datetime, *, status: str = "dead", attempts: int = 1
+) -> str:
+    """A delivery that ended then, with so many attempts."""
+    delivery_id = await seed_delivery(database, endpoint_id)
+    async with database.write() as connection:
+        c = Delivery.__table__.c
+        await connection.execute(
+            update(Delivery.__table__)
+            .where(c.id == delivery_id)
+            .values(status=status, finished_at=at, next_attempt_at=None)
+        )
+        for number in range(attempts):
+            await connection.execute(
+                insert(Attempt.__table__),
+                {
+                    "id": new_id("att"),
+                    "delivery_id": delivery_id,
+                    "endpoint_id": endpoint_id,
+                    "number": number + 1,
+                    "trigger": "retry",
+                    "started_at": at,
+                    "duration_ms": 1.0,
+                    "result": "status",
+                },
+            )
+    return delivery_id
+
+
+async def told(database: Database) -> list[Any]:
+    async with database.read() as connection:
+        return list(await connection.execute(select(Notice.__table__)))
+
+
+async def left(database: Database, table: Any) -> int:
+    async with database.read() as connection:
+        count = await connection.execute(select(func.count()).select_from(table.__table__))
+        return int(count.scalar_one())
+
+
+async def test_owners_are_told_of_the_last_day_s_dead_letters_once(
+    database: Database, activities: UpkeepActivities
+) -> None:
+    endpoint_id = await endpoint_of(database, *OWNERS)
+    await ended(database, endpoint_id, NOW - 3 * HOUR)
+    await ended(database, endpoint_id, NOW - 2 * HOUR, status="gone")
+    await ended(database, endpoint_id, NOW - 2 * DAY)
+    await ended(database, endpoint_id, NOW - 1 * HOUR, status="delivered")
+    await ended(database, endpoint_id, NOW - 1 * HOUR, status="cancelled")
+    async with database.write() as connection:
+        await connection.execute(
+            insert(EndpointHealth.__table__),
+            {"endpoint_id": endpoint_id, "consecutive_failures": 2, "last_error": "500"},
+        )
+
+    environment = ActivityEnvironment()
+    first = await environment.run(activities.summarise_dead_letters)
+    again = await environment.run(activities.summarise_dead_letters)
+
+    assert (first, again) == (Summarised(1, 2), Summarised(1, 0))
+    rows = await told(database)
+    assert sorted(row.email for row in rows) == OWNERS
+    assert {(row.kind, row.episode) for row in rows} == {("dead_letters", NOW.toordinal())}
+    assert rows[0].facts == {
+        "dead": 2,
+        "since": "2026-11-20T03:00:00.000000Z",
+        "last_error": "500",
+    }
+
+
+async def test_an_endpoint_is_told_of_once_a_day(database: Database) -> None:
+    endpoint_id = await endpoint_of(database, OWNERS[0])
+    environment = ActivityEnvironment()
+    for at, notices_added in ((NOW, 1), (NOW + 10 * HOUR, 0), (NOW + DAY, 1)):
+        await ended(database, endpoint_id, at - HOUR)
+        upkeep_then = UpkeepActivities(
+            database=database, dead_letter_retention=30 * DAY, clock=lambda at=at: at
+        )
+        summarised = await environment.run(upkeep_then.summarise_dead_letters)
+        assert summarised == Summarised(1, notices_added)
+
+
+async def test_nobody_is_told_of_a_deleted_endpoint_or_one_without_owners(
+    database: Database, activities: UpkeepActivities
+) -> None:
+    nobodys, deleted = await endpoint_of(database), await endpoint_of(database, OWNERS[0])
+    for endpoint_id in (nobodys, deleted):
+        await ended(database, endpoint_id, NOW - HOUR)
+    async with database.write() as connection:
+        await endpoints.mark_deleted(connection, deleted, at=NOW)
+    summarised = await ActivityEnvironment().run(activities.summarise_dead_letters)
+    assert summarised == Summarised(1, 0)
+    assert await told(database) == []
+
+
+async def test_old_dead_letters_go_with_their_attempts(
+    database: Database, activities: UpkeepActivities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_DELIVERIES_AT_ONCE", 2)
+    endpoint_id = await endpoint_of(database)
+    old = NOW - 31 * DAY
+    for number in range(5):
+        await ended(
+            database, endpoint_id, old, status="gone" if number else "dead", attempts=number
+        )
+    kept = [
+        await ended(database, endpoint_id, NOW - 29 * DAY),
+        await ended(database, endpoint_id, old, status="delivered"),
+        await ended(database, endpoint_id, old, status="cancelled"),
+        await seed_delivery(database, endpoint_id),
+    ]
+    environment = ActivityEnvironment()
+    beats: list[int] = []
+    environment.on_heartbeat = lambda *details: beats.append(details[0])
+
+    assert await environment.run(activities.expire_dead_letters) == Expired(5, 10)
+
+    assert beats == [2, 4, 5]
+    async with database.read() as connection:
+        ids = await connection.execute(select(Delivery.__table__.c.id))
+        assert set(ids.scalars()) == set(kept)
+    assert await left(database, Attempt) == 3
+    assert await environment.run(activities.expire_dead_letters) == Expired()
+
+
+@pytest.fixture
+async def unscheduled(temporal: WorkflowEnvironment) -> AsyncIterator[Client]:
+    yield temporal.client
+    await temporal.client.get_schedule_handle(SCHEDULE_ID).delete()
+
+
+async def test_a_schedule_starts_it_however_many_workers_make_one(
+    unscheduled: Client, database: Database, activities: UpkeepActivities
+) -> None:
+    endpoint_id = await endpoint_of(database, OWNERS[0])
+    await ended(database, endpoint_id, NOW - HOUR)
+    await ended(database, endpoint_id, NOW - 31 * DAY)
+
+    await asyncio.gather(*(ensure_schedule(unscheduled) for _ in range(3)))
+    handle = unscheduled.get_schedule_handle(SCHEDULE_ID)
+    described = await handle.describe()
+    assert described.schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
+    assert {(at.hour, at.minute, at.second) for at in described.info.next_action_times} == {
+        (6, 0, 0)
+    }
+
+    worker = Worker(
+        unscheduled,
+        task_queue=CONTROL_QUEUE,
+        workflows=[UpkeepWorkflow],
+        activities=activities.all,
+        workflow_runner=SANDBOX,
+    )
+    async with worker:
+        await handle.trigger()
+
+        async def started() -> Any:
+            return (await handle.describe()).info.recent_actions
+
+        (action,) = await eventually(started)
+        workflow = unscheduled.get_workflow_handle(action.action.workflow_id)
+        assert await workflow.result() == {
+            "summarised": {"endpoints": 1, "notices": 1},
+            "expired": {},  # dead letters are retention's, since it is there
+        }
+    assert len(await told(database)) == 1

@@ -1,0 +1,67 @@
+"""Installations for the doctor: whole ones, and the checks of one part alone."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from hookfast.clock import Clock, utc_now
+from hookfast.doctor.examination import CHECKS, examine
+from hookfast.doctor.finding import Finding
+from hookfast.settings import Settings
+from tests.e2e.service_process import free_ports
+from tests.seed import KEY
+from tests.temporal_server import temporal_server
+
+OPERATOR_KEY = "hf_vX3q9LrT0mZb7KfYw2JcN8sHdU5gPeA1"
+
+
+@pytest.fixture(autouse=True)
+def _no_other_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Temporal that is away, and no `.env`, unless the test says otherwise."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{free_ports(1)[0]}")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session")
+async def temporal() -> AsyncIterator[WorkflowEnvironment]:
+    """A real dev server for the doctor's tests."""
+    async with temporal_server() as environment:
+        yield environment
+
+
+@pytest.fixture
+def at_temporal(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`TEMPORAL_ADDRESS` names that server."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
+
+
+def installation(home: Path, database_url: str | None, **settings: Any) -> Settings:
+    """Settings of a whole installation, with what `settings` changes."""
+    given: dict[str, Any] = {
+        "home": home,
+        "database_url": database_url,
+        "encryption_keys": base64.b64encode(KEY).decode(),
+        "operator_key": OPERATOR_KEY,
+    }
+    return Settings(**given | settings)
+
+
+async def look(name: str, settings: Settings, *, clock: Clock = utc_now) -> list[Finding]:
+    """What one check finds."""
+    checks = tuple(check for check in CHECKS if check.name == name)
+    assert checks
+    return await examine(settings, clock=clock, checks=checks)
+
+
+def bad(findings: list[Finding]) -> dict[str, tuple[str, str]]:
+    """What is not ok: by the finding's name its status, and all it says. One name, one finding."""
+    wrong = [finding for finding in findings if finding.status != "ok"]
+    assert all(finding.todo for finding in wrong), "it does not say what to do"
+    assert len({finding.check for finding in wrong}) == len(wrong)
+    return {one.check: (one.status, f"{one.saw} {one.todo}") for one in wrong}

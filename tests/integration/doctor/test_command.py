@@ -1,0 +1,98 @@
+"""`hookfast doctor` as an operator meets it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hookfast.doctor.examination import Check, examine
+from hookfast.doctor.finding import ok
+from tests.e2e.service_process import environment, free_ports
+from tests.integration.doctor.conftest import installation
+from tests.seed import KEY
+
+_KEY = base64.b64encode(KEY).decode()
+
+
+def _run(folder: Path, *options: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hookfast.cli", "doctor", *options],
+        env=environment()
+        | {"HOOKFAST_HOME": str(folder / "home"), "COLUMNS": "80"}
+        | {"TEMPORAL_ADDRESS": f"127.0.0.1:{free_ports(1)[0]}"}
+        | {"PYTHONPATH": str(Path(__file__).parents[3])}
+        | settings,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_with_everything_away_it_names_each_part_prints_json_alone_and_exits_with_1(
+    tmp_path: Path,
+) -> None:
+    database, mail = free_ports(2)
+    ended = _run(
+        tmp_path,
+        "--json",
+        HOOKFAST_DATABASE_URL=f"postgresql://hook:hunter2@127.0.0.1:{database}/hookfast",
+        HOOKFAST_SMTP_URL=f"smtp://hook:hunter3@127.0.0.1:{mail}",
+        HOOKFAST_MAIL_FROM="hooks@example.com",
+        HOOKFAST_ENCRYPTION_KEYS=_KEY,
+        HOOKFAST_OPERATOR_KEY="hf_" + "hunter4" * 6,
+    )
+    found = json.loads(ended.stdout)
+    failed = {one["check"] for one in found["findings"] if one["status"] == "fail"}
+    assert (ended.returncode, found["status"]) == (1, "fail")
+    assert failed == {"database", "temporal", "mail"}
+    assert ended.stderr == ""
+    for secret in ("hunter2", "hunter3", "hunter4", _KEY):
+        assert secret not in ended.stdout
+    assert not (tmp_path / "home").exists()
+
+
+def test_for_people_every_finding_that_is_not_ok_says_what_to_do(tmp_path: Path) -> None:
+    ended = _run(tmp_path)
+    lines = ended.stdout.splitlines()
+    wrong = [number for number, line in enumerate(lines) if line.startswith(("FAIL", "warn"))]
+    assert wrong
+    assert all("→" in lines[number + 1] for number in wrong)
+    assert ended.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "word"),
+    [("PORT", "ninety", "HOOKFAST_PORT"), ("OPERATOR_KEY_FILE", "/nowhere", "/nowhere")],
+)
+def test_a_setting_that_cannot_work_is_a_finding(
+    tmp_path: Path, name: str, value: str, word: str
+) -> None:
+    ended = _run(tmp_path, "--json", **{f"HOOKFAST_{name}": value})
+    (finding,) = json.loads(ended.stdout)["findings"]
+    assert (ended.returncode, finding["check"], finding["status"]) == (1, "settings", "fail")
+    assert word in finding["saw"]
+
+
+@pytest.mark.anyio
+async def test_a_check_that_breaks_hides_nothing_and_shows_no_error_text(tmp_path: Path) -> None:
+    async def broken(*_: object):  # type: ignore[no-untyped-def]
+        raise ValueError("postgresql://hook:hunter2@db/hookfast")
+        yield
+
+    async def good(*_: object):  # type: ignore[no-untyped-def]
+        yield ok("good", "It is well.")
+
+    checks = (
+        Check(name="broken", look=broken, todo="–"),
+        Check(name="good", look=good, todo="–"),
+    )
+    findings = await examine(installation(tmp_path, None), checks=checks)
+    assert [one.check for one in findings] == ["broken", "good"]
+    assert "ValueError" in findings[0].saw
+    assert "hunter2" not in str(findings)

@@ -1,0 +1,97 @@
+"""The doctor on mail servers that are away, mute, or refuse us. It sends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from hookfast.doctor.examination import Check, examine
+from hookfast.doctor.mail import look as look_at_mail
+from tests.e2e.service_process import free_ports
+from tests.integration.doctor.conftest import bad, installation, look
+from tests.mail_server import MailServer
+
+pytestmark = pytest.mark.anyio
+
+SENDER = "Hooks <hooks@example.com>"
+GOOD = "hook:p%40ss%2Fword%3A%20100%25@"
+
+
+@pytest.fixture(scope="session")
+def serving() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+async def test_a_server_that_takes_our_mail_is_well_and_gets_none(
+    tmp_path: Path, serving: ssl.SSLContext
+) -> None:
+    with MailServer(starttls=serving, login=True) as server:
+        settings = installation(tmp_path, None, smtp_url=server.url(GOOD), mail_from=SENDER)
+        findings = await look("mail", settings)
+    assert bad(findings) == {}
+    assert "over TLS" in findings[0].saw
+    assert server.logins == [True]
+    assert (server.tries, server.mails) == (0, [])
+
+
+async def test_a_wrong_password_fails_and_is_not_shown(
+    tmp_path: Path, serving: ssl.SSLContext
+) -> None:
+    with MailServer(starttls=serving, login=True) as server:
+        url = server.url("hook:hunter2@")
+        findings = await look("mail", installation(tmp_path, None, smtp_url=url, mail_from=SENDER))
+    assert "535" in bad(findings)["mail"][1]
+    assert "hunter2" not in str(findings)
+
+
+async def test_a_certificate_nobody_vouches_for_fails_where_it_counts(
+    tmp_path: Path, serving: ssl.SSLContext
+) -> None:
+    with MailServer(starttls=serving) as server:
+        url = server.url(query="?starttls=required")
+        findings = await look("mail", installation(tmp_path, None, smtp_url=url, mail_from=SENDER))
+    assert "certificate" in bad(findings)["mail"][1].lower()
+
+
+async def test_a_server_that_is_away_fails(tmp_path: Path) -> None:
+    url = f"smtp://127.0.0.1:{free_ports(1)[0]}"
+    found = bad(await look("mail", installation(tmp_path, None, smtp_url=url, mail_from=SENDER)))
+    assert found["mail"][0] == "fail"
+
+
+async def test_a_server_that_never_answers_takes_its_time_and_no_more(tmp_path: Path) -> None:
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(mute, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"smtp://127.0.0.1:{port}"
+        settings = installation(tmp_path, None, smtp_url=url, mail_from=SENDER)
+        check = Check(name="mail", look=look_at_mail, todo="Use another port.", seconds=0.2)
+        found = bad(await examine(settings, checks=(check,)))
+    assert found == {"mail": ("fail", "No answer within 0.2 seconds. Use another port.")}
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "word"),
+    [
+        ({}, "warn", "no mail server"),
+        ({"smtp_url": "smtp://user@:host"}, "fail", "HOOKFAST_SMTP_URL"),
+        ({"mail_from": "nobody", "smtp_url": None}, "fail", "HOOKFAST_MAIL_FROM"),
+    ],
+)
+async def test_what_is_not_set_up_is_named(
+    tmp_path: Path, given: dict[str, str], status: str, word: str
+) -> None:
+    findings = await look("mail", installation(tmp_path, None, **given))
+    assert any(one.status == status and word in one.saw for one in findings)

@@ -1,0 +1,94 @@
+"""Mail as files."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from pathlib import Path
+
+import pytest
+
+from hookfast.mail import FolderTransport, MailDelayed, News, compose, transport_of
+from hookfast.mail.message import parse_sender
+from hookfast.notice import Facts, NoticeKind
+from hookfast.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+AT = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
+
+
+def mail(message_id: str = "<1@localhost>", at: datetime = AT) -> EmailMessage:
+    return compose(
+        NoticeKind.RECOVERED,
+        [
+            News(
+                notice_id="ntc_1",
+                endpoint_id="ep_1",
+                url="https://shop.example/",
+                description="",
+                facts=Facts(),
+            )
+        ],
+        sender=parse_sender("hookfast@localhost"),
+        to="owner@shop.example",
+        message_id=message_id,
+        public_url="https://hooks.example",
+        at=at,
+    )
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+async def test_each_message_is_a_file_that_only_we_can_read(tmp_path: Path) -> None:
+    transport = transport_of(Settings(home=tmp_path))
+
+    await transport.send(mail())
+
+    (path,) = files(tmp_path / "mail")
+    assert path.name.startswith("20261120T111500Z-")
+    assert path.suffix == ".eml"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    message = message_from_bytes(path.read_bytes(), policy=default)
+    assert message["To"] == "owner@shop.example"
+    assert message["Message-ID"] == "<1@localhost>"
+
+
+async def test_a_message_is_written_once(tmp_path: Path) -> None:
+    transport = FolderTransport(tmp_path)
+    await transport.send(mail())
+    (before,) = files(tmp_path)
+    content = before.read_bytes()
+
+    await transport.send(mail(at=AT + timedelta(hours=1)))
+    assert [path.read_bytes() for path in files(tmp_path)] == [content]
+
+    await transport.send(mail("<2@localhost>"))
+    assert len(files(tmp_path)) == 2
+
+
+async def test_what_a_crash_left_behind_is_no_hindrance(tmp_path: Path) -> None:
+    await FolderTransport(tmp_path).send(mail())
+    (path,) = files(tmp_path)
+    path.unlink()
+    # in a container, the next process may well have the same number
+    path.with_name(f".{path.name}.{os.getpid()}").write_text("half a mess")
+
+    await FolderTransport(tmp_path).send(mail())
+
+    assert files(tmp_path) == [path]
+    assert path.read_bytes().endswith(b"--\r\n")
+
+
+async def test_a_folder_that_cannot_be_written_delays_mail(tmp_path: Path) -> None:
+    (tmp_path / "mail").write_text("in the way")
+    with pytest.raises(MailDelayed) as delayed:
+        await FolderTransport(tmp_path / "mail").send(mail())
+    assert str(tmp_path) not in str(delayed.value)  # which goes into workflow history
+    assert str(tmp_path) in delayed.value.words

@@ -1,0 +1,172 @@
+"""Mail through a real SMTP server, on asyncio's loop and on uvloop, which a worker runs on."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from urllib.parse import quote
+
+import pytest
+
+from hookfast.mail import AddressRefused, MailDelayed, News, SmtpTransport, compose
+from hookfast.mail.message import parse_sender
+from hookfast.notice import Facts, NoticeKind
+from tests.e2e.service_process import free_ports
+from tests.mail_server import PASSWORD, USER, MailServer
+
+pytestmark = pytest.mark.anyio
+
+LOGIN = f"{USER.decode()}:{quote(PASSWORD.decode(), safe='')}@"
+WRONG_LOGIN = f"{USER.decode()}:guessed@"
+OWNER = "owner@shop.example"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+    ],
+)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return request.param
+
+
+def mail(to: str = OWNER) -> EmailMessage:
+    news = News(
+        notice_id="ntc_1",
+        endpoint_id="ep_1",
+        url="https://shop.example/hooks",
+        description="Grüße",
+        facts=Facts(last_error="500 Internal Server Error"),
+    )
+    return compose(
+        NoticeKind.OPENED,
+        [news],
+        sender=parse_sender("Hooks <hooks@platform.example>"),
+        to=to,
+        message_id="<1@platform.example>",
+        public_url="https://hooks.example",
+        at=datetime(2026, 11, 20, 11, 15, tzinfo=UTC),
+    )
+
+
+async def test_a_message_arrives_as_text_and_html(mail_server: MailServer) -> None:
+    await SmtpTransport(mail_server.url()).send(mail())
+
+    (arrived,) = mail_server.mails
+    assert (arrived.sender, arrived.recipients) == ("hooks@platform.example", [OWNER])
+    assert arrived.message_id == "<1@platform.example>"
+    assert arrived.message["Subject"] == "Webhooks to shop.example are failing"
+    assert "Grüße" in arrived.part("plain")
+    assert "<td>500 Internal Server Error</td>" in arrived.part("html")
+
+
+async def test_an_odd_address_is_one_recipient(mail_server: MailServer) -> None:
+    await SmtpTransport(mail_server.url()).send(mail("a,b@shop.example"))
+
+    (arrived,) = mail_server.mails
+    assert arrived.recipients == ['"a,b"@shop.example']
+    assert [one.addr_spec for one in arrived.message["To"].addresses] == ['"a,b"@shop.example']
+
+
+async def test_starttls_is_taken_where_it_is_offered(serving: ssl.SSLContext) -> None:
+    with MailServer(starttls=serving) as server:
+        await SmtpTransport(server.url()).send(mail())  # though nobody vouches for it
+    assert [one.secure for one in server.mails] == [True]
+
+
+async def test_starttls_is_left_out_when_told(serving: ssl.SSLContext) -> None:
+    with MailServer(starttls=serving) as server:
+        await SmtpTransport(server.url(query="?starttls=never")).send(mail())
+    assert [one.secure for one in server.mails] == [False]
+
+
+async def test_required_starttls_verifies_the_server(
+    serving: ssl.SSLContext, trusting: ssl.SSLContext
+) -> None:
+    with MailServer(starttls=serving) as server:
+        url = server.url(query="?starttls=required")
+        with pytest.raises(MailDelayed):
+            await SmtpTransport(url).send(mail())
+        assert server.mails == []
+        await SmtpTransport(url, tls=trusting).send(mail())
+    assert [one.secure for one in server.mails] == [True]
+
+
+async def test_required_starttls_sends_nothing_without_it(mail_server: MailServer) -> None:
+    with pytest.raises(MailDelayed):
+        await SmtpTransport(mail_server.url(query="?starttls=required")).send(mail())
+    assert mail_server.mails == []
+
+
+async def test_implicit_tls(serving: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+    with MailServer(tls=serving) as server:
+        url = server.url(scheme="smtps")
+        with pytest.raises(MailDelayed):
+            await SmtpTransport(url).send(mail())
+        await SmtpTransport(url, tls=trusting).send(mail())
+    assert [one.secure for one in server.mails] == [True]
+
+
+async def test_it_logs_in_over_tls(serving: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+    with MailServer(starttls=serving, login=True) as server:
+        url = server.url(LOGIN, query="?starttls=required")
+        await SmtpTransport(url, tls=trusting).send(mail())
+    assert server.logins == [True]
+    assert len(server.mails) == 1
+
+
+async def test_a_wrong_password_delays_mail_and_is_not_told(
+    serving: ssl.SSLContext, trusting: ssl.SSLContext
+) -> None:
+    with MailServer(starttls=serving, login=True) as server:
+        url = server.url(WRONG_LOGIN, query="?starttls=required")
+        with pytest.raises(MailDelayed) as delayed:
+            await SmtpTransport(url, tls=trusting).send(mail())
+    assert True not in server.logins
+    assert "guessed" not in str(delayed.value) + delayed.value.words
+
+
+async def test_a_login_that_the_server_wants_and_we_lack_is_our_fault(
+    serving: ssl.SSLContext,
+) -> None:
+    with (
+        MailServer(starttls=serving, login=True) as server,
+        pytest.raises(MailDelayed) as delayed,
+    ):
+        await SmtpTransport(server.url()).send(mail())
+    assert delayed.value.words.startswith("530 ")
+
+
+@pytest.mark.parametrize("where", [OWNER, "DATA"])
+async def test_a_refusal_of_the_recipient_or_the_message_is_for_good(
+    mail_server: MailServer, where: str
+) -> None:
+    mail_server.answers[where] = "550 5.1.1 No such\tuser"
+    with pytest.raises(AddressRefused) as refused:
+        await SmtpTransport(mail_server.url()).send(mail())
+    assert refused.value.words == "550 5.1.1 No such user"
+    assert mail_server.mails == []
+
+
+@pytest.mark.parametrize("where", [OWNER, "DATA", "MAIL"])
+async def test_a_server_that_is_busy_delays_mail(mail_server: MailServer, where: str) -> None:
+    mail_server.answers[where] = "451 4.7.1 Greylisted, owner@shop.example"
+    with pytest.raises(MailDelayed) as delayed:
+        await SmtpTransport(mail_server.url()).send(mail())
+    assert delayed.value.words.startswith("451 4.7.1 Greylisted")
+    assert OWNER not in str(delayed.value)  # which goes into workflow history
+
+
+async def test_a_refused_sender_is_our_fault(mail_server: MailServer) -> None:
+    mail_server.answers["MAIL"] = "553 5.1.8 Sender is not yours"
+    with pytest.raises(MailDelayed):
+        await SmtpTransport(mail_server.url()).send(mail())
+
+
+async def test_a_server_that_is_away_delays_mail() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(MailDelayed):
+        await SmtpTransport(f"smtp://127.0.0.1:{port}").send(mail())

@@ -1,0 +1,156 @@
+"""The decorator for Starlette and FastAPI, with requests as Hookfast sends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from hookfast.receiver import Fresh, Intake, MemoryStore, Verifier, Webhook
+from hookfast.receiver.starlette import endpoint
+from tests.integration.receiver import sent
+
+pytestmark = pytest.mark.anyio
+
+
+class Worker:
+    """A handler of each kind, and what it was given."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.intake = Intake(Verifier(sent.SECRET), store=self.store)
+        self.webhooks: list[Webhook] = []
+        self.outcome: Any = None
+
+    async def slowly(self, webhook: Webhook) -> Any:
+        """An async handler."""
+        return self.at_once(webhook)
+
+    def at_once(self, webhook: Webhook) -> Any:
+        """A plain handler."""
+        self.webhooks.append(webhook)
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+def client(app: Any) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    return httpx2.AsyncClient(transport=transport, base_url="http://receiver")
+
+
+def starlette(worker: Worker, handler: Any, **options: Any) -> httpx2.AsyncClient:
+    route = endpoint(worker.intake, **options)(handler)
+    return client(Starlette(routes=[Route("/", route, methods=["POST"])]))
+
+
+def fastapi(worker: Worker, handler: Any) -> httpx2.AsyncClient:
+    app = FastAPI()
+    app.post("/")(endpoint(worker.intake)(handler))
+    return client(app)
+
+
+@pytest.mark.parametrize("framework", [starlette, fastapi])
+@pytest.mark.parametrize("kind", ["slowly", "at_once"])
+async def test_a_message_is_worked_on_once_and_answered_the_same_each_time(
+    worker: Worker, framework: Any, kind: str
+) -> None:
+    worker.outcome = "booked"
+    body = sent.body()
+    async with framework(worker, getattr(worker, kind)) as http:
+        first = await http.post("/", content=body, headers=sent.headers(body))
+        again = await http.post("/", content=body, headers=sent.headers(body, attempt=2))
+    assert (first.status_code, first.text) == (200, "booked")
+    assert (again.status_code, again.text) == (200, "booked")
+    assert [webhook.body for webhook in worker.webhooks] == [body]
+
+
+async def test_no_result_is_no_content(worker: Worker) -> None:
+    body = sent.body()
+    async with starlette(worker, worker.slowly) as http:
+        assert (await http.post("/", content=body, headers=sent.headers(body))).status_code == 204
+
+
+async def test_a_forged_request_never_reaches_the_handler(worker: Worker) -> None:
+    body = sent.body()
+    async with starlette(worker, worker.slowly) as http:
+        answer = await http.post("/", content=body + b" ", headers=sent.headers(body))
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "wrong_signature"
+    assert worker.webhooks == []
+
+
+async def test_a_failed_handler_gets_the_message_again(worker: Worker) -> None:
+    body = sent.body()
+    async with starlette(worker, worker.slowly) as http:
+        worker.outcome = RuntimeError("the database is away")
+        assert (await http.post("/", content=body, headers=sent.headers(body))).status_code == 500
+        worker.outcome = None
+        assert (await http.post("/", content=body, headers=sent.headers(body))).status_code == 204
+    assert len(worker.webhooks) == 2
+
+
+async def test_a_response_other_than_2xx_means_not_done(worker: Worker) -> None:
+    body = sent.body()
+    async with starlette(worker, worker.slowly) as http:
+        worker.outcome = JSONResponse({"later": True}, status_code=503)
+        first = await http.post("/", content=body, headers=sent.headers(body))
+        worker.outcome = JSONResponse({"later": False}, status_code=202)
+        second = await http.post("/", content=body, headers=sent.headers(body))
+        third = await http.post("/", content=body, headers=sent.headers(body))
+    assert [one.status_code for one in (first, second, third)] == [503, 202, 204]
+    assert len(worker.webhooks) == 2
+
+
+@pytest.mark.parametrize("size", [1000, 1001])
+async def test_a_body_is_read_up_to_its_limit(worker: Worker, size: int) -> None:
+    body = sent.body() + b" " * (size - len(sent.body()))
+
+    async def chunks() -> AsyncIterator[bytes]:  # no Content-Length to go by
+        for start in range(0, size, 100):
+            yield body[start : start + 100]
+
+    async with starlette(worker, worker.slowly, max_body_bytes=1000) as http:
+        answer = await http.post("/", content=chunks(), headers=sent.headers(body))
+    assert answer.status_code == (204 if size == 1000 else 413)
+    assert len(worker.webhooks) == int(size == 1000)
+
+
+async def test_a_cancelled_request_leaves_no_claim_behind(worker: Worker) -> None:
+    body = sent.body()
+    started = asyncio.Event()
+
+    async def endless(webhook: Webhook) -> None:
+        started.set()
+        await anyio.sleep_forever()
+
+    async with starlette(worker, endless) as http:
+        request = asyncio.create_task(http.post("/", content=body, headers=sent.headers(body)))
+        await started.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+    begun = worker.store.begin("dlv_1", lease=worker.intake._lease)
+    assert isinstance(begun, Fresh)
+
+
+async def test_fastapi_shows_the_route_by_the_name_of_its_handler(worker: Worker) -> None:
+    app = FastAPI()
+    app.post("/")(endpoint(worker.intake)(worker.slowly))
+    operation = app.openapi()["paths"]["/"]["post"]
+    assert operation["operationId"].startswith("slowly")
+    assert "parameters" not in operation

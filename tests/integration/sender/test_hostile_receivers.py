@@ -1,0 +1,278 @@
+"""Receivers that do their worst: every request ends as a classified attempt, within its deadline
+and a second, in bounded memory, and others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hookfast.outcome import Outcome, Result
+from hookfast.sender import AddressGuard, Sender
+from tests.integration.sender.conftest import LOOPBACK
+from tests.receiver import CUT_ANSWER, Receiver
+from tests.waiting import within
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[3]
+DEADLINE = 0.4
+
+HOSTILE = {
+    "/slow/30": Result.TIMEOUT,
+    "/drip-headers/0.01": Result.TIMEOUT,
+    "/drip-body/0.01": Result.TIMEOUT,
+    "/endless-interim/0": Result.PROTOCOL,
+    "/endless-interim/0.01": Result.TIMEOUT,
+    "/endless-body": Result.SUCCESS,  # it answered 2xx; the rest of the body is not read
+    "/declared-body/10737418240": Result.SUCCESS,
+    "/declared-body/99999999999999999999": Result.SUCCESS,
+    "/endless-chunks": Result.SUCCESS,
+    "/endless-chunk-line": Result.SUCCESS,
+    "/endless-trailers": Result.SUCCESS,
+    "/blank-lines": Result.SUCCESS,
+    "/gzip-bomb": Result.SUCCESS,
+    "/huge-header": Result.PROTOCOL,
+    "/garbage": Result.PROTOCOL,
+    "/conflicting-lengths": Result.PROTOCOL,
+    "/upgrade": Result.PROTOCOL,
+    "/redirect": Result.STATUS,
+    "/redirect-loop": Result.STATUS,
+    "/close": Result.RESET,
+    "/close-mid-headers": Result.RESET,
+    "/close-mid-body": Result.RESET,
+    "/reset": Result.RESET,
+    "/reset-early": Result.RESET,
+    "/reset-mid-body": Result.RESET,
+    "/extra": Result.SUCCESS,
+    "/extra-chunked": Result.SUCCESS,
+}
+
+OK = "HTTP/1.1 200 OK\r\n"
+CODING = "Transfer-Encoding: chunked\r\n"
+CHUNKED = f"{OK}{CODING}\r\n"
+# What stands on the wire, byte for byte; the connection then stays open.
+NOT_HTTP = {
+    "HTTP/0.9": "<html>hello</html>",
+    "HTTP/2 preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/2 status line": "HTTP/2.0 200 OK\r\n\r\n",
+    "SMTP": "220 mail.example ESMTP\r\n",
+    "Redis": "-ERR unknown command 'POST'\r\n",
+    "empty lines first": f"\r\n\r\n{OK}Content-Length: 0\r\n\r\n",
+    "only line feeds": "\n" * 70_000,
+    "no status": "HTTP/1.1\r\n\r\n",
+    "status 99": "HTTP/1.1 99 No\r\nContent-Length: 0\r\n\r\n",
+    "status 000": "HTTP/1.1 000 No\r\nContent-Length: 0\r\n\r\n",
+    "status 1000": "HTTP/1.1 1000 No\r\nContent-Length: 0\r\n\r\n",
+    "status -20": "HTTP/1.1 -20 No\r\nContent-Length: 0\r\n\r\n",
+    "status abc": "HTTP/1.1 abc No\r\nContent-Length: 0\r\n\r\n",
+    "status in Arabic digits": "HTTP/1.1 ٢٠٠ OK\r\n\r\n",
+    "length of 5,000 digits": f"{OK}Content-Length: {'9' * 5000}\r\n\r\nok",
+    "negative length": f"{OK}Content-Length: -1\r\n\r\nok",
+    "signed length": f"{OK}Content-Length: +2\r\n\r\nok",
+    "two lengths": f"{OK}Content-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
+    "two lengths in one": f"{OK}Content-Length: 2, 3\r\n\r\nok!",
+    "length in Arabic digits": f"{OK}Content-Length: ٢\r\n\r\nok",
+    "unknown coding": f"{OK}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "coding twice": f"{OK}{2 * CODING}\r\n0\r\n\r\n",
+    "NUL in a header": f"{OK}X: a\0b\r\nContent-Length: 0\r\n\r\n",
+    "bare carriage return": f"{OK}X: a\rY: b\r\nContent-Length: 0\r\n\r\n",
+    "space before the colon": f"{OK}Content-Length : 0\r\n\r\n",
+    "header without a name": f"{OK}: x\r\nContent-Length: 0\r\n\r\n",
+    "chunk of no size": f"{CHUNKED}zz\r\nok",
+    "chunk of negative size": f"{CHUNKED}-1\r\nok",
+    "chunk of 30 digits": f"{CHUNKED}{'F' * 30}\r\nok",
+}
+
+
+async def post(sender: Sender, url: str, *, timeout: float = DEADLINE) -> Outcome:
+    return await sender.post(
+        url, headers={"X-Hook-Id": "dlv_1"}, body=b'{"paid":true}', timeout=timeout
+    )
+
+
+@pytest.mark.parametrize(("path", "result"), HOSTILE.items(), ids=HOSTILE)
+async def test_it_ends_within_the_deadline_and_a_second_as_a_classified_attempt(
+    sender: Sender, receiver: Receiver, path: str, result: Result
+) -> None:
+    if path == "/gzip-bomb":  # it takes the receiver a while to make the first one
+        await sender.post(receiver.url(path), headers={}, body=b"", timeout=30)
+    # what has to end by itself has all the time of a busy machine for it
+    deadline = DEADLINE if result is Result.TIMEOUT else 10.0
+    outcome = await within(deadline + 1, post(sender, receiver.url(path), timeout=deadline))
+    assert outcome.result is result
+    assert (outcome.error is None) == (result is Result.SUCCESS)
+    assert len(outcome.response_excerpt or "") <= 2048
+    await asyncio.sleep(0.02)
+    assert (await post(sender, receiver.url(), timeout=10)).response_excerpt == "ok"
+
+
+@pytest.mark.parametrize("wire", NOT_HTTP.values(), ids=NOT_HTTP)
+async def test_what_is_not_http_is_known_for_it_without_waiting_for_the_deadline(
+    sender: Sender, receiver: Receiver, wire: str
+) -> None:
+    outcome = await sender.post(
+        receiver.url(f"/wire/{quote(wire)[:60_000]}"), headers={}, body=b"", timeout=30
+    )
+    assert outcome.result is Result.PROTOCOL
+    assert outcome.error == f"What 127.0.0.1:{receiver.port} answered is not valid HTTP/1.1."
+
+
+@pytest.mark.parametrize("manner", ["", "?reset"], ids=["close", "reset"])
+async def test_a_connection_that_ends_at_any_byte_of_the_answer_is_a_reset(
+    sender: Sender, receiver: Receiver, manner: str
+) -> None:
+    outcomes = await asyncio.gather(
+        *(
+            post(sender, receiver.url(f"/cut/{n}{manner}"), timeout=10)
+            for n in range(len(CUT_ANSWER))
+        )
+    )
+    assert {outcome.result for outcome in outcomes} == {Result.RESET}
+    assert (await post(sender, receiver.url(f"/cut/{len(CUT_ANSWER)}"), timeout=10)).succeeded
+
+
+async def test_a_reset_before_the_request_is_read_is_a_failed_attempt(sender: Sender) -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    async with Receiver(serve=reset) as receiver:
+        plain = await post(sender, receiver.url(), timeout=10)
+        secure = await post(sender, receiver.url().replace("http:", "https:"), timeout=10)
+    assert plain.result is Result.RESET
+    assert secure.result is Result.TLS
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\x16\x03\x03\x40\x00",  # a handshake record of 16 KiB, whose bytes drip
+        b"\x15\x03\x03\x00\x02",  # an alert
+        b"\x00",
+    ],
+    ids=["handshake", "alert", "garbage"],
+)
+async def test_a_tls_handshake_that_drips_ends_with_the_deadline(
+    sender: Sender, record: bytes
+) -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(record)
+        while not reader.at_eof():
+            writer.write(b"\x02")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async with Receiver(serve=drip) as receiver:
+        url = receiver.url().replace("http:", "https:")
+        outcome = await within(DEADLINE + 1, post(sender, url))
+    assert outcome.result in (Result.TLS, Result.TIMEOUT)
+
+
+async def test_a_receiver_that_never_reads_ends_with_the_deadline(sender: Sender) -> None:
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()
+        await asyncio.Event().wait()
+
+    async with Receiver(serve=deaf) as receiver:
+        body = b"x" * 8_000_000
+        attempt = sender.post(receiver.url(), headers={}, body=body, timeout=DEADLINE)
+        outcome = await within(DEADLINE + 1, attempt)
+    assert outcome.result is Result.TIMEOUT
+
+
+# What a fuzzer puts together: true pieces of HTTP, broken ones, and any bytes.
+PIECES = st.one_of(
+    st.sampled_from(
+        [
+            *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 ", b"HTTP/1.0 503 x\r\n", b"102 P\r\n", b"\r\n"),
+            *(b"Content-Length: 2\r\n", b"Content-Length:", b"Transfer-Encoding: chunked\r\n"),
+            *(b"Retry-After: -1\r\n", b"Connection: close\r\n", b"2\r\nok\r\n", b"0\r\n\r\n"),
+            *(b"\n", b"\r", b"\x00", b"ok", b"\xff\xfe", b"Upgrade: h2c\r\n", b"ffffffff\r\n"),
+        ]
+    ),
+    st.binary(max_size=20),
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(wire=st.lists(PIECES, max_size=8).map(b"".join))
+async def test_whatever_is_answered_is_classified(
+    sender: Sender, receiver: Receiver, wire: bytes
+) -> None:
+    outcome = await post(sender, receiver.url(f"/wire/{quote(wire)}?close"), timeout=10)
+    assert isinstance(outcome.result, Result)
+    assert outcome.succeeded == (outcome.error is None)
+    (outcome.response_excerpt or "").encode()  # no lone surrogates: every database takes it
+
+
+@asynccontextmanager
+async def _receiver_process() -> AsyncIterator[str]:
+    """A receiver whose memory and time are not ours: its URL."""
+    command = [sys.executable, "-m", "tests.receiver", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+async def test_no_answer_costs_more_memory_than_its_caps(sender: Sender) -> None:
+    paths = ["/declared-body/10737418240", "/endless-body", "/endless-chunks", "/gzip-bomb"]
+    paths += ["/endless-chunk-line", "/endless-trailers", "/huge-header", "/endless-interim/0"]
+    async with _receiver_process() as url:
+        await post(sender, f"{url}/ok")
+        tracemalloc.start()
+        try:
+            for path in paths:
+                await post(sender, url + path)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 2_000_000  # 64 KiB of body, 128 KiB unread, 256 KiB of a TLS-less read, twice
+
+
+async def test_a_crowd_of_hostile_receivers_does_not_keep_a_good_one_from_its_deliveries(
+    sender: Sender,
+) -> None:
+    stuck_on = [path for path, result in HOSTILE.items() if result is Result.TIMEOUT]
+    async with _receiver_process() as hostile, Receiver() as good:
+        stuck = [
+            asyncio.create_task(sender.post(hostile + path, headers={}, body=b"", timeout=100))
+            for path in stuck_on * 10
+        ]
+        crowd = [asyncio.create_task(post(sender, hostile + path)) for path in [*HOSTILE] * 3]
+        outcomes = [
+            await sender.post(good.url(f"/{n}"), headers={}, body=b"", timeout=30)
+            for n in range(20)
+        ]
+        assert not any(task.done() for task in stuck)
+        ended = await asyncio.gather(*crowd)
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+    assert {outcome.result for outcome in outcomes} == {Result.SUCCESS}
+    assert Result.TIMEOUT in {outcome.result for outcome in ended}
+
+
+async def test_nothing_of_an_answer_stays_for_the_next_attempt(
+    receiver: Receiver,
+) -> None:
+    async with Sender(guard=AddressGuard(LOOPBACK)) as sender:
+        for path in ("/cookie", "/redirect-loop", "/retry-after/9"):
+            await post(sender, receiver.url(path), timeout=10)
+        await post(sender, receiver.url(), timeout=10)
+    first, *later = (request.raw_headers for request in receiver.requests)
+    assert later == [first] * 3

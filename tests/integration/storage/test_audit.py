@@ -1,0 +1,285 @@
+"""The audit log as it is stored: only added to, expired from its old end, and listed by index."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import IntegrityError
+
+from hookfast.audit import CLI, SYSTEM, Actor, Change
+from hookfast.circuit import Cause
+from hookfast.keyring import Keyring
+from hookfast.storage import audit, endpoint_state
+from hookfast.storage.audit import AuditFilter
+from hookfast.storage.audit_table import AuditEntry, AuditHorizon
+from hookfast.storage.audited import AUDITED
+from hookfast.storage.engine import Database
+from hookfast.storage.rekey import rekey
+from tests.seed import KEY as SEALED_WITH
+from tests.seed import seed_endpoint
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
+DAY = timedelta(days=1)
+KEY = Actor(kind="tenant", key_id="key_1", request_id="req_1", client_address="203.0.113.7")
+
+
+async def record(
+    database: Database,
+    resource_id: str,
+    *,
+    at: datetime = NOW,
+    actor: Actor = KEY,
+    **members: Any,
+) -> None:
+    about: dict[str, Any] = {"action": "endpoint.pause", "resource": "endpoint", "tenant_id": "t"}
+    change = Change(**about | members, resource_id=resource_id)
+    async with database.write() as connection:
+        await audit.record(connection, change, actor=actor, now=at)
+
+
+async def listed(database: Database, **chosen: Any) -> list[AuditEntry]:
+    async with database.read() as connection:
+        return await audit.list_page(connection, AuditFilter(**chosen), after=None, limit=100)
+
+
+async def names(database: Database, **chosen: Any) -> list[str]:
+    return [entry.resource_id for entry in await listed(database, **chosen)]
+
+
+async def test_an_entry_says_who_did_what_to_what(database: Database) -> None:
+    await record(database, "ep_1", changes={"state": {"before": "enabled", "after": "paused"}})
+    [entry] = await listed(database)
+    assert entry.id.startswith("aud_")
+    assert entry.model_dump(exclude={"id"}) == {
+        "at": NOW,
+        "tenant_id": "t",
+        "actor": "tenant",
+        "key_id": "key_1",
+        "action": "endpoint.pause",
+        "resource": "endpoint",
+        "resource_id": "ep_1",
+        "changes": {"state": {"before": "enabled", "after": "paused"}},
+        "request_id": "req_1",
+        "client_address": "203.0.113.7",
+    }
+
+
+@pytest.mark.parametrize("actor", [SYSTEM, CLI])
+async def test_what_no_key_did_has_no_key(database: Database, actor: Actor) -> None:
+    await record(database, "ep_1", actor=actor)
+    [entry] = await listed(database)
+    assert (entry.actor, entry.key_id, entry.client_address) == (actor.kind, None, None)
+
+
+async def test_a_transaction_that_is_rolled_back_leaves_no_entry(database: Database) -> None:
+    change = Change(action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None)
+
+    async def record_and_fail() -> None:
+        async with database.write() as connection:
+            await audit.record(connection, change, actor=SYSTEM, now=NOW)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await record_and_fail()
+    assert await listed(database) == []
+
+
+async def test_filters_add_up(database: Database) -> None:
+    await record(database, "ep_1", at=NOW)
+    await record(database, "ep_2", at=NOW + DAY, tenant_id="u", action="endpoint.resume")
+    await record(database, "ep_1", at=NOW + 2 * DAY, actor=CLI, tenant_id=None)
+    assert await names(database) == ["ep_1", "ep_2", "ep_1"]
+    assert await names(database, tenant_id="t") == ["ep_1"]
+    assert await names(database, resource_id="ep_1") == ["ep_1", "ep_1"]
+    assert await names(database, resource_id="ep_1", key_id="key_1") == ["ep_1"]
+    assert await names(database, key_id="key_1", action="endpoint.resume") == ["ep_2"]
+    assert await names(database, action="endpoint.resume", tenant_id="t") == []
+    assert await names(database, since=NOW + DAY) == ["ep_1", "ep_2"]
+    assert await names(database, since=NOW + DAY, until=NOW + 2 * DAY) == ["ep_2"]
+
+
+TAMPERING = [
+    "UPDATE audit SET actor = 'nobody'",
+    "UPDATE audit SET changes = '{}' WHERE resource_id = 'ep_old'",
+    "DELETE FROM audit",
+    "DELETE FROM audit WHERE resource_id = 'ep_old'",
+]
+
+
+@pytest.mark.parametrize("statement", TAMPERING)
+async def test_the_database_refuses_to_change_or_delete_an_entry(
+    database: Database, statement: str
+) -> None:
+    await record(database, "ep_old", at=NOW - 1000 * DAY)
+    before = await listed(database)
+    with pytest.raises(IntegrityError, match="append-only"):
+        async with database.write() as connection:
+            await connection.execute(text(statement))
+    assert await listed(database) == before
+
+
+async def test_the_database_refuses_to_replace_an_entry(database: Database) -> None:
+    await record(database, "ep_1")
+    columns = "id, at, actor, action, resource, resource_id, changes"
+    copied = f"SELECT id, at, 'nobody', action, resource, resource_id, changes FROM audit"  # noqa: F541
+    insert = "INSERT OR REPLACE" if database.kind == "sqlite" else "INSERT"
+    with pytest.raises(IntegrityError):
+        async with database.write() as connection:
+            await connection.execute(text(f"{insert} INTO audit ({columns}) {copied}"))
+    assert [entry.actor for entry in await listed(database)] == ["tenant"]
+
+
+@pytest.mark.parametrize("table", ["audit", "audit_horizon"])
+async def test_the_database_refuses_to_truncate_the_log(postgresql_url: str, table: str) -> None:
+    # SQLite has no TRUNCATE
+    async with Database(postgresql_url) as database:
+        await record(database, "ep_1")
+        with pytest.raises(IntegrityError):
+            async with database.write() as connection:
+                await connection.execute(text(f"TRUNCATE {table}"))
+        assert await names(database) == ["ep_1"]
+
+
+async def expire(database: Database, before: datetime, *, limit: int = 100) -> int:
+    async with database.write() as connection:
+        return await audit.expire(connection, before=before, limit=limit, now=NOW)
+
+
+async def test_old_entries_expire_in_portions_and_that_they_do_is_logged_once(
+    database: Database,
+) -> None:
+    for days in (5, 4, 3, 2):
+        await record(database, f"ep_{days}", at=NOW - days * DAY)
+    assert await expire(database, NOW - 3 * DAY, limit=1) == 1
+    assert await names(database) == ["audit", "ep_2", "ep_3", "ep_4"]
+    assert await expire(database, NOW - 3 * DAY, limit=5) == 1
+    assert await expire(database, NOW - 3 * DAY, limit=5) == 0
+    assert await names(database) == ["audit", "ep_2", "ep_3"]
+    [entry] = await listed(database, action="audit.expire")
+    assert (entry.actor, entry.tenant_id) == ("system", None)
+    assert entry.changes == {"complete_since": {"after": "2026-11-17T11:15:00.000000Z"}}
+
+
+async def test_what_is_younger_than_the_horizon_still_cannot_be_deleted(
+    database: Database,
+) -> None:
+    await record(database, "ep_1", at=NOW - DAY)
+    await expire(database, NOW - 2 * DAY)
+    with pytest.raises(IntegrityError, match="append-only"):
+        async with database.write() as connection:
+            await connection.execute(text("DELETE FROM audit WHERE resource_id = 'ep_1'"))
+
+
+async def test_the_horizon_never_moves_back(database: Database) -> None:
+    await expire(database, NOW - 2 * DAY)
+    await expire(database, NOW - 9 * DAY)
+    async with database.read() as connection:
+        [horizon] = (await connection.execute(select(AuditHorizon.__table__))).mappings()
+    assert horizon["complete_since"] == NOW - 2 * DAY
+    for statement in (
+        "UPDATE audit_horizon SET complete_since = '2020-01-01T00:00:00.000000Z'",
+        "DELETE FROM audit_horizon",
+    ):
+        with pytest.raises(IntegrityError, match="only moves forward"):
+            async with database.write() as connection:
+                await connection.execute(text(statement))
+
+
+async def test_two_writers_do_not_wait_for_each_others_entries(postgresql_url: str) -> None:
+    # SQLite has one writer at a time, whatever it writes
+    change = Change(action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None)
+    async with Database(postgresql_url) as database:
+        async with asyncio.timeout(PATIENCE), database.write() as first:
+            await audit.record(first, change, actor=SYSTEM, now=NOW)
+            async with database.write() as second:  # would wait for the first until the timeout
+                await audit.record(second, change, actor=SYSTEM, now=NOW)
+            assert len(await listed(database)) == 1
+        assert len(await listed(database)) == 2
+
+
+PLANS = [
+    (AuditFilter(), "sqlite_autoindex_audit_1"),
+    (AuditFilter(since=NOW), "sqlite_autoindex_audit_1"),
+    (AuditFilter(tenant_id="t", until=NOW), "ix_audit_tenant"),
+    (AuditFilter(tenant_id="t", action="tenant.create"), "ix_audit_tenant"),
+    (AuditFilter(resource_id="r", tenant_id="t", key_id="k"), "ix_audit_resource"),
+    (AuditFilter(key_id="k", tenant_id="t"), "ix_audit_key"),
+    (AuditFilter(action="tenant.create", since=NOW), "ix_audit_action"),
+]
+
+
+@pytest.mark.parametrize("after", [None, "aud_5"])
+@pytest.mark.parametrize(("chosen", "index"), PLANS)
+async def test_a_page_is_one_range_of_an_index(
+    database: Database, chosen: AuditFilter, index: str, after: str | None
+) -> None:
+    statement = audit.page_statement(chosen, after=after, limit=51)
+    async with database.read() as connection:
+        compiled = statement.compile(
+            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
+        )
+        if database.kind == "sqlite":
+            rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}")
+            steps = [row[-1] for row in rows]
+            assert any(index in step.split() for step in steps), steps
+            assert not any("TEMP B-TREE" in step for step in steps), steps
+        else:
+            # its statistics say that the table is empty: that there is an index to walk is enough
+            await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            await connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
+            rows = await connection.exec_driver_sql(f"EXPLAIN {compiled}")
+            plan = " ".join(row[0] for row in rows)
+            assert "Index Scan Backward" in plan, plan
+
+
+@pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.__tablename__)
+def test_of_every_column_it_is_decided_whether_it_is_told(table: Any) -> None:
+    audited = AUDITED[table]
+    columns = sorted(column.name for column in table.__table__.columns)
+    assert sorted([*audited.told, *audited.untold]) == columns
+
+
+@pytest.mark.parametrize("cause", [Cause.GONE, Cause.GAVE_UP])
+async def test_an_endpoint_that_is_disabled_by_itself_is_told_of_once(
+    database: Database, cause: Cause
+) -> None:
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    for _ in range(2):
+        async with database.write() as connection:
+            await endpoint_state.disable(
+                connection, endpoint, cause=cause, reason="It is enough.", now=NOW
+            )
+    [entry] = await listed(database)
+    assert (entry.action, entry.actor, entry.resource_id) == (
+        "endpoint.disable",
+        "system",
+        endpoint,
+    )
+    assert entry.tenant_id is not None
+    assert entry.changes == {
+        "state": {"after": "disabled"},
+        "state_reason": {"after": "It is enough."},
+    }
+
+
+async def test_what_is_sealed_anew_is_told_of_in_the_transaction_that_begins_it(
+    database: Database,
+) -> None:
+    await seed_endpoint(database, "https://example.com/hook")
+    await seed_endpoint(database, "https://example.com/hook")
+
+    def stop(*_: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await rekey(database, Keyring([b"n" * 32, SEALED_WITH]), progress=stop, clock=lambda: NOW)
+    [entry] = await listed(database)
+    assert (entry.action, entry.actor) == ("secrets.rekey", "cli")
+    assert entry.changes == {"values": {"after": 2}}

@@ -1,0 +1,133 @@
+"""Emitting from several processes, and from many callers of one, at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event, insert, select, text
+
+from hookfast.clock import utc_now
+from hookfast.errors import Conflict, InvalidInput, Unavailable
+from hookfast.storage.doorbell import doorbell_for
+from hookfast.storage.emit import Accepted, EmitResult, Emitter
+from hookfast.storage.engine import Database
+from hookfast.storage.new_events import NewEvent
+from hookfast.storage.tables import Event, EventType
+from hookfast.traceparent import new as new_traceparent
+
+pytestmark = pytest.mark.anyio
+
+TYPE = "order.invoice.paid"
+
+
+@asynccontextmanager
+async def process(url: str) -> AsyncIterator[Emitter]:
+    """The emitter of a process of its own, as far as the database can tell."""
+    async with Database(url) as database:
+        doorbell = doorbell_for(database)
+        emitter = Emitter(database, doorbell)
+        try:
+            yield emitter
+        finally:
+            await emitter.close()
+            await doorbell.close()
+
+
+async def seed_type(database: Database) -> str:
+    """An event type that is registered."""
+    now = utc_now()
+    row = {"name": TYPE, "description": "", "created_at": now, "updated_at": now}
+    async with database.write() as connection:
+        await connection.execute(insert(EventType.__table__), row)
+    return TYPE
+
+
+async def emit(
+    emitter: Emitter, event_type: str, *, scope: str = "a", **members: Any
+) -> EmitResult:
+    new = NewEvent(**{"type": event_type, "data": "{}", "value": {}, **members})
+    [result] = await emitter.emit([new], scope=scope, traceparent=new_traceparent())
+    return result
+
+
+async def count(database: Database, model: Any) -> int:
+    async with database.read() as connection:
+        return len((await connection.execute(select(model.__table__.c.id))).all())
+
+
+async def test_processes_that_use_the_same_keys_at_once_make_one_event_for_each(
+    database: Database,
+) -> None:
+    event_type = await seed_type(database)
+    async with process(database.url) as one, process(database.url) as two:
+        results = await asyncio.gather(
+            *(
+                emit(emitter, event_type, scope=scope, idempotency_key=f"key {n}")
+                for emitter, order in ((one, range(20)), (two, reversed(range(20))))
+                for n in order
+                for scope in ("a", "b", "a")
+            )
+        )
+    accepted = [one for one in results if isinstance(one, Accepted)]
+    assert len(accepted) == len(results) == 120
+    assert [one.replayed for one in accepted].count(False) == 40  # 20 keys in each of 2 scopes
+    assert len({one.event.id for one in accepted}) == 40
+    assert await count(database, Event) == 40
+
+
+async def test_callers_at_once_share_transactions_and_each_gets_its_own_answer(
+    database: Database,
+) -> None:
+    event_type = await seed_type(database)
+    commits: list[Any] = []
+    async with process(database.url) as emitter:
+        writer = emitter._database._writer.sync_engine
+        event.listen(writer, "commit", commits.append)
+        results = await asyncio.gather(
+            *(emit(emitter, event_type) for _ in range(20)),
+            emit(emitter, "never.heard.of"),
+            emit(emitter, event_type, idempotency_key="k"),
+            emit(emitter, event_type, idempotency_key="k", data="[]", value=[]),
+        )
+    *plain, unknown, first, other = results
+    assert all(isinstance(one, Accepted) for one in [*plain, first])
+    assert len({one.event.id for one in plain if isinstance(one, Accepted)}) == 20
+    assert isinstance(unknown, InvalidInput)
+    assert isinstance(other, Conflict)
+    assert len(commits) <= 4  # the first caller and the others; on PostgreSQL each reads first
+
+
+async def test_one_that_cannot_be_stored_does_not_fail_those_it_came_with(
+    database: Database,
+) -> None:
+    event_type = await seed_type(database)
+    broken: Any = {"n": 1}  # no column takes an object for the id of a request
+    async with process(database.url) as emitter:
+        results = await asyncio.gather(
+            *(emit(emitter, event_type, inbox_id=broken if n == 3 else None) for n in range(6)),
+            return_exceptions=True,
+        )
+    failed = [n for n, one in enumerate(results) if isinstance(one, BaseException)]
+    assert failed == [3]
+    assert await count(database, Event) == 5
+
+
+async def test_who_waits_too_long_for_the_database_is_told_to_come_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event_type = await seed_type(database)
+    monkeypatch.setattr("hookfast.storage.emit._PATIENCE_SECONDS", 0.2)
+    async with process(database.url) as emitter:
+        async with database.write() as connection:
+            locks = {"postgresql": "LOCK TABLE idempotency_keys", "sqlite": "SELECT 1"}
+            await connection.execute(text(locks[database.kind]))  # SQLite has one writer
+            with pytest.raises(Unavailable):
+                await emit(emitter, event_type, idempotency_key="k")
+        # whether the first was committed, nobody was told; the key sees to it that it is so once
+        monkeypatch.setattr(emitter._group, "_patience", 60.0)
+        assert isinstance(await emit(emitter, event_type, idempotency_key="k"), Accepted)
+    assert await count(database, Event) == 1

@@ -1,0 +1,305 @@
+"""Endpoints that are paused, resumed, disabled and enabled: what becomes of their circuit, and who
+is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.circuit import Admission, Cause, State, begin_probe
+from hookfast.clock import rfc3339
+from hookfast.operational import Kind
+from hookfast.storage import circuits, endpoint_state
+from hookfast.storage.control_tables import Notice
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Endpoint
+from tests.integration.storage.stored_circuits import (
+    OWNERS,
+    ask,
+    at,
+    change,
+    circuit_of,
+    close,
+    draining,
+    open_circuit,
+    record,
+    to_owners,
+    told,
+)
+from tests.seed import seed_delivery, seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+Action = Callable[[AsyncConnection, str], Awaitable[bool]]
+OPENED = (to_owners("opened"), [Kind.CIRCUIT_OPENED])
+
+
+@pytest.fixture
+async def endpoint(database: Database) -> str:
+    """An endpoint with two owners; gives its id."""
+    return await seed_endpoint(database, "https://example.com/hook?token=1", owner_emails=OWNERS)
+
+
+async def pause(connection: AsyncConnection, endpoint: str) -> bool:
+    return await endpoint_state.pause(connection, endpoint, now=at(600))
+
+
+async def resume(connection: AsyncConnection, endpoint: str) -> bool:
+    return await endpoint_state.resume(connection, endpoint, now=at(610))
+
+
+async def enable(connection: AsyncConnection, endpoint: str) -> bool:
+    return await endpoint_state.enable(connection, endpoint, now=at(650))
+
+
+async def probe_now(connection: AsyncConnection, endpoint: str) -> bool:
+    return await endpoint_state.probe_now(connection, endpoint, now=at(630))
+
+
+async def disable(
+    connection: AsyncConnection, endpoint: str, *, cause: Cause = Cause.DISABLED
+) -> bool:
+    return await endpoint_state.disable(
+        connection, endpoint, cause=cause, reason="It is enough.", now=at(640)
+    )
+
+
+async def do(database: Database, endpoint: str, *actions: Action) -> None:
+    """Each in a transaction of its own; each has to change something."""
+    for action in actions:
+        async with database.write() as connection:
+            assert await action(connection, endpoint), action.__name__
+
+
+async def row(database: Database, endpoint: str) -> Any:
+    table = Endpoint.__table__
+    async with database.read() as connection:
+        return (await connection.execute(select(table).where(table.c.id == endpoint))).one()
+
+
+async def hold(database: Database, endpoint: str) -> str:
+    delivery = await seed_delivery(database, endpoint)
+    assert await ask(database, endpoint, delivery) is Admission.HOLD
+    return delivery
+
+
+# -- the endpoint's state -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "action", "then"),
+    [
+        ("enabled", pause, "paused"),
+        ("enabled", resume, None),
+        ("enabled", enable, None),
+        ("enabled", disable, "disabled"),
+        ("paused", pause, None),
+        ("paused", resume, "enabled"),
+        ("paused", enable, "enabled"),
+        ("paused", disable, "disabled"),
+        ("disabled", pause, None),
+        ("disabled", resume, None),
+        ("disabled", enable, "enabled"),
+        ("disabled", disable, None),
+    ],
+)
+async def test_what_each_action_makes_of_each_state(
+    database: Database, before: str, action: Action, then: str | None
+) -> None:
+    """None: it says that it changed nothing, and changes nothing."""
+    endpoint = await seed_endpoint(database, "https://example.com/hook", state=before)
+    was = await row(database, endpoint)
+    async with database.write() as connection:
+        assert await action(connection, endpoint) is (then is not None)
+    now = await row(database, endpoint)
+    if then is None:
+        assert now == was
+        assert await told(database) == ([], [])
+        return
+    reasons = {"paused": "Paused by request.", "disabled": "It is enough.", "enabled": None}
+    assert (now.state, now.state_reason) == (then, reasons[then])
+    # what a cache of endpoints goes by
+    assert at(600) <= now.updated_at <= at(650)
+
+
+@pytest.mark.parametrize("action", [pause, resume, enable, disable, probe_now])
+async def test_a_deleted_endpoint_stays_as_it_is(database: Database, action: Action) -> None:
+    for state in ("enabled", "paused", "disabled"):
+        endpoint = await seed_endpoint(
+            database, "https://example.com/hook", state=state, deleted_at=at(0)
+        )
+        was = await row(database, endpoint)
+        async with database.write() as connection:
+            assert not await action(connection, endpoint)
+        assert await row(database, endpoint) == was
+    assert await told(database) == ([], [])
+
+
+# -- resuming -----------------------------------------------------------------------------------
+
+
+async def test_what_was_held_while_paused_goes_on_the_ramp(
+    database: Database, endpoint: str
+) -> None:
+    await do(database, endpoint, pause)
+    await hold(database, endpoint)
+    await do(database, endpoint, resume)
+    circuit = await circuit_of(database, endpoint)
+    assert (circuit.state, circuit.cause) == (State.DRAINING, Cause.RESUMED)
+    assert not circuit.conducted
+    assert await told(database) == ([], [])
+
+
+async def test_a_pause_that_held_nothing_needs_no_drain(database: Database, endpoint: str) -> None:
+    await do(database, endpoint, pause, resume)
+    circuit = await circuit_of(database, endpoint)
+    assert (circuit.state, circuit.conducted) == (State.CLOSED, True)
+
+
+@pytest.mark.parametrize("half_open", [False, True])
+async def test_an_open_circuit_is_probed_at_once_when_it_is_resumed(
+    database: Database, endpoint: str, half_open: bool
+) -> None:
+    await open_circuit(database, endpoint)
+    if half_open:
+        await change(database, endpoint, lambda now: begin_probe(now, None, until=at(0)))
+    before = await change(database, endpoint, lambda now: replace(now, conducted=True))
+    await do(database, endpoint, pause)
+    assert await circuit_of(database, endpoint) == before
+    await do(database, endpoint, resume)
+    after = await circuit_of(database, endpoint)
+    assert after == replace(before, next_probe_at=at(610), conducted=False)
+    assert await told(database) == OPENED
+
+
+async def test_an_outage_that_begins_with_a_drain_after_a_pause_is_told_of(
+    database: Database, endpoint: str
+) -> None:
+    await do(database, endpoint, pause)
+    await hold(database, endpoint)
+    await do(database, endpoint, resume)
+    await record(database, endpoint, 700, 701, 702, 703, 704)
+    assert (await circuit_of(database, endpoint)).state is State.OPEN
+    assert await told(database) == OPENED
+
+
+# -- probing ------------------------------------------------------------------------------------
+
+
+async def test_only_an_open_circuit_is_probed_now(database: Database, endpoint: str) -> None:
+    async with database.write() as connection:
+        assert not await probe_now(connection, endpoint)
+    await open_circuit(database, endpoint)
+    await change(database, endpoint, lambda now: replace(now, conducted=True))
+    await do(database, endpoint, probe_now)
+    circuit = await circuit_of(database, endpoint)
+    assert (circuit.next_probe_at, circuit.conducted) == (at(630), False)
+    await record(database, endpoint, 700, succeeded=True)
+    async with database.write() as connection:
+        assert not await probe_now(connection, endpoint)
+
+
+# -- disabling and enabling ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cause", "kinds"),
+    [(Cause.GONE, ["disabled"]), (Cause.GAVE_UP, ["disabled"]), (Cause.DISABLED, [])],
+)
+async def test_owners_are_told_that_it_is_disabled_unless_somebody_asked_for_it(
+    database: Database, endpoint: str, cause: Cause, kinds: list[str]
+) -> None:
+    await open_circuit(database, endpoint)
+    async with database.write() as connection:
+        assert await disable(connection, endpoint, cause=cause)
+    notices, events = await told(database)
+    assert notices == to_owners("opened", *kinds)
+    assert events == [Kind.CIRCUIT_OPENED, Kind.ENDPOINT_DISABLED]
+    n = Notice.__table__.c
+    async with database.read() as connection:
+        facts = (await connection.execute(select(n.facts).where(n.kind == "disabled"))).scalars()
+        assert all(
+            (found["reason"], found["since"]) == ("It is enough.", rfc3339(at(0)))
+            for found in facts
+        )
+
+
+@pytest.mark.parametrize("state", ["closed", "open", "half_open", "draining"])
+async def test_disabling_lets_go_of_everything_held(
+    database: Database, endpoint: str, state: str
+) -> None:
+    if state in ("open", "half_open"):
+        await open_circuit(database, endpoint)
+    if state == "half_open":
+        await change(database, endpoint, lambda now: begin_probe(now, "dlv_1", until=at(0)))
+    if state == "draining":
+        await draining(database, endpoint)
+    await do(database, endpoint, disable)
+    circuit = await circuit_of(database, endpoint)
+    assert (circuit.state, circuit.cause) == (State.DRAINING, Cause.DISABLED)
+    assert not circuit.conducted
+    assert circuit.probe_delivery_id is None
+
+
+@pytest.mark.parametrize("some_held", [False, True])
+async def test_an_endpoint_that_is_enabled_again_begins_anew(
+    database: Database, endpoint: str, some_held: bool
+) -> None:
+    await open_circuit(database, endpoint)
+    if some_held:
+        await hold(database, endpoint)
+    await do(database, endpoint, disable, enable)
+    circuit = await circuit_of(database, endpoint)
+    assert circuit.state is (State.DRAINING if some_held else State.CLOSED)
+    assert (circuit.consecutive_failures, circuit.first_failure_at) == (0, None)
+    _, events = await told(database)
+    assert events == [Kind.CIRCUIT_OPENED, Kind.ENDPOINT_DISABLED, Kind.ENDPOINT_ENABLED]
+    # four failures more are four, and it can open again
+    await record(database, endpoint, 700, 705, 710, 715)
+    assert (await circuit_of(database, endpoint)).state is circuit.state
+    await record(database, endpoint, 720)
+    assert (await circuit_of(database, endpoint)).state is State.OPEN
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+async def test_attempts_that_end_after_it_was_disabled_open_nothing(
+    database: Database, endpoint: str, flushed: bool
+) -> None:
+    await do(database, endpoint, disable)
+    if flushed:
+        assert await close(database, endpoint)
+    before = await told(database)
+    await record(database, endpoint, *range(20, 40))
+    circuit = await circuit_of(database, endpoint)
+    assert circuit.state is (State.CLOSED if flushed else State.DRAINING)
+    assert await told(database) == before == ([], [Kind.ENDPOINT_DISABLED])
+
+
+async def test_a_rolled_back_change_tells_nobody(database: Database, endpoint: str) -> None:
+    async with database.write() as connection:
+        assert await disable(connection, endpoint, cause=Cause.GONE)
+        await connection.rollback()
+    assert (await row(database, endpoint)).state == "enabled"
+    assert await told(database) == ([], [])
+
+
+async def test_a_deleted_endpoint_lets_go_of_what_it_holds(
+    database: Database, endpoint: str
+) -> None:
+    await open_circuit(database, endpoint)
+    await hold(database, endpoint)
+    e = Endpoint.__table__
+    async with database.write() as connection:
+        await connection.execute(update(e).where(e.c.id == endpoint).values(deleted_at=at(640)))
+        await endpoint_state.let_go(connection, endpoint, now=at(640))
+    circuit = await circuit_of(database, endpoint)
+    assert (circuit.state, circuit.cause) == (State.DRAINING, Cause.DISABLED)
+    async with database.read() as connection:
+        owned = await circuits.get(connection, endpoint)
+    assert owned is not None
+    assert owned.endpoint_state == "deleted"

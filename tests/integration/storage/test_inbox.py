@@ -1,0 +1,245 @@
+"""The inbox in the database: keys that run out, plans of its lists, secrets under a new key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, text
+
+from hookfast.clock import utc_now
+from hookfast.ids import new_id
+from hookfast.keyring import Keyring
+from hookfast.source_secrets import open_secrets
+from hookfast.storage import inbox_keys, sources
+from hookfast.storage.doorbell import doorbell_for
+from hookfast.storage.engine import Database
+from hookfast.storage.inbox import Inbox
+from hookfast.storage.inbox_batch import Arrival
+from hookfast.storage.inbox_entries import InboxFilter, page_statement
+from hookfast.storage.inbox_keys import Claim, Held
+from hookfast.storage.inbox_tables import InboxKey
+from hookfast.storage.rekey import rekey, survey
+from hookfast.storage.tables import Tenant
+from hookfast.traceparent import new as new_traceparent
+from tests.seed import KEY
+from tests.seed_inbox import SOURCE_SECRET, seed_source
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def claim(key: str, inbox_id: str, *, at: datetime = NOW, lasts: timedelta = HOUR) -> Claim:
+    return Claim(
+        source_id="src_1",
+        key=key,
+        inbox_id=inbox_id,
+        payload_sha256=f"hash of {inbox_id}",
+        seen_at=at,
+        expires_at=at + lasts,
+    )
+
+
+def held_by(inbox_id: str) -> Held:
+    return Held(inbox_id, f"hash of {inbox_id}")
+
+
+async def claimed(database: Database, *claims: Claim) -> dict[Any, Held]:
+    async with database.write() as connection:
+        return await inbox_keys.claim(connection, claims)
+
+
+async def test_a_key_is_its_first_claimants_until_it_runs_out(database: Database) -> None:
+    name = ("src_1", "d:a")
+    assert await claimed(database, claim("d:a", "1"), claim("d:a", "2")) == {name: held_by("1")}
+    almost = NOW + HOUR - timedelta(microseconds=1)
+    assert await claimed(database, claim("d:a", "3", at=almost)) == {name: held_by("1")}
+    assert await claimed(database, claim("d:a", "4", at=NOW + HOUR)) == {name: held_by("4")}
+    assert await claimed(database, claim("d:a", "5", at=NOW + HOUR)) == {name: held_by("4")}
+    # of many, each is told of its own
+    both = await claimed(database, claim("d:a", "6", at=almost), claim("d:b", "6"))
+    assert both == {name: held_by("4"), ("src_1", "d:b"): held_by("6")}
+
+
+async def test_what_has_run_out_goes_in_portions_and_nothing_else(database: Database) -> None:
+    old = [claim(f"d:{n}", "1", at=NOW - HOUR) for n in range(5)]
+    await claimed(database, *old, claim("d:new", "1"))
+    gone = []
+    for _ in range(4):
+        async with database.write() as connection:
+            gone.append(await inbox_keys.expire(connection, now=NOW, limit=2))
+    assert gone == [2, 2, 1, 0]
+    async with database.read() as connection:
+        left = await connection.execute(select(InboxKey.__table__.c.key))
+        assert list(left.scalars()) == ["d:new"]
+
+
+async def test_a_key_that_somebody_asks_for_does_not_run_out_under_them(
+    database: Database,
+) -> None:
+    await claimed(database, claim("d:a", "1"))
+
+    async def expire() -> int:
+        async with database.write() as connection:
+            return await inbox_keys.expire(connection, now=NOW + HOUR, limit=10)
+
+    async with database.write() as asking:
+        # a request that was read just before the key ran out
+        almost = claim("d:a", "2", at=NOW + HOUR - timedelta(microseconds=1))
+        assert await inbox_keys.claim(asking, [almost]) == {almost.name: held_by("1")}
+        expiring = asyncio.create_task(expire())
+        if database.kind == "postgresql":
+            assert await expiring == 0  # it passes by what somebody holds
+        assert await inbox_keys.holders(asking, [almost.name]) == {almost.name: held_by("1")}
+    if database.kind == "sqlite":
+        assert await expiring == 1  # it had to wait
+
+
+@pytest.mark.parametrize(
+    ("chosen", "index"),
+    [
+        (InboxFilter(), "inbox"),
+        (InboxFilter(source_id="src_1", status="failed"), "ix_inbox_source"),
+        (InboxFilter(tenant_id="tnt_1", event_type="a.b.c"), "ix_inbox_tenant"),
+        (InboxFilter(source_id="src_1", tenant_id="tnt_1"), "ix_inbox_source"),
+        (InboxFilter(status="suppressed"), "ix_inbox_not_accepted"),
+    ],
+    ids=str,
+)
+async def test_a_list_is_one_ordered_range_of_one_index(
+    database: Database, chosen: InboxFilter, index: str
+) -> None:
+    statement = page_statement(chosen, after=new_id("inb", NOW), limit=50)
+    async with database.read() as connection:
+        compiled = statement.compile(
+            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
+        )
+        if database.kind == "sqlite":
+            rows = await connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}"))
+            plan = "\n".join(row.detail for row in rows)
+            wanted = "sqlite_autoindex_inbox_1" if index == "inbox" else index
+            assert wanted in plan
+            assert "TEMP B-TREE" not in plan
+        else:
+            # on an empty table any plan is as good: rule out what would be wrong on a full one
+            for method in ("seqscan", "sort", "bitmapscan"):
+                await connection.execute(text(f"SET LOCAL enable_{method} = off"))
+            rows = await connection.execute(text(f"EXPLAIN {compiled}"))
+            plan = "\n".join(rows.scalars())
+            assert "Index" in plan
+            assert "Sort" not in plan
+
+
+async def tenant_of(database: Database) -> str:
+    now, tenant_id = utc_now(), new_id("tnt")
+    row = {"id": tenant_id, "name": "x", "meta": {}, "created_at": now, "updated_at": now}
+    async with database.write() as connection:
+        await connection.execute(insert(Tenant.__table__), row)
+    return tenant_id
+
+
+def arrival_of(source: str, tenant: str, key: str, **members: Any) -> Arrival:
+    given: dict[str, Any] = {
+        "source_id": source,
+        "tenant_id": tenant,
+        "provider": "github",
+        "key": key,
+        "business_key": None,
+        "business_window": HOUR,
+        "event_type": "github.push.received",
+        "sha256": "0" * 64,
+        "content_type": "application/json",
+        "headers": (),
+        "body": b"{}",
+        "data": "{}",
+        "value": {},
+        "at": NOW,
+        "traceparent": new_traceparent(),
+    }
+    return Arrival(**(given | members))
+
+
+@asynccontextmanager
+async def process(url: str) -> AsyncIterator[Inbox]:
+    """The inbox of a process of its own, as far as the database can tell."""
+    async with Database(url) as database:
+        doorbell = doorbell_for(database)
+        inbox = Inbox(database, doorbell)
+        try:
+            yield inbox
+        finally:
+            await inbox.close()
+            await doorbell.close()
+
+
+async def test_processes_that_take_the_same_at_once_agree_on_who_was_first(
+    database: Database,
+) -> None:
+    tenant = await tenant_of(database)
+    source = await seed_source(database, tenant)
+    async with process(database.url) as one, process(database.url) as two:
+        takes = [
+            inbox.take(arrival_of(source, tenant, f"id:{n}"))
+            for inbox, order in ((one, range(30)), (two, reversed(range(30))))
+            for n in order
+        ]
+        taken = await asyncio.gather(*takes)
+    assert [entry.duplicate for entry in taken].count(False) == 30
+    assert len({entry.event_id for entry in taken}) == 30
+
+
+async def test_processes_that_take_the_same_fact_at_once_emit_it_once(database: Database) -> None:
+    tenant = await tenant_of(database)
+    source = await seed_source(database, tenant)
+    async with process(database.url) as one, process(database.url) as two:
+        takes = [
+            inbox.take(arrival_of(source, tenant, f"id:{name}{n}", business_key=f"fact {n % 10}"))
+            for name, inbox, order in (("a", one, range(30)), ("b", two, reversed(range(30))))
+            for n in order
+        ]
+        taken = await asyncio.gather(*takes)
+    accepted = {entry.id for entry in taken if entry.status == "accepted"}
+    assert len(accepted) == 10
+    suppressors = [entry.suppressed_by for entry in taken if entry.status == "suppressed"]
+    assert len(suppressors) == 50
+    assert set(suppressors) == accepted
+
+
+async def test_one_that_cannot_be_stored_does_not_fail_those_it_came_with(
+    database: Database,
+) -> None:
+    tenant = await tenant_of(database)
+    source = await seed_source(database, tenant)
+    broken: Any = None  # the column takes no NULL
+    arrivals = [arrival_of(source, tenant, f"id:{n}") for n in range(6)]
+    arrivals[3] = replace(arrivals[3], content_type=broken)
+    async with process(database.url) as inbox:
+        results = await asyncio.gather(
+            *(inbox.take(one) for one in arrivals), return_exceptions=True
+        )
+    failed = [n for n, one in enumerate(results) if isinstance(one, BaseException)]
+    assert failed == [3]
+    async with database.read() as connection:
+        keys = await connection.execute(select(InboxKey.__table__.c.key))
+        assert sorted(keys.scalars()) == [f"d:id:{n}" for n in (0, 1, 2, 4, 5)]
+
+
+async def test_a_sources_secrets_are_sealed_anew_too(database: Database) -> None:
+    source = await seed_source(database, await tenant_of(database))
+    new = b"n" * 32
+    both = Keyring([new, KEY])
+    assert (await survey(database, both)).older == 1
+    assert await rekey(database, both) == 1
+    async with database.read() as connection:
+        row = await sources.get(connection, source)
+    assert row is not None
+    [secret] = open_secrets(row.secrets, Keyring([new]), source_id=source, now=utc_now())
+    assert secret.text == SOURCE_SECRET
+    assert SOURCE_SECRET not in repr(secret)

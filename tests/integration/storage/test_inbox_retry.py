@@ -1,0 +1,95 @@
+"""Trying an entry again while other requests come in."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, text
+
+from hookfast.clock import utc_now
+from hookfast.errors import Conflict
+from hookfast.storage import inbox_entries, inbox_retry, sources
+from hookfast.storage.engine import Database
+from hookfast.storage.inbox_entries import Repeats
+from hookfast.storage.inbox_retry import Retried
+from hookfast.storage.inbox_tables import InboxEntry
+from hookfast.storage.tables import Endpoint, Event
+from tests.seed import seed_endpoint
+from tests.seed_inbox import seed_entry, seed_source
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+TYPE = "github.push.received"  # of the seeded entries; not registered
+
+
+async def failed_entry(database: Database) -> InboxEntry:
+    await seed_endpoint(database, "https://a.example/")
+    async with database.read() as connection:
+        tenant = (await connection.execute(select(Endpoint.tenant_id))).scalar_one()
+    source = await seed_source(database, tenant)
+    inbox_id = await seed_entry(database, source, tenant)
+    return await entry_of(database, inbox_id)
+
+
+async def entry_of(database: Database, inbox_id: str) -> InboxEntry:
+    async with database.read() as connection:
+        entry = await inbox_entries.get(connection, inbox_id)
+    assert entry is not None
+    return entry
+
+
+async def retry(database: Database, entry: InboxEntry) -> None:
+    retried = Retried(
+        entry=entry, data="{}", value={}, provider="github", window=timedelta(hours=1)
+    )
+    async with database.write() as connection:
+        await inbox_retry.retry(connection, retried, now=utc_now())
+
+
+async def somebody_waits(database: Database) -> None:
+    """Until a transaction waits for another's lock. SQLite lets the second one in after the
+    first, wherever it stands."""
+    if database.kind == "sqlite":
+        return
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with database.read() as connection:
+                if (await connection.execute(waiting)).scalar_one():
+                    return
+            await asyncio.sleep(0.01)
+
+
+async def test_a_retry_and_repetitions_of_its_entry_never_wait_for_each_other(
+    database: Database,
+) -> None:
+    entry = await failed_entry(database)
+    async with database.write() as taking:
+        # as `take_in` does with a batch: a new entry's event type, then what came again
+        now = utc_now()
+        await sources.register_types(taking, [(entry.source_id, "github", TYPE)], at=now)
+        retrying = asyncio.create_task(retry(database, entry))
+        await somebody_waits(database)
+        await inbox_entries.repeat(taking, {entry.id: Repeats(now, duplicates=1)})
+    async with asyncio.timeout(PATIENCE):
+        await retrying
+    after = await entry_of(database, entry.id)
+    assert (after.status, after.duplicates) == ("accepted", 1)
+
+
+async def test_an_entry_that_is_tried_twice_at_once_becomes_one_event(database: Database) -> None:
+    entry = await failed_entry(database)
+    outcomes = await asyncio.gather(
+        *(retry(database, entry) for _ in range(4)), return_exceptions=True
+    )
+    assert outcomes.count(None) == 1
+    assert all(isinstance(one, Conflict) for one in outcomes if one is not None)
+    async with database.read() as connection:
+        ids = (await connection.execute(select(Event.id))).scalars()
+        assert list(ids) == [(await entry_of(database, entry.id)).event_id]

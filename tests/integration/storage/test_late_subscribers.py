@@ -1,0 +1,54 @@
+"""Deliveries of an event to who subscribes by now, while retention is at work."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import delete, func, select
+
+from hookfast.clock import utc_now
+from hookfast.errors import NotFound
+from hookfast.ids import new_id
+from hookfast.storage import events, late_subscribers, subscriptions
+from hookfast.storage.engine import Database
+from hookfast.storage.late_subscribers import Late
+from hookfast.storage.tables import Delivery, Endpoint, Event, Subscription
+from tests.seed import seed_delivery, seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+
+async def subscribe(database: Database) -> None:
+    """Another subscription of the endpoint there is, to everything."""
+    now = utc_now()
+    async with database.write() as connection:
+        endpoint = (await connection.execute(select(Endpoint.id, Endpoint.tenant_id))).one()
+        added = Subscription(
+            id=new_id("sub"),
+            endpoint_id=endpoint.id,
+            tenant_id=endpoint.tenant_id,
+            events=["**"],
+            payload="full",
+            created_at=now,
+            updated_at=now,
+        )
+        await subscriptions.add(connection, added)
+
+
+async def test_an_event_that_went_after_it_was_read_gets_no_deliveries(database: Database) -> None:
+    delivery_id = await seed_delivery(database, await seed_endpoint(database, "https://a.example/"))
+    async with database.read() as connection:
+        rows = await connection.execute(select(Delivery.event_id).where(Delivery.id == delivery_id))
+        event = await events.get_summary(connection, rows.scalar_one())
+    assert event is not None
+    await subscribe(database)
+    # retention, between a request's look at the event and its deliveries
+    async with database.write() as connection:
+        await connection.execute(delete(Delivery.__table__))
+        await connection.execute(delete(Event.__table__))
+
+    with pytest.raises(NotFound):
+        async with database.write() as connection:
+            await late_subscribers.deliver(connection, event, Late(), now=utc_now())
+    async with database.read() as connection:
+        left = await connection.execute(select(func.count()).select_from(Delivery.__table__))
+        assert left.scalar_one() == 0

@@ -1,0 +1,212 @@
+"""What owners are to be told is stored once, and asks for its mail until that was started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, update
+
+from hookfast.clock import utc_now
+from hookfast.conducting import Wanted
+from hookfast.notice import NoticeKind, owner_hash
+from hookfast.owner_mail import MailOrder
+from hookfast.storage import endpoints, notice_batches, notices
+from hookfast.storage.control_tables import Notice
+from hookfast.storage.engine import Database
+from hookfast.storage.notices import AskingNotices
+from hookfast.storage.tables import Endpoint
+from tests.seed import seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+ASKING = AskingNotices(gather=timedelta(seconds=1), digest_every=timedelta(minutes=15))
+ANN, BOB = "ann@shop.example", "Bob@shop.example"
+
+
+async def endpoint_of(database: Database, *owners: str) -> str:
+    endpoint_id = await seed_endpoint(database, "https://shop.example/hooks?token=secret")
+    async with database.write() as connection:
+        await connection.execute(
+            update(Endpoint.__table__)
+            .where(Endpoint.__table__.c.id == endpoint_id)
+            .values(owner_emails=list(owners))
+        )
+    return endpoint_id
+
+
+async def add(
+    database: Database,
+    endpoint_id: str,
+    *,
+    episode: int = 1,
+    kind: NoticeKind = NoticeKind.OPENED,
+) -> int:
+    async with database.write() as connection:
+        return await notices.add(
+            connection,
+            endpoint_id=endpoint_id,
+            episode=episode,
+            kind=kind,
+            facts={"failures": 5},
+            at=utc_now(),
+        )
+
+
+async def wanted(database: Database, *, limit: int = 100) -> list[Wanted]:
+    async with database.read() as connection:
+        return await ASKING.wanted(connection, limit=limit)
+
+
+async def mark(database: Database, some: Sequence[Wanted]) -> None:
+    async with database.write() as connection:
+        await ASKING.mark(connection, some, now=utc_now())
+
+
+async def test_an_owner_whose_address_is_there_twice_is_told_once(database: Database) -> None:
+    endpoint_id = await endpoint_of(database, ANN, BOB, ANN.upper())
+    assert await add(database, endpoint_id) == 2
+
+
+async def test_every_owner_is_told_once_per_episode_and_kind(database: Database) -> None:
+    endpoint_id = await endpoint_of(database, ANN, BOB)
+
+    assert await add(database, endpoint_id) == 2
+    assert await add(database, endpoint_id) == 0
+    assert await add(database, endpoint_id, kind=NoticeKind.RECOVERED) == 2
+    assert await add(database, endpoint_id, episode=2) == 2
+
+    async with database.read() as connection:
+        told = await notices.list_of_endpoint(connection, endpoint_id)
+    assert [(one.episode, one.kind) for one in told] == [
+        *[(2, "opened")] * 2,
+        *[(1, "recovered")] * 2,
+        *[(1, "opened")] * 2,
+    ]
+    assert {one.email for one in told} == {ANN, BOB}
+    assert {one.status for one in told} == {"pending"}
+    assert told[0].facts == {"failures": 5}
+
+
+async def test_an_owner_who_came_later_is_told_too(database: Database) -> None:
+    endpoint_id = await endpoint_of(database, ANN)
+    await add(database, endpoint_id)
+    async with database.write() as connection:
+        await connection.execute(update(Endpoint.__table__).values(owner_emails=[ANN, BOB]))
+    assert await add(database, endpoint_id) == 1
+
+
+async def test_nobody_is_told_of_an_endpoint_without_owners_or_one_that_is_gone(
+    database: Database,
+) -> None:
+    assert await add(database, await endpoint_of(database)) == 0
+    assert await add(database, "ep_unknown") == 0
+    deleted = await endpoint_of(database, ANN)
+    async with database.write() as connection:
+        await endpoints.mark_deleted(connection, deleted, at=utc_now())
+    assert await add(database, deleted) == 0
+
+
+async def test_only_the_newest_fifty_are_listed(database: Database) -> None:
+    endpoint_id = await endpoint_of(database, ANN)
+    for episode in range(60):
+        await add(database, endpoint_id, episode=episode)
+    async with database.read() as connection:
+        told = await notices.list_of_endpoint(connection, endpoint_id)
+    assert [one.episode for one in told] == list(range(59, 9, -1))
+
+
+async def test_one_workflow_is_asked_for_per_owner_without_the_address(
+    database: Database,
+) -> None:
+    first = await endpoint_of(database, ANN, BOB)
+    second = await endpoint_of(database, ANN.upper())
+    for endpoint_id in (first, second):
+        await add(database, endpoint_id)
+
+    asked = await wanted(database)
+
+    assert {one.workflow_id for one in asked} == {
+        f"mail/{owner_hash(ANN)}",
+        f"mail/{owner_hash(BOB)}",
+    }
+    (anns,) = [one for one in asked if one.workflow_id.endswith(owner_hash(ANN))]
+    assert len(anns.key) == 2
+    assert anns.argument == MailOrder(owner_hash(ANN), 1.0, 900.0)
+    said = repr([(one.workflow_id, one.argument, one.summary) for one in asked]).lower()
+    assert "shop.example" not in said
+
+
+async def test_what_was_marked_asks_no_more(database: Database) -> None:
+    endpoint_id = await endpoint_of(database, ANN, BOB)
+    await add(database, endpoint_id)
+
+    for _ in range(2):
+        (one,) = await wanted(database, limit=1)
+        await mark(database, [one])
+
+    assert await wanted(database) == []
+
+
+async def test_a_notice_that_came_after_the_look_keeps_asking(database: Database) -> None:
+    endpoint_id = await endpoint_of(database, ANN)
+    await add(database, endpoint_id)
+    seen = await wanted(database)
+    await add(database, endpoint_id, kind=NoticeKind.DISABLED)
+
+    await mark(database, seen)
+
+    (left,) = await wanted(database)
+    assert len(left.key) == 1
+    assert left.key != seen[0].key
+
+
+async def test_more_notices_than_a_statement_has_parameters_are_marked(
+    database: Database,
+) -> None:
+    endpoint_id = await endpoint_of(database, ANN)
+    async with database.write() as connection:
+        for episode in range(2_100):
+            await notices.add(
+                connection,
+                endpoint_id=endpoint_id,
+                episode=episode,
+                kind=NoticeKind.OPENED,
+                facts={},
+                at=utc_now(),
+            )
+    asked = await wanted(database)
+    assert [len(one.key) for one in asked] == [2_100]
+    await mark(database, asked)
+    assert await wanted(database) == []
+
+
+async def test_what_has_waited_long_asks_again_and_what_was_sent_does_not(
+    database: Database,
+) -> None:
+    waits, sent = [await endpoint_of(database, ANN) for _ in range(2)]
+    for endpoint_id in (waits, sent):
+        await add(database, endpoint_id)
+    await mark(database, await wanted(database))
+    async with database.write() as connection:
+        c = Notice.__table__.c
+        ids = await connection.execute(select(c.id).where(c.endpoint_id == sent))
+        await notice_batches.mark_sent(connection, list(ids.scalars()), at=utc_now())
+
+    async with database.write() as connection:
+        now = utc_now()
+        day = timedelta(days=1)
+        assert await notices.ask_again(connection, conducted_before=now - day) == 0
+        assert await notices.ask_again(connection, conducted_before=now + day) == 1
+
+    (asked,) = await wanted(database)
+    assert len(asked.key) == 1
+
+
+async def test_what_was_sent_before_anyone_looked_asks_for_nothing(database: Database) -> None:
+    await add(database, await endpoint_of(database, ANN))
+    async with database.write() as connection:
+        ids = await connection.execute(select(Notice.__table__.c.id))
+        await notice_batches.mark_sent(connection, list(ids.scalars()), at=utc_now())
+    assert await wanted(database) == []

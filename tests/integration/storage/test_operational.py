@@ -1,0 +1,133 @@
+"""Operational events on their way into the database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import event as sqlalchemy_event
+from sqlalchemy import insert, select
+
+from hookfast.clock import utc_now
+from hookfast.operational import SYSTEM_TENANT, Kind, OperationalEvent
+from hookfast.storage import operational
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Delivery, Endpoint, Event, Subscription, SubscriptionPattern
+from tests.seed import seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+TENANT = "tnt_1"
+
+
+def dead(number: int, *, tenant_id: str = TENANT) -> OperationalEvent:
+    return OperationalEvent(
+        kind=Kind.DELIVERY_DEAD,
+        tenant_id=tenant_id,
+        data={"number": number, "reason": "„aus“ \x00"},
+    )
+
+
+async def emit(database: Database, events: Sequence[OperationalEvent]) -> int:
+    async with database.write() as connection:
+        return await operational.emit(connection, events, now=utc_now())
+
+
+async def rows(database: Database, table: Any) -> list[Any]:
+    async with database.read() as connection:
+        return list(await connection.execute(select(table).order_by(table.c.id)))
+
+
+@pytest.fixture
+async def monitor(database: Database) -> str:
+    """An endpoint of the system tenant, subscribed to dead deliveries; gives its id."""
+    endpoint_id = await seed_endpoint(database, "https://example.com/monitor")
+    async with database.write() as connection:
+        for table in (Endpoint.__table__, Subscription.__table__):
+            await connection.execute(table.update().values(tenant_id=SYSTEM_TENANT))
+        [subscription] = await connection.execute(select(Subscription.__table__.c.id))
+        await connection.execute(
+            insert(SubscriptionPattern.__table__),
+            {
+                "pattern": "hookfast.delivery.*",
+                "tenant_id": SYSTEM_TENANT,
+                "subscription_id": subscription.id,
+            },
+        )
+    return endpoint_id
+
+
+async def test_an_event_and_its_delivery_are_like_any_other(
+    database: Database, monitor: str
+) -> None:
+    assert await emit(database, [dead(1)]) == 1
+    [event] = await rows(database, Event.__table__)
+    body = json.loads(event.body)
+    assert body["id"] == event.id
+    assert body["type"] == event.type == Kind.DELIVERY_DEAD
+    assert body["tenant_id"] == event.tenant_id == SYSTEM_TENANT
+    assert body["data"] == dead(1).data
+    assert event.deliveries == 1
+    [delivery] = await rows(database, Delivery.__table__)
+    assert (delivery.event_id, delivery.endpoint_id) == (event.id, monitor)
+    # the outbox: the relay has yet to start it
+    assert (delivery.status, delivery.started_at) == ("pending", None)
+
+
+async def test_events_without_a_subscriber_are_kept_all_the_same(
+    database: Database, monitor: str
+) -> None:
+    opened = OperationalEvent(kind=Kind.CIRCUIT_OPENED, tenant_id=TENANT, data={})
+    assert await emit(database, [opened]) == 0
+    [event] = await rows(database, Event.__table__)
+    assert (event.type, event.deliveries) == (Kind.CIRCUIT_OPENED, 0)
+
+
+async def test_what_happens_to_the_system_tenant_is_not_told(
+    database: Database, monitor: str
+) -> None:
+    assert await emit(database, [dead(1, tenant_id=SYSTEM_TENANT), dead(2)]) == 1
+    assert await emit(database, [dead(3, tenant_id=SYSTEM_TENANT)]) == 0
+    [event] = await rows(database, Event.__table__)
+    assert json.loads(event.body)["data"]["number"] == 2
+
+
+async def test_they_are_there_only_when_their_transaction_is(
+    database: Database, monitor: str
+) -> None:
+    async with database.write() as connection:
+        assert await operational.emit(connection, [dead(1)], now=utc_now()) == 1
+        await connection.rollback()
+    assert await rows(database, Event.__table__) == []
+    assert await rows(database, Delivery.__table__) == []
+
+
+async def test_hundreds_at_once_keep_their_order_and_take_few_statements(
+    database: Database, monitor: str
+) -> None:
+    statements: list[str] = []
+
+    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    async with database.write() as connection:
+        sqlalchemy_event.listen(connection.sync_connection, "before_cursor_execute", count)
+        number = await operational.emit(
+            connection, [dead(number) for number in range(400)], now=utc_now()
+        )
+    assert number == 400
+    # who subscribes, the events, their deliveries
+    assert len(statements) == 3, statements
+    events = await rows(database, Event.__table__)
+    assert [json.loads(event.body)["data"]["number"] for event in events] == list(range(400))
+    assert len({event.traceparent for event in events}) == 400
+
+
+async def test_nothing_to_tell_takes_no_statement(database: Database) -> None:
+    async with database.write() as connection:
+        await connection.close()  # any statement would fail
+        assert await operational.emit(connection, [], now=utc_now()) == 0
+        system = [dead(1, tenant_id=SYSTEM_TENANT)]
+        assert await operational.emit(connection, system, now=utc_now()) == 0

@@ -1,0 +1,67 @@
+"""What an attempt is given, and how old what decides over it may be."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from hookfast.clock import utc_now
+from hookfast.storage import endpoint_state
+from hookfast.storage.engine import Database
+from hookfast.storage.outbox import find_pending
+from hookfast.storage.outgoing import OutgoingLoader
+from tests.seed import KEYRING, seed_delivery, seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+
+class Hands:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = utc_now()
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+async def primed_then_paused(
+    database: Database, loader: OutgoingLoader, *, deliver_at: datetime | None = None
+) -> str:
+    """A delivery that the relay has just read, and whose endpoint another process paused then."""
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_delivery(database, endpoint, deliver_at=deliver_at)
+    async with database.write() as connection:
+        row = await find_pending(connection, delivery)
+        assert row is not None
+        await loader.prime(connection, [row])
+        await endpoint_state.pause(connection, endpoint, now=utc_now())
+    return delivery
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(1, "enabled"), (3, "paused"), (-3600, "paused")])
+async def test_what_the_relay_read_counts_for_a_moment_only(
+    database: Database, seconds: float, state: str
+) -> None:
+    """The third one's clock was set back meanwhile."""
+    clock = Hands()
+    loader = OutgoingLoader(database, KEYRING, clock=clock)
+    delivery = await primed_then_paused(database, loader)
+    clock.now += timedelta(seconds=seconds)
+    assert (await loader.load(delivery, 1)).gate.endpoint_state == state
+
+
+async def test_a_scheduled_delivery_is_asked_about_when_it_is_time(database: Database) -> None:
+    clock = Hands()
+    loader = OutgoingLoader(database, KEYRING, clock=clock)
+    later = clock.now + timedelta(seconds=1)
+    delivery = await primed_then_paused(database, loader, deliver_at=later)
+    clock.now = later
+    assert (await loader.load(delivery, 1)).gate.endpoint_state == "paused"
+
+
+async def test_one_whose_time_has_come_already_needs_no_second_look(database: Database) -> None:
+    loader = OutgoingLoader(database, KEYRING)
+    delivery = await primed_then_paused(database, loader, deliver_at=utc_now())
+    assert (await loader.load(delivery, 1)).gate.endpoint_state == "enabled"

@@ -1,0 +1,232 @@
+"""The overview's figures: right where they are counted, near where they are estimated, and never a
+reason to read the whole table."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Select, insert, text
+
+from hookfast.circuit import State
+from hookfast.ids import new_id
+from hookfast.outcome import DeliveryStatus
+from hookfast.storage import endpoint_glances, overview
+from hookfast.storage.control_tables import EndpointHealth
+from hookfast.storage.engine import Database
+from hookfast.storage.overview import COUNTED, Step
+from hookfast.storage.tables import Delivery
+from tests.seed import seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+ROWS = 30_000
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+WINDOW = timedelta(days=9)
+TENANT, SMALL_TENANT = "tnt_0", "tnt_44"
+HOUR = timedelta(hours=1)
+
+# A delivery every 25.92 s: one in 50 is dead, one in 1000 waits; one tenant has most.
+_FILL = """
+WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})
+INSERT INTO deliveries (id, event_id, subscription_id, endpoint_id, tenant_id, event_type, payload,
+  status, attempts, retries, reopened, created_at, updated_at, started_at, finished_at)
+SELECT 'dlv_' || {ms} || '7000800000000000' || substr('0000' || (n % 9999), -4, 4),
+  'evt_1', 'sub_1', 'ep_' || (n % 499), 'tnt_' || CASE WHEN n % 10 < 8 THEN 0 ELSE n % 199 END,
+  'order.invoice.paid', 'full',
+  CASE WHEN n % 50 = 0 THEN 'dead' WHEN n % 1000 = 7 THEN 'held' ELSE 'delivered' END,
+  1, 0, 0, {at}, {at}, {at}, {at} FROM numbers
+"""
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def filled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of a database with 30,000 deliveries, and the statistics a real one has."""
+    if request.param == "sqlite":
+        path: Path = tmp_path_factory.mktemp("overview") / "hookfast.db"
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
+        borrowed = nullcontext(f"sqlite+aiosqlite:///{path}")
+    else:
+        borrowed = request.getfixturevalue("postgresql_server").borrowed()
+    with borrowed as url:
+        asyncio.run(_fill(url))
+        yield url
+
+
+async def _fill(url: str) -> None:
+    first = int((NOW - WINDOW).timestamp() * 1_000)
+    step = int(WINDOW.total_seconds() * 1_000) // ROWS
+    async with Database(url) as database:
+        on_sqlite = database.kind == "sqlite"
+        millis = f"({first} + n::bigint * {step})"
+        words = {
+            "{last}": str(ROWS - 1),
+            "{ms}": f"printf('%012x', {first} + n * {step})"
+            if on_sqlite
+            else f"lpad(to_hex({millis}), 12, '0')",
+            "{at}": "'2026-11-20T00:00:00.000000Z'" + ("" if on_sqlite else "::timestamptz"),
+        }
+        statement = _FILL
+        for word, meaning in words.items():
+            statement = statement.replace(word, meaning)
+        if not on_sqlite:
+            statement = statement.replace(
+                "substr('0000' || (n % 9999), -4, 4)", "lpad((n % 9999)::text, 4, '0')"
+            )
+        async with database.write() as connection:
+            await connection.exec_driver_sql(statement)
+            if not on_sqlite:
+                await connection.execute(text("ANALYZE"))
+
+
+def edges(count: int, length: timedelta) -> list[datetime]:
+    return [NOW - (count - place) * length for place in range(count + 1)]
+
+
+async def read(url: str, times: list[datetime], *, tenant_id: str | None = None) -> list[Step]:
+    async with Database(url) as database, database.read() as connection:
+        return await overview.steps(connection, times, tenant_id=tenant_id)
+
+
+async def test_a_steps_figures_are_what_is_there(filled: str) -> None:
+    # 3,600 / 25.92 = 138.9
+    found = await read(filled, edges(24, HOUR))
+    assert all(138 <= step.total <= 139 for step in found)
+    assert not any(step.estimated for step in found)
+    whole = await read(filled, edges(18, timedelta(hours=12)))
+    assert sum(step.total for step in whole) == ROWS
+    assert sum(step.failed for step in whole) == ROWS // 50
+    assert sum(step.open for step in whole) == ROWS // 1_000
+
+
+async def test_of_a_tenant_only_its_own_are_counted(filled: str) -> None:
+    [all_of_them] = await read(filled, edges(1, timedelta(hours=12)))
+    [its_own] = await read(filled, edges(1, timedelta(hours=12)), tenant_id=TENANT)
+    assert 0.79 * all_of_them.total < its_own.total < 0.82 * all_of_them.total
+    [of_nobody] = await read(filled, edges(1, HOUR), tenant_id="tnt_nobody")
+    assert of_nobody.total == 0
+
+
+async def test_a_step_with_more_than_is_read_is_estimated_from_its_beginning(filled: str) -> None:
+    # a day has 3,333 deliveries, of which 2,000 are read
+    [day] = await read(filled, edges(1, timedelta(days=1)))
+    assert day.estimated
+    assert day.total == pytest.approx(3_333, rel=0.01)
+    assert day.failed == pytest.approx(3_333 / 50, rel=0.05)
+    assert day.total > COUNTED
+
+
+async def test_no_figure_reads_the_whole_table(filled: str) -> None:
+    windows = [(60, timedelta(minutes=1)), (48, timedelta(minutes=30)), (30, timedelta(days=1))]
+    for tenant_id in (None, TENANT, SMALL_TENANT):
+        for count, length in windows:
+            ranges = list(pairwise(edges(count, length)))
+            await check_ranges(filled, overview.steps_statement(ranges, tenant_id=tenant_id))
+            await check_ranges(filled, overview.seconds_statement(ranges, tenant_id=tenant_id))
+        held = overview.waiting_statement(DeliveryStatus.HELD, tenant_id=tenant_id)
+        await check_ranges(filled, held, index="undelivered")
+
+
+async def test_a_look_at_endpoints_reads_the_newest_of_each(filled: str) -> None:
+    statement = endpoint_glances.newest_statement([f"ep_{n}" for n in range(50)])
+    await check_ranges(filled, statement, index="ix_deliveries_endpoint")
+
+
+async def check_ranges(url: str, statement: Select[Any], *, index: str | None = None) -> None:
+    """Every look at the deliveries is a range of an index."""
+    async with Database(url) as database, database.read() as connection:
+        dialect = connection.dialect
+        compiled = statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+        if database.kind == "sqlite":
+            rows = await connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}"))
+            looks = [row.detail for row in rows if " deliveries " in f"{row.detail} "]
+            assert looks
+            for look in looks:
+                assert look.startswith("SEARCH deliveries USING"), look
+                assert index is None or index in look
+        else:
+            rows = await connection.execute(text(f"EXPLAIN {compiled}"))
+            plan = "\n".join(row[0] for row in rows)
+            assert "Seq Scan" not in plan, plan
+            assert index is None or index in plan, plan
+
+
+# -- a few rows, on each kind of database ---------------------------------------------------------
+
+
+async def deliver(database: Database, endpoint_id: str, **columns: Any) -> None:
+    made = columns.pop("created_at", NOW)
+    row = {
+        "id": new_id("dlv", made),
+        "event_id": "evt_1",
+        "subscription_id": "sub_1",
+        "endpoint_id": endpoint_id,
+        "tenant_id": "tnt_1",
+        "event_type": "order.invoice.paid",
+        "payload": "full",
+        "status": "delivered",
+        "attempts": 1,
+        "retries": 0,
+        "reopened": 0,
+        "created_at": made,
+        "updated_at": made,
+        "finished_at": made,
+    }
+    async with database.write() as connection:
+        await connection.execute(insert(Delivery.__table__), row | columns)
+
+
+async def test_the_time_to_delivery_counts_from_when_it_was_due(database: Database) -> None:
+    second = timedelta(seconds=1)
+    await deliver(database, "ep_1", finished_at=NOW + 3 * second)
+    later = NOW + 60 * second
+    await deliver(database, "ep_1", deliver_at=later, finished_at=later + second)
+    await deliver(database, "ep_1", status="dead", finished_at=NOW + 900 * second)
+    async with database.read() as connection:
+        [found] = await overview.seconds(connection, [NOW, NOW + HOUR], tenant_id=None)
+    assert found == [1.0, 3.0]
+
+
+async def test_what_there_is_to_look_at(database: Database) -> None:
+    fine = await seed_endpoint(database, "https://fine.example")
+    broken = await seed_endpoint(database, "https://broken.example")
+    paused = await seed_endpoint(database, "https://paused.example", state="paused")
+    await seed_endpoint(database, "https://gone.example", state="disabled", deleted_at=NOW)
+    health = {"consecutive_failures": 9, "last_error": "It answered 500.", "episode": 1}
+    async with database.write() as connection:
+        await connection.execute(
+            insert(EndpointHealth.__table__),
+            {"endpoint_id": broken, "circuit": "open", "opened_at": NOW} | health,
+        )
+    async with database.read() as connection:
+        found = await overview.troubles(connection, tenant_id=None, limit=10)
+        circuits = await overview.count_open_circuits(connection, tenant_id=None)
+        of_nobody = await overview.troubles(connection, tenant_id="tnt_nobody", limit=10)
+        glances = await endpoint_glances.read(connection, [fine, broken])
+    assert [each.endpoint_id for each in found] == [broken, paused]
+    assert [each.circuit for each in found] == [State.OPEN, State.CLOSED]
+    assert circuits == 1
+    assert of_nobody == []
+    assert glances[fine] == endpoint_glances.Glance(newest=[])
+    assert (glances[broken].circuit, glances[broken].last_error) == (State.OPEN, "It answered 500.")
+
+
+async def test_an_endpoint_at_a_glance_is_its_newest_deliveries_in_order(
+    database: Database,
+) -> None:
+    for place in range(endpoint_glances.NEWEST + 5):
+        at = NOW + timedelta(seconds=place)
+        await deliver(database, "ep_1", created_at=at, status="dead" if place < 6 else "delivered")
+    async with database.read() as connection:
+        glance = (await endpoint_glances.read(connection, ["ep_1"]))["ep_1"]
+    assert len(glance.newest) == endpoint_glances.NEWEST
+    assert glance.newest[:2] == [DeliveryStatus.DEAD, DeliveryStatus.DELIVERED]

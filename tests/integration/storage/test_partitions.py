@@ -1,0 +1,302 @@
+"""PostgreSQL's partitions: made ahead, dropped when they are past their age, and never in the way;
+and how a database from before them becomes one with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Select, TableClause, column, insert, select, table, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+from temporalio.testing import ActivityEnvironment
+
+from activities.retention import RetentionActivities
+from hookfast.ids import new_id
+from hookfast.retention import RunOrder, SweepOrder, Swept
+from hookfast.storage import attempts, partitions, retention_runs
+from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.emit import Accepted, Emitter
+from hookfast.storage.engine import Database
+from hookfast.storage.migrate import migrate
+from hookfast.storage.new_events import NewEvent
+from hookfast.storage.partitions import DAYS_AHEAD, PARTITIONED
+from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
+from tests.integration.storage.old_rows import (
+    AGES,
+    BEFORE,
+    CUTOFF,
+    DAY,
+    NOW,
+    add_attempt,
+    add_delivery,
+    add_event,
+    in_daily_partitions,
+    left,
+    number_of,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def postgresql(postgresql_url: str) -> AsyncIterator[Database]:
+    async with Database(postgresql_url) as database:
+        yield database
+
+
+async def names(database: Database, table: str) -> list[str]:
+    async with database.read() as connection:
+        return [one.name for one in await partitions.listed(connection, table)]
+
+
+async def explained(connection: AsyncConnection, statement: Select[Any]) -> str:
+    """What PostgreSQL would do, in words."""
+    literal = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
+    return " ".join((await connection.exec_driver_sql(f"EXPLAIN {literal}")).scalars())
+
+
+async def sweep(database: Database, name: str, **ages: timedelta) -> tuple[Swept, list[Any]]:
+    """One sweep of a run at NOW, and which partitions it says are pinned."""
+    done = RetentionActivities(database=database, ages=AGES | ages, clock=lambda: NOW)
+    environment = ActivityEnvironment()
+    run_id = new_id("ret", NOW)
+    await environment.run(done.begin_retention, RunOrder(run_id, False))
+    swept = await environment.run(done.sweep_rows, SweepOrder(run_id, name, False))
+    async with database.read() as connection:
+        rows = await retention_runs.sweeps(connection, run_id)
+    return swept, rows[name].pinned
+
+
+async def test_the_days_ahead_have_partitions_from_the_start(postgresql: Database) -> None:
+    today = datetime.now(UTC)
+    ahead = [f"{today + DAY * day:%Y%m%d}" for day in range(1, DAYS_AHEAD + 1)]
+    for name in ("events", "attempts"):
+        found = await names(postgresql, name)
+        # what was there before the conversion, up to the end of that day
+        assert found[0] == f"{name}_before"
+        assert [f"{name}_{day}" for day in ahead] == found[1:-1]
+        assert found[-1] == f"{name}_default"
+    assert f"inbox_{today:%Y%m%d}" in await names(postgresql, "inbox")
+    assert await partitions.make_ahead(postgresql, now=today) == 0
+    # the next day one more of each is made
+    assert await partitions.make_ahead(postgresql, now=today + DAY) == len(PARTITIONED)
+
+
+async def test_a_row_lies_in_its_day(postgresql: Database) -> None:
+    await in_daily_partitions(postgresql, NOW)
+    midnight = datetime(2026, 11, 21, tzinfo=UTC)
+    for at in (midnight - timedelta(milliseconds=1), midnight):
+        await add_event(postgresql, at)
+    async with postgresql.read() as connection:
+        rows = await connection.execute(text("SELECT tableoid::regclass::text FROM events"))
+        assert sorted(rows.scalars()) == ["events_20261120", "events_20261121"]
+
+
+async def test_a_day_without_a_partition_fails_no_insert_and_goes_in_batches(
+    postgresql: Database,
+) -> None:
+    await in_daily_partitions(postgresql)
+    old = await add_event(postgresql, BEFORE)
+    new = await add_event(postgresql, NOW + DAY)
+    # neither that day's nor any other row in the default partition is lost when days are made
+    assert await partitions.make_ahead(postgresql, now=NOW) > 0
+    found = await names(postgresql, "events")
+    assert "events_20261120" in found
+    assert "events_20261121" not in found  # its rows are where they are
+    assert await left(postgresql, Event) == {old, new}
+    swept, pinned = await sweep(postgresql, "events")
+    assert (swept.deleted, swept.partitions, pinned) == (1, 0, [])
+    assert await left(postgresql, Event) == {new}
+
+
+async def test_a_partition_past_its_age_is_dropped_with_what_is_in_it(
+    postgresql: Database,
+) -> None:
+    await in_daily_partitions(postgresql, CUTOFF - 2 * DAY)
+    kept = await add_attempt(postgresql, "dlv_1", CUTOFF)
+    for at in (BEFORE, BEFORE - DAY, BEFORE - DAY):
+        await add_attempt(postgresql, "dlv_1", at)
+    swept, pinned = await sweep(postgresql, "attempts")
+    assert (swept.deleted, swept.kept, swept.partitions, pinned) == (3, 0, 2, [])
+    assert await left(postgresql, Attempt) == {kept}
+    assert (await names(postgresql, "attempts"))[0] == f"attempts_{CUTOFF:%Y%m%d}"
+
+
+async def test_a_partition_with_a_row_that_is_kept_stays_without_its_neighbours(
+    postgresql: Database,
+) -> None:
+    await in_daily_partitions(postgresql, CUTOFF - 2 * DAY)
+    event = await add_event(postgresql, BEFORE)
+    delivery = await add_delivery(postgresql, event, BEFORE, status="paused")
+    for _ in range(2):
+        await add_event(postgresql, BEFORE)
+        await add_event(postgresql, BEFORE - DAY)
+
+    swept, pinned = await sweep(postgresql, "events")
+
+    assert (swept.deleted, swept.kept, swept.partitions) == (4, 1, 1)
+    assert await left(postgresql, Event) == {event}
+    name = f"events_{BEFORE:%Y%m%d}"
+    assert pinned == [{"partition": name, "reason": f"The delivery {delivery} (paused) is kept."}]
+    # once nothing keeps it, it is dropped
+    async with postgresql.write() as connection:
+        await connection.execute(
+            update(Delivery.__table__).values(status="delivered", finished_at=BEFORE)
+        )
+    await sweep(postgresql, "deliveries")
+    swept, pinned = await sweep(postgresql, "events")
+    assert (swept.deleted, swept.partitions, pinned) == (1, 1, [])
+    assert name not in await names(postgresql, "events")
+
+
+async def test_a_partition_whose_table_is_in_use_is_dropped_another_night(
+    postgresql: Database,
+) -> None:
+    """Nobody waits for a lock that is not to be had: it is given up."""
+    await in_daily_partitions(postgresql, CUTOFF - DAY)
+    await add_event(postgresql, BEFORE)
+    async with postgresql.read() as reader:
+        await reader.execute(select(Event.__table__.c.id))
+        swept, pinned = await sweep(postgresql, "events")
+        assert swept.partitions == 0
+        assert [pin["partition"] for pin in pinned] == [f"events_{BEFORE:%Y%m%d}"]
+        # and while the reader still reads, its rows have gone in a batch
+        assert swept.deleted == 1
+    swept, pinned = await sweep(postgresql, "events")
+    assert (swept.partitions, pinned) == (1, [])
+
+
+async def test_a_role_that_owns_no_table_deletes_in_batches(postgresql: Database) -> None:
+    await in_daily_partitions(postgresql, CUTOFF - DAY)
+    await add_event(postgresql, BEFORE)
+    async with postgresql.write() as connection:
+        for statement in (
+            "CREATE ROLE plain",
+            "GRANT ALL ON ALL TABLES IN SCHEMA public TO plain",
+            "SET SESSION AUTHORIZATION plain",
+        ):
+            await connection.execute(text(statement))
+    # the pool has this one connection, which stays the role's
+    assert await partitions.make_ahead(postgresql, now=NOW + 30 * DAY) == 0
+    swept, pinned = await sweep(postgresql, "events")
+    assert (swept.deleted, swept.partitions) == (1, 0)
+    assert [pin["reason"] for pin in pinned] == [
+        "The database role may not: the tables are another's."
+    ]
+
+
+async def test_partitions_are_made_while_someone_writes(postgresql: Database) -> None:
+    await in_daily_partitions(postgresql, NOW)
+    async with postgresql.write() as writer:
+        await writer.execute(
+            insert(Event.__table__),
+            {
+                "id": new_id("evt", NOW),
+                "type": "a.b.c",
+                "body": b"{}",
+                "traceparent": "00",
+                "deliveries": 0,
+                "created_at": NOW,
+            },
+        )
+        assert await partitions.make_ahead(postgresql, now=NOW + DAY) == len(PARTITIONED)
+
+
+async def test_a_delivery_s_attempts_are_not_looked_for_before_it_was_made(
+    postgresql: Database,
+) -> None:
+    days = [NOW - 16 * DAY, NOW - 8 * DAY, NOW]
+    await in_daily_partitions(postgresql, *days)
+    delivery = new_id("dlv", NOW - 2 * DAY)
+    early = await add_attempt(postgresql, delivery, NOW - 2 * DAY - timedelta(hours=20))
+    late = await add_attempt(postgresql, delivery, NOW)
+    statement = select(Attempt.__table__.c.id).where(attempts.of([delivery]))
+    async with postgresql.read() as connection:
+        found = set((await connection.execute(statement)).scalars())
+        read = await explained(connection, statement)
+    assert found == {early, late}  # a worker whose clock is behind by less than a day
+    assert f"attempts_{NOW - 3 * DAY:%Y%m%d}" in read
+    assert f"attempts_{NOW - 4 * DAY:%Y%m%d}" not in read
+
+
+async def test_an_event_is_looked_for_in_its_day_only(postgresql: Database) -> None:
+    await in_daily_partitions(postgresql, NOW)
+    event = await add_event(postgresql, NOW)
+    async with postgresql.read() as connection:
+        statement = select(Event.__table__.c.body).where(Event.__table__.c.id.in_([event]))
+        read = await explained(connection, statement)
+    assert f"events_{NOW:%Y%m%d}" in read
+    assert "Append" not in read
+
+
+@pytest.fixture
+async def earlier(blank_url: str) -> AsyncIterator[Database]:
+    """A database at the revision before retention."""
+    async with Database(blank_url) as database:
+        await migrate(database, "0005")
+        yield database
+
+
+async def test_a_database_with_data_keeps_it_and_its_idempotency_keys(earlier: Database) -> None:
+    now = datetime.now(UTC)
+    ids = [new_id("evt", at) for at in (now - 40 * DAY, now - DAY, now)]
+    old, keyed, plain = ids
+    event = NewEvent(type="order.invoice.paid", data="{}", value={}, idempotency_key="k1")
+    async with earlier.write() as connection:
+        await connection.execute(
+            insert(_table("event_types", "name", "description", "created_at", "updated_at")),
+            {"name": event.type, "description": "", "created_at": now, "updated_at": now},
+        )
+        made = {"type": event.type, "traceparent": "00", "deliveries": 0, "created_at": now}
+        names_ = ("scope", "key", "sha256")
+        events = _table("events", "id", "body", *made, *(f"idempotency_{name}" for name in names_))
+        for event_id, key in (
+            (old, ("op", "k1", event.sha256())),
+            (keyed, ("tnt_1", "k1", event.sha256())),
+            (plain, (None, None, None)),
+        ):
+            columns: dict[str, Any] = {
+                f"idempotency_{name}": part for name, part in zip(names_, key, strict=True)
+            }
+            body = event_id.encode()
+            await connection.execute(
+                insert(events), made | columns | {"id": event_id, "body": body}
+            )
+    attempt = await add_attempt(earlier, "dlv_1", now)
+
+    await migrate(earlier)
+
+    async with earlier.read() as connection:
+        e = Event.__table__.c
+        bodies = {row.id: row.body for row in await connection.execute(select(e.id, e.body))}
+    assert bodies == {one: one.encode() for one in ids}
+    assert await left(earlier, Attempt) == {attempt}
+    assert await left(earlier, IdempotencyKey, "event_id") == {old, keyed}
+    if earlier.kind == "postgresql":
+        assert (await names(earlier, "events"))[0] == "events_before"
+        assert len(await names(earlier, "events")) == DAYS_AHEAD + 2
+    # a key from before is answered with its event, and each scope has its own
+    emitter = Emitter(earlier, _Doorbell())
+    for scope, event_id in (("op", old), ("tnt_1", keyed)):
+        (answer,) = await emitter.emit([event], scope=scope, traceparent="00")
+        assert isinstance(answer, Accepted)
+        assert (answer.event.id, answer.replayed) == (event_id, True)
+    (answer,) = await emitter.emit([event], scope="tnt_2", traceparent="00")
+    assert isinstance(answer, Accepted)
+    assert not answer.replayed
+    assert await number_of(earlier, Event) == 4
+
+
+def _table(name: str, *columns: str) -> TableClause:
+    """A table as it was: the declared one has moved on."""
+    return table(
+        name, *(column(one, UtcDateTime() if one.endswith("_at") else None) for one in columns)
+    )
+
+
+class _Doorbell:
+    """Nobody listens."""
+
+    def ring(self) -> None: ...

@@ -1,0 +1,56 @@
+"""What is loaded for a delivery that sends on the request its event came in with."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import delete, update
+
+from hookfast.ids import new_id
+from hookfast.storage.engine import Database
+from hookfast.storage.inbox_tables import InboxEntry
+from hookfast.storage.outgoing import Outgoing, OutgoingLoader
+from hookfast.storage.tables import Event
+from tests.seed import KEYRING, delivery_row, seed_delivery, seed_endpoint
+from tests.seed_inbox import seed_entry
+
+pytestmark = pytest.mark.anyio
+
+
+async def delivery_of(database: Database, inbox_id: str, *, payload: str) -> str:
+    """A delivery of an event that came in with this entry's request."""
+    endpoint = await seed_endpoint(database, "https://example.com/hook", payload=payload)
+    delivery = await seed_delivery(database, endpoint)
+    row = await delivery_row(database, delivery)
+    async with database.write() as connection:
+        table = Event.__table__
+        where = table.c.id == row.event_id
+        await connection.execute(update(table).where(where).values(inbox_id=inbox_id))
+    return delivery
+
+
+async def test_the_request_is_loaded_for_raw_alone(database: Database) -> None:
+    entry = await seed_entry(database, new_id("src"), new_id("tnt"), body=b'{ "n":1.50 }')
+    for payload in ("raw", "full", "thin"):
+        delivery = await delivery_of(database, entry, payload=payload)
+        outgoing = await OutgoingLoader(database, KEYRING).load(delivery, 1)
+        assert (outgoing.raw is not None) == (payload == "raw")
+        if outgoing.raw is not None:
+            assert outgoing.raw.body == b'{ "n":1.50 }'
+            assert outgoing.raw.headers == (("x-github-event", "push"),)
+
+
+async def test_a_request_is_remembered_and_one_that_is_gone_is_no_error(
+    database: Database,
+) -> None:
+    entry = await seed_entry(database, new_id("src"), new_id("tnt"))
+    loader = OutgoingLoader(database, KEYRING)
+    first = await delivery_of(database, entry, payload="raw")
+    assert (await loader.load(first, 1)).raw is not None
+    async with database.write() as connection:
+        await connection.execute(delete(InboxEntry.__table__))
+
+    def raw_of(outgoing: Outgoing) -> bool:
+        return outgoing.raw is not None
+
+    assert raw_of(await loader.load(first, 2))
+    assert not raw_of(await OutgoingLoader(database, KEYRING).load(first, 2))

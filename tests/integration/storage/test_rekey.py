@@ -1,0 +1,174 @@
+"""Sealing everything anew with another key, while others change what is sealed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from hookfast.clock import utc_now
+from hookfast.endpoint_secrets import open_headers, open_secrets, rotated, seal_headers
+from hookfast.errors import Misconfigured
+from hookfast.keyring import Keyring
+from hookfast.signature import secret_key
+from hookfast.storage import endpoints, signing_keys
+from hookfast.storage.engine import Database
+from hookfast.storage.rekey import rekey, survey
+from hookfast.storage.tables import Endpoint
+from tests.seed import KEY, KEYRING, SECRET, seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+NEW = b"n" * 32
+BOTH = Keyring([NEW, KEY])
+NEWEST = Keyring([NEW])
+URL = "http://127.0.0.1:9/"
+
+
+async def _seed(database: Database, *, headers: dict[str, str]) -> str:
+    endpoint_id = await seed_endpoint(database, URL)
+    async with database.write() as connection:
+        row = await endpoints.get(connection, endpoint_id)
+        assert row is not None
+        sealed = seal_headers(headers, KEYRING, endpoint_id=endpoint_id)
+        await endpoints.change(
+            connection, endpoint_id, seen=row.updated_at, values={"headers": sealed}
+        )
+    return endpoint_id
+
+
+async def _row(database: Database, endpoint_id: str) -> Endpoint:
+    async with database.read() as connection:
+        row = await endpoints.get(connection, endpoint_id)
+    assert row is not None
+    return row
+
+
+def _opened(row: Endpoint, keyring: Keyring) -> tuple[list[bytes], dict[str, str]]:
+    secrets = open_secrets(row.secrets, keyring, endpoint_id=row.id, now=utc_now())
+    return list(secrets.hmac), open_headers(row.headers, keyring, endpoint_id=row.id)
+
+
+async def test_afterwards_the_old_key_is_not_needed(database: Database) -> None:
+    ids = [await _seed(database, headers={"Authorization": f"Bearer {n}"}) for n in range(3)]
+    await signing_keys.ensure(database, KEYRING, clock=utc_now)
+    before = await survey(database, BOTH)
+    assert (before.values, before.older, before.plain) == (7, 7, 0)
+    stamps = [(await _row(database, one)).updated_at for one in ids]
+    assert await rekey(database, BOTH) == 7
+    for n, endpoint_id in enumerate(ids):
+        row = await _row(database, endpoint_id)
+        assert _opened(row, NEWEST) == ([secret_key(SECRET)], {"Authorization": f"Bearer {n}"})
+    # nobody changed the endpoints: a change that was under way is not refused
+    assert [(await _row(database, one)).updated_at for one in ids] == stamps
+    async with database.read() as connection:
+        signer = await signing_keys.current(connection, now=utc_now())
+    assert signer is not None
+    assert signer.opened(NEWEST).kid == signer.kid
+    after = await survey(database, NEWEST)
+    assert (after.values, after.left, after.unopened) == (7, 0, [])
+
+
+async def test_a_second_run_finds_nothing_to_do(database: Database) -> None:
+    endpoint_id = await _seed(database, headers={"X-A": "a"})
+    assert await rekey(database, BOTH) == 2
+    row = await _row(database, endpoint_id)
+    assert await rekey(database, BOTH) == 0
+    assert await _row(database, endpoint_id) == row
+
+
+async def test_headers_from_before_they_were_sealed_are_sealed(database: Database) -> None:
+    endpoint_id = await seed_endpoint(database, URL, headers={"Authorization": "Bearer plain"})
+    found = await survey(database, KEYRING)
+    assert (found.values, found.older, found.plain) == (2, 0, 1)
+    assert await rekey(database, KEYRING) == 1
+    row = await _row(database, endpoint_id)
+    assert "plain" not in str(row.headers)
+    assert _opened(row, KEYRING)[1] == {"Authorization": "Bearer plain"}
+
+
+async def test_it_refuses_before_it_changes_anything_when_a_value_cannot_be_opened(
+    database: Database,
+) -> None:
+    ids = [await _seed(database, headers={"X-A": "a"}) for _ in range(3)]
+    before = [await _row(database, one) for one in ids]
+    stranger = Keyring([NEW, b"s" * 32])
+    with pytest.raises(Misconfigured, match="and 1 more; nothing was changed") as caught:
+        await rekey(database, stranger)
+    assert ids[0] in caught.value.message
+    assert [await _row(database, one) for one in ids] == before
+
+
+async def test_the_progress_ends_at_its_total(database: Database) -> None:
+    for _ in range(120):
+        await _seed(database, headers={})
+    seen: list[tuple[int, int]] = []
+    assert await rekey(database, BOTH, progress=lambda *at: seen.append(at)) == 120
+    assert seen == [(50, 120), (100, 120), (120, 120)]
+
+
+async def test_it_goes_on_where_it_was_stopped(database: Database) -> None:
+    for _ in range(120):
+        await _seed(database, headers={})
+
+    def stop(seen: int, _: int) -> None:
+        if seen >= 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await rekey(database, BOTH, progress=stop)
+    assert (await survey(database, BOTH)).older == 70
+    assert await rekey(database, BOTH) == 70
+
+
+async def test_nothing_that_changes_meanwhile_is_lost(database: Database) -> None:
+    ids = [await _seed(database, headers={"X-A": "a"}) for _ in range(60)]
+    told = {endpoint_id: {secret_key(SECRET)} for endpoint_id in ids}
+    rotating = True
+
+    async def rotate(endpoint_id: str, keyring: Keyring) -> None:
+        """What the API does, in a process that may not have the new key in front yet."""
+        async with database.write() as connection:
+            row = await endpoints.get(connection, endpoint_id, lock=True)
+            assert row is not None
+            now = utc_now()
+            rotation = rotated(
+                row.secrets, keyring, endpoint_id=row.id, overlap=timedelta(hours=1), now=now
+            )
+            values: dict[str, Any] = {"secrets": rotation.secrets, "updated_at": now}
+            assert await endpoints.change(connection, row.id, seen=row.updated_at, values=values)
+        told[endpoint_id].add(secret_key(rotation.secret))
+
+    async def traffic() -> None:
+        for place, endpoint_id in enumerate(ids * 3):
+            await rotate(endpoint_id, BOTH if place % 2 else Keyring([KEY, NEW]))
+            if not rotating:
+                return
+
+    under_way = asyncio.create_task(traffic())
+    done = 0
+    while not under_way.done():
+        done += await rekey(database, BOTH)
+        await asyncio.sleep(0)
+    await under_way
+    rotating = False
+    done += await rekey(database, BOTH)
+    assert done >= 120
+    for endpoint_id in ids:
+        keys, headers = _opened(await _row(database, endpoint_id), NEWEST)
+        assert set(keys) == told[endpoint_id]
+        assert headers == {"X-A": "a"}
+
+
+async def test_a_deleted_endpoint_keeps_nothing_that_was_sealed(database: Database) -> None:
+    endpoint_id = await _seed(database, headers={"Authorization": "Bearer a"})
+    async with database.write() as connection:
+        await endpoints.mark_deleted(connection, endpoint_id, at=utc_now())
+    async with database.read() as connection:
+        table = Endpoint.__table__
+        row = (await connection.execute(select(table).where(table.c.id == endpoint_id))).one()
+    assert (row.secrets, row.headers) == ([], {})
+    assert (await survey(database, KEYRING)).values == 0

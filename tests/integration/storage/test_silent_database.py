@@ -1,0 +1,134 @@
+"""A PostgreSQL that goes silent without ending its connections: nobody waits for it without end,
+and whoever comes next is served as soon as there is somebody to serve them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import text
+
+from hookfast.clock import utc_now
+from hookfast.storage import doorbell, engine, postgresql_engine, workers
+from hookfast.storage.engine import Database
+from tests.database_cut import DatabaseLine
+from tests.waiting import PATIENCE
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(2 * PATIENCE)]
+
+# So that a test needs not wait for long. What a statement takes here is a hundredth of it, but the
+# machine may be busy with anything.
+SHORT = 1.0
+
+
+@pytest.fixture
+async def line(postgresql_url: str) -> AsyncIterator[DatabaseLine]:
+    async with DatabaseLine(postgresql_url) as line:
+        yield line
+        line.thaw()
+
+
+@pytest.fixture
+async def database(line: DatabaseLine, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
+    monkeypatch.setattr(postgresql_engine, "PING_SECONDS", SHORT)
+    monkeypatch.setattr(engine, "STATEMENT_SECONDS", SHORT)
+    async with Database(line.url) as database:
+        yield database
+
+
+async def use(database: Database) -> int:
+    async with database.read() as connection:
+        return int((await connection.execute(text("SELECT 1"))).scalar_one())
+
+
+async def test_connections_that_fell_silent_while_nobody_used_them_are_replaced(
+    line: DatabaseLine, database: Database
+) -> None:
+    async with database.read(), database.read():
+        pass  # now there are two
+    line.silence()
+    assert [await use(database) for _ in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("last", [None, "SELECT 2"], ids=["at its commit", "at a statement"])
+async def test_a_transaction_on_a_connection_that_falls_silent_ends_and_the_next_one_works(
+    line: DatabaseLine, database: Database, last: str | None
+) -> None:
+    async def transact() -> None:
+        async with database.write() as connection:
+            await connection.execute(text("SELECT 1"))
+            line.silence()
+            if last is not None:
+                await connection.execute(text(last))
+
+    with pytest.raises(TimeoutError):
+        await transact()
+    assert await use(database) == 1
+
+
+async def test_a_server_that_stands_still_is_used_again_when_it_goes_on(
+    line: DatabaseLine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql_engine, "CONNECT_SECONDS", SHORT)
+    async with Database(line.url) as short:
+        assert await use(short) == 1
+        line.freeze()
+        with pytest.raises(OSError):  # noqa: PT011 - a TimeoutError is one, as is a refusal
+            await use(short)
+        line.thaw()
+        assert await use(short) == 1
+
+
+async def test_what_a_cut_off_transaction_holds_is_given_back(
+    line: DatabaseLine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql_engine, "_ABANDONED", "200ms")
+    now = utc_now()
+
+    async def beat(database: Database, *, then_silence: bool = False) -> None:
+        async with database.write() as connection:
+            await workers.beat(connection, "one", version="1", now=now)  # its row is locked now
+            if then_silence:
+                line.silence()
+
+    await beat(database)
+    with pytest.raises(TimeoutError):
+        await beat(database, then_silence=True)
+    async with asyncio.timeout(PATIENCE):
+        await beat(database.unhurried)
+
+
+async def test_work_that_nobody_waits_for_may_take_its_time(database: Database) -> None:
+    async def dawdle(database: Database) -> None:
+        async with database.write() as connection:
+            await connection.execute(text(f"SELECT pg_sleep({2 * SHORT})"))
+
+    await dawdle(database.unhurried)
+    with pytest.raises(TimeoutError):
+        await dawdle(database)
+
+
+async def test_a_database_that_is_silent_can_be_closed(
+    line: DatabaseLine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_CLOSE_SECONDS", SHORT)
+    async with database.read(), database.unhurried.read():
+        pass
+    line.silence()
+    async with asyncio.timeout(PATIENCE):
+        await database.close()
+
+
+async def test_a_doorbell_whose_line_fell_silent_is_heard_again(
+    line: DatabaseLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "CONNECT_SECONDS", SHORT)
+    monkeypatch.setattr(doorbell, "_LISTEN_SECONDS", SHORT / 10)
+    bell = doorbell.NotifyDoorbell(line.url)
+    await bell.listen()
+    async with asyncio.timeout(PATIENCE):
+        await bell.wait(2 * PATIENCE)  # it listens: what was missed before counts as a ring
+        line.silence()
+        await bell.wait(2 * PATIENCE)  # and so it does when it listens again
+    await bell.close()

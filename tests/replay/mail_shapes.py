@@ -1,0 +1,103 @@
+"""The shapes the history of an owner's mail and of the daily upkeep can take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from email.message import EmailMessage
+from unittest.mock import patch
+
+from hookfast.conducting import CONTROL_QUEUE
+from hookfast.mail import FolderTransport
+from hookfast.notice import NoticeKind, owner_hash
+from hookfast.owner_mail import workflow_id
+from hookfast.upkeep import WORKFLOW_TYPE, UpkeepOrder
+from tests.integration.delivery.conftest import Stack
+from tests.mail_stack import MailStack
+
+
+async def owner_mail_sent(stack: Stack) -> str:
+    mail = MailStack(stack.client, stack.database)
+    await mail.tell(await mail.endpoint())
+    await mail.until_told()
+    return _id(mail)
+
+
+async def owner_mail_in_several_kinds(stack: Stack) -> str:
+    mail = MailStack(stack.client, stack.database)
+    endpoint_id = await mail.endpoint()
+    for kind in NoticeKind:
+        await mail.tell(endpoint_id, kind)
+    await mail.until_told()
+    return _id(mail)
+
+
+async def owner_mail_rested(stack: Stack) -> str:
+    mail = MailStack(stack.client, stack.database)
+    await mail.tell(await mail.endpoint())
+    await mail.until_told()
+    await mail.until_ended()
+    await mail.tell(await mail.endpoint())
+    await mail.until_told()
+    return _id(mail)
+
+
+async def owner_mail_woken_while_it_rested(stack: Stack) -> str:
+    mail = MailStack(stack.client, stack.database, digest_every=timedelta(seconds=5))
+    endpoint_id = await mail.endpoint()
+    await mail.tell(endpoint_id)
+    await mail.until_told()
+    await mail.until_ended()
+    await mail.tell(endpoint_id, episode=2)
+    await mail.conductor().conduct()
+    await asyncio.sleep(1)  # it has looked, and rests
+    await mail.tell(endpoint_id, NoticeKind.RECOVERED)
+    await mail.conductor().conduct()
+    await mail.until_told()
+    return _id(mail)
+
+
+async def owner_mail_with_news_while_sending(stack: Stack) -> str:
+    mail = MailStack(stack.client, stack.database)
+    endpoint_id = await mail.endpoint()
+    send = FolderTransport.send
+
+    async def send_late(transport: FolderTransport, message: EmailMessage) -> None:
+        if await mail.tell(endpoint_id, NoticeKind.RECOVERED):
+            await mail.conductor().conduct()
+        await send(transport, message)
+
+    with patch.object(FolderTransport, "send", send_late):
+        await mail.tell(endpoint_id)
+        await mail.until(lambda rows: [row.status for row in rows] == ["sent", "sent"])
+    return _id(mail)
+
+
+async def upkeep_of_one_day(stack: Stack) -> str:
+    handle = await stack.client.start_workflow(
+        WORKFLOW_TYPE, UpkeepOrder(), id="upkeep/recorded", task_queue=CONTROL_QUEUE
+    )
+    return handle.id
+
+
+async def upkeep_without_expiry(stack: Stack) -> str:
+    handle = await stack.client.start_workflow(
+        WORKFLOW_TYPE, UpkeepOrder(), id="upkeep/without-expiry", task_queue=CONTROL_QUEUE
+    )
+    return handle.id
+
+
+def _id(mail: MailStack) -> str:
+    return workflow_id(owner_hash(mail.owner))
+
+
+MAIL_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
+    owner_mail_sent,
+    owner_mail_in_several_kinds,
+    owner_mail_rested,
+    owner_mail_woken_while_it_rested,
+    owner_mail_with_news_while_sending,
+    upkeep_of_one_day,
+    upkeep_without_expiry,
+)

@@ -1,0 +1,147 @@
+"""The shapes the history of a delivery can take on which people change their mind, or whose
+endpoint has a limit.
+
+Of most there are two histories. The one that ends in `_before` was saved when Temporal's cancel
+button broke off the attempt, a cancel won over a resend that came after it, a limited resend or
+probe was forgotten, and a resume that came during a resend was not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from sqlalchemy import update
+
+from hookfast.clock import utc_now
+from hookfast.storage import endpoint_state
+from hookfast.storage.tables import Endpoint
+from tests.integration.delivery.circuits import PATIENT, QUICK, until_all, until_circuit
+from tests.integration.delivery.conftest import Stack, eventually
+
+
+async def cancelled_by_temporal_in_an_attempt(stack: Stack) -> str:
+    delivery = await _under_way(stack, "/slow/2?status=500")
+    await stack.workflow(delivery).cancel()
+    return delivery
+
+
+async def cancelled_then_resent(stack: Stack) -> str:
+    stack.receiver.routes["/hook"] = "/slow/1?status=500"
+    delivery = await _under_way(stack, "/hook")
+    stack.receiver.routes["/hook"] = "/ok"
+    for name in ("cancel", "resend"):
+        await stack.workflow(delivery).signal(name)
+    return delivery
+
+
+async def resent_then_cancelled(stack: Stack) -> str:
+    delivery = await _under_way(stack, "/slow/1")
+    for name in ("resend", "cancel"):
+        await stack.workflow(delivery).signal(name)
+    return delivery
+
+
+async def resent_then_cancelled_then_resent(stack: Stack) -> str:
+    delivery = await _under_way(stack, "/slow/1")
+    for name in ("resend", "cancel", "resend"):
+        await stack.workflow(delivery).signal(name)
+    return delivery
+
+
+async def limited_resend_while_held(stack: Stack) -> str:
+    endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.5)
+    async with stack.database.write() as connection:
+        assert await endpoint_state.pause(connection, endpoint, now=utc_now())
+    first, second = [await stack.deliver(endpoint) for _ in range(2)]
+    await until_all(stack, [first, second], "held")
+    await stack.workflow(first).signal("resend")
+    await stack.until_status(first, "delivered")
+    await stack.workflow(second).signal("resend")
+    return second
+
+
+async def limited_resend_while_paused(stack: Stack) -> str:
+    stack.receiver.routes["/hook"] = "/status/500"
+    endpoint = await stack.endpoint("/hook", plan=PATIENT, rate_limit_per_second=0.5)
+    delivery = await stack.deliver(endpoint)
+    await stack.until_status(delivery, "retrying")
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_status(delivery, "paused")
+    stack.receiver.routes["/hook"] = "/ok"
+    await stack.workflow(delivery).signal("resend")
+    return delivery
+
+
+async def limited_probe(stack: Stack) -> str:
+    options = QUICK | {"failure_threshold": 1, "probe_delays_seconds": [600]}
+    endpoint = await stack.endpoint(
+        "/status/500", plan=PATIENT, circuit=options, rate_limit_per_second=0.25
+    )
+    await stack.deliver(endpoint)
+    await until_circuit(stack, endpoint, "open")
+    delivery = await stack.deliver(endpoint)
+    await stack.until_status(delivery, "held")
+    async with stack.database.write() as connection:
+        assert await endpoint_state.probe_now(connection, endpoint, now=utc_now())
+
+    async def probed() -> bool:
+        return (await stack.row(delivery)).attempts == 1
+
+    await eventually(probed)
+    await stack.workflow(delivery).signal("cancel")
+    return delivery
+
+
+async def resumed_while_resent(stack: Stack) -> str:
+    stack.receiver.routes["/hook"] = "/status/500"
+    plan = PATIENT | {"delays_seconds": [4, 60]}
+    delivery = await stack.deliver(await stack.endpoint("/hook", plan=plan, timeout=20))
+    await stack.until_status(delivery, "retrying")
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_status(delivery, "paused")
+    stack.receiver.routes["/hook"] = "/slow/1?status=500"
+    await stack.workflow(delivery).signal("resend")
+    await stack.receiver.wait_for(2)
+    await stack.workflow(delivery).signal("resume")
+    stack.receiver.routes["/hook"] = "/ok"
+    return delivery
+
+
+async def told_that_its_limit_was_raised(stack: Stack) -> str:
+    endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.001)
+    first, second = [await stack.deliver(endpoint) for _ in range(2)]
+
+    async def limited() -> str | None:
+        rows = [await stack.row(delivery) for delivery in (first, second)]
+        waiting = [row.id for row in rows if row.reason == "endpoint_limit"]
+        return waiting[0] if waiting else None
+
+    delivery: str = await eventually(limited)
+    c = Endpoint.__table__.c
+    async with stack.database.write() as connection:
+        await connection.execute(
+            update(Endpoint.__table__)
+            .where(c.id == endpoint)
+            .values(rate_limit_per_second=None, updated_at=utc_now())
+        )
+    await stack.workflow(delivery).signal("ask_again")
+    return delivery
+
+
+async def _under_way(stack: Stack, path: str) -> str:
+    delivery = await stack.deliver(await stack.endpoint(path, plan=PATIENT, timeout=20))
+    await stack.receiver.wait_for(1)
+    return delivery
+
+
+STEERING_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
+    cancelled_by_temporal_in_an_attempt,
+    cancelled_then_resent,
+    resent_then_cancelled,
+    resent_then_cancelled_then_resent,
+    limited_resend_while_held,
+    limited_resend_while_paused,
+    limited_probe,
+    resumed_while_resent,
+    told_that_its_limit_was_raised,
+)

@@ -1,0 +1,94 @@
+"""Many deliveries that have ended, and jobs for them, as the API would have made them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from hookfast.clock import utc_now
+from hookfast.ids import new_id
+from hookfast.job import JobKind
+from hookfast.storage import chosen_deliveries, jobs
+from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.control_tables import Job
+from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Delivery
+from tests.seed import delivery_row, seed_delivery
+
+ALL_DEAD = ChosenDeliveries(statuses=DEAD)
+
+
+async def seed_ended(
+    database: Database, endpoint_id: str, count: int, *, status: str = "dead"
+) -> list[str]:
+    """So many deliveries of one event to this endpoint, all ended; returns their ids, in order."""
+    # as if started: no relay may take the one after whose model they are made
+    seeded = await seed_delivery(database, endpoint_id, started_at=utc_now())
+    first = (await delivery_row(database, seeded))._mapping
+    ended = {
+        "status": status,
+        "attempts": 0,
+        "next_attempt_at": None,
+        "finished_at": first["created_at"],
+        "started_at": first["created_at"],
+    }
+    ids = [
+        new_id("dlv", first["created_at"] + timedelta(milliseconds=number))
+        for number in range(count)
+    ]
+    table = Delivery.__table__
+    async with database.write() as connection:
+        await connection.execute(table.delete().where(table.c.id == first["id"]))
+        await connection.execute(insert(table), [dict(first) | ended | {"id": id} for id in ids])
+    return ids
+
+
+async def seed_job(
+    database: Database,
+    *,
+    action: str = "resend",
+    chosen: ChosenDeliveries = ALL_DEAD,
+    rate_per_second: float = 200,
+    **members: Any,
+) -> str:
+    """A job that asks for its workflow; returns its id."""
+    now = utc_now()
+    async with database.write() as connection:
+        counted = await chosen_deliveries.count(connection, chosen)
+        job = Job(
+            **{
+                "id": new_id("job", now),
+                "kind": JobKind.ACTION.value,
+                "action": action,
+                "chosen": chosen.document(),
+                "rate_per_second": rate_per_second,
+                "status": "pending",
+                "total": sum(counted.values()),
+                "requested_by": "key_test",
+                "created_at": now,
+                "updated_at": now,
+            }
+            | members
+        )
+        await jobs.add(connection, job)
+    return job.id
+
+
+async def job_row(database: Database, job_id: str) -> Job:
+    """The job as it is stored now."""
+    async with database.read() as connection:
+        job = await jobs.get(connection, job_id)
+    assert job is not None
+    return job
+
+
+async def statuses(database: Database, delivery_ids: list[str]) -> list[str]:
+    """The status of each of these deliveries."""
+    table = Delivery.__table__
+    async with database.read() as connection:
+        rows = await connection.execute(select(table.c.id, table.c.status))
+        found = {row.id: row.status for row in rows}
+    return [found[delivery_id] for delivery_id in delivery_ids]

@@ -1,0 +1,71 @@
+"""Fixtures for folders whose tests share one application on each kind of database, as they are many
+and short. It keeps what they put there: a test is refused, only reads, or looks only at what it
+made. A conftest.py gives them their names, and has a fixture of its own with the `settings`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from api.app import create_app
+from api.context import Context
+from hookfast.settings import Settings
+from tests.api_client import OPERATOR_KEY, KeyClient, client_with, key_client_maker, started
+from tests.postgresql import PostgresqlServer
+
+
+@pytest.fixture(scope="session")
+def sqlite_url(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of a migrated SQLite database, empty at first."""
+    path = tmp_path_factory.mktemp("standing") / "hookfast.db"
+    shutil.copyfile(sqlite_template, path)
+    return f"sqlite+aiosqlite:///{path}"
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
+    """The URL of a migrated PostgreSQL database, empty at first."""
+    with postgresql_server.borrowed() as url:
+        yield url
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A migrated database, empty at first: each test runs once on each kind."""
+    url = request.getfixturevalue(f"{request.param}_url")
+    assert isinstance(url, str)
+    return url
+
+
+@pytest.fixture(scope="session")
+async def app(settings: Settings) -> AsyncIterator[FastAPI]:
+    """The application, started, with its operator key. Its Temporal is away, whatever else runs on
+    this machine: port 9 (discard) is closed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+        async with started(create_app(settings), settings) as app:
+            yield app
+
+
+@pytest.fixture(scope="session")
+def context(app: FastAPI) -> Context:
+    """The application's parts, to look behind the API."""
+    return app.state.context
+
+
+@pytest.fixture(scope="session")
+async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    """The API, with the operator's key; paths are relative to `/v1`."""
+    async with client_with(app, OPERATOR_KEY) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def key_client(app: FastAPI, client: httpx2.AsyncClient) -> KeyClient:
+    """`async with key_client(tenant_id, scope="tenant") as client:` the API, with a new key."""
+    return key_client_maker(app, client)

@@ -1,0 +1,102 @@
+"""What request bodies may take of a process's memory."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+
+from api import body_memory
+from api.body_memory import Arriving, BodyMemory, Parsed, parsed_size
+from hookfast.errors import Unavailable
+
+pytestmark = pytest.mark.anyio
+
+
+def test_beyond_the_limit_callers_are_told_to_come_again() -> None:
+    arriving = Arriving(100, largest=40)
+    with ExitStack() as stack:
+        shares = [stack.enter_context(arriving.share(owner)) for owner in ("a", "b", "c")]
+        shares[0].grow(50)
+        shares[1].grow(49)
+        with pytest.raises(Unavailable) as refused:
+            shares[2].grow(2)
+        assert (refused.value.code, refused.value.retry_after) == ("overloaded", 1)
+    with arriving.share("d") as share:  # what was answered is in hand no more
+        share.grow(50)
+
+
+def test_one_owner_has_half_of_it_and_the_largest_body_fits_in_any_case() -> None:
+    arriving = Arriving(100, largest=60)
+    with arriving.share("a") as one, arriving.share("a") as two, arriving.share("b") as other:
+        one.grow(60)
+        with pytest.raises(Unavailable):
+            two.grow(1)
+        other.grow(40)
+    with Arriving(100, largest=500).share("a") as share:
+        share.grow(500)
+
+
+async def test_what_is_said_to_come_is_room_that_nobody_else_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arriving = Arriving(200, largest=100)
+    with arriving.share("a") as two:
+        with arriving.share("a") as one:
+            await one.reserve(90)
+            waiting = asyncio.create_task(two.reserve(90))
+            one.grow(50)
+            one.grow(50)  # more than it said
+            assert not waiting.done()
+        await waiting
+        monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.01)
+        with arriving.share("a") as three, pytest.raises(Unavailable):
+            await three.reserve(90)
+
+
+def test_strangers_leave_room_for_those_who_are_known() -> None:
+    memory = BodyMemory(100, largest_known=10, largest_strange=10)
+    with memory.strangers.share("a") as a, memory.strangers.share("b") as b:
+        a.grow(25)
+        b.grow(25)
+        with memory.strangers.share("c") as c, pytest.raises(Unavailable):
+            c.grow(1)
+        with memory.known.share("") as known:
+            known.grow(25)
+
+
+async def test_what_is_large_once_parsed_waits_and_what_is_small_passes_by() -> None:
+    body = b"[" * 1_000
+    parsed = Parsed(parsed_size(body) * 3 // 2)
+    small_is_done = asyncio.Event()
+    order = []
+
+    async def parse(name: str, body: bytes) -> None:
+        async with parsed.room(body):
+            order.append(name)
+            if name == "one":
+                await small_is_done.wait()
+
+    one = asyncio.create_task(parse("one", body))
+    two = asyncio.create_task(parse("two", body))
+    await asyncio.sleep(0)
+    await parse("small", b"[1]")
+    small_is_done.set()
+    await asyncio.gather(one, two)
+    assert order == ["one", "small", "two"]
+
+
+async def test_what_would_wait_too_long_is_told_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.01)
+    parsed = Parsed(1_000)
+    async with parsed.room(b"[" * 1_000):  # more than there is: it has three quarters
+        with pytest.raises(Unavailable):
+            async with parsed.room(b"[" * 1_000):
+                pass
+        async with parsed.room(b"[]"):
+            pass
+    async with parsed.room(b"[" * 1_000):
+        pass

@@ -1,0 +1,75 @@
+"""The client of the command line: what it refuses to send, and what it makes of answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookfast.cli.remote.client import (
+    Api,
+    NotHookfast,
+    Unreachable,
+    field_errors,
+    path_of,
+    problem_sentences,
+)
+from tests.e2e.service_process import free_ports
+
+_KEY = "hf_" + "k" * 40
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8080",
+        "ftp://127.0.0.1",
+        "http://",
+        "http://[",
+        "http://h:port",
+        "http://h/?a=b",
+        "x",
+    ],
+)
+def test_a_url_that_is_none_is_told_in_a_sentence(url: str) -> None:
+    with pytest.raises(NotHookfast) as refused:
+        Api(url, key=_KEY, key_origin="here")
+    assert url in refused.value.message
+
+
+def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(NotHookfast) as refused:
+        Api("https://me:hunter2@example.com", key=_KEY, key_origin="here")
+    assert "hunter2" not in refused.value.message
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
+def test_a_url_may_end_in_the_version_of_the_api(ending: str) -> None:
+    [port] = free_ports(1)
+    with pytest.raises(Unreachable, match=rf"no Hookfast at http://127.0.0.1:{port} "):
+        Api(f"http://127.0.0.1:{port}{ending}", key=_KEY, key_origin="here").get("/tenants")
+
+
+def test_a_part_of_a_path_stays_one_part() -> None:
+    assert path_of("deliveries", "a/../b?c#d e") == "/deliveries/a%2F..%2Fb%3Fc%23d%20e"
+    assert path_of("deliveries", "") == "/deliveries/-"
+
+
+def test_a_problem_is_its_detail_and_each_thing_that_is_wrong() -> None:
+    problem = {
+        "detail": "The request does not have the expected form.",
+        "errors": [{"pointer": "/url", "detail": "must be https"}, {"pointer": "", "detail": "no"}],
+    }
+    assert problem_sentences(str(problem["detail"]), field_errors(problem)) == (
+        "The request does not have the expected form.\n"
+        "  /url: must be https\n"
+        "  (the whole body): no"
+    )
+
+
+def test_a_problem_without_more_to_say_is_one_line() -> None:
+    assert problem_sentences("There is no such thing.", field_errors({})) == (
+        "There is no such thing."
+    )
+    same = {"errors": [{"pointer": "", "detail": "It is empty."}]}
+    assert problem_sentences("It is empty.", field_errors(same)) == "It is empty."
+    at = {"errors": [{"pointer": "/url", "detail": "must be https"}]}
+    assert problem_sentences("must be https", field_errors(at)) == "/url: must be https"

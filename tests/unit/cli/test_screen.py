@@ -1,0 +1,74 @@
+"""What the commands print: whole, harmless, and without colours in a pipe."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookfast.cli.remote.screen import cell, counted, plain, short, show_facts, show_table
+
+_ID = "dlv_" + "0123456789abcdef" * 2
+
+
+def test_a_table_in_a_pipe_keeps_every_id_and_has_no_colours(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    reason = "a long reason that would not fit into twenty columns"
+    show_table(("id", "status", "reason"), [(_ID, "dead", reason)], nothing="", wide="reason")
+    said = capsys.readouterr().out
+    assert f"{_ID}  dead    {reason}" in said
+    assert "\x1b" not in said
+
+
+def test_a_table_without_rows_says_so_beside_the_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_table(("id",), [], nothing="There is nothing.")
+    assert capsys.readouterr() == ("", "There is nothing.\n")
+
+
+def test_what_receivers_wrote_cannot_steer_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_facts({"last error": "\x1b[2J\x9b31mred\u202e [bold]loud[/bold]\nnext"})
+    said = capsys.readouterr().out
+    assert "�[2J�31mred� [bold]loud[/bold] next" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        ("", "–"),
+        (True, "yes"),
+        (1234567, "1,234,567"),
+        (0, "0"),
+        (2.5, "2.5"),
+        (["a", "b"], "a, b"),
+        ([], "–"),
+        ("dead", "dead"),
+    ],
+)
+def test_a_value_is_shown_as_people_write_it(value: object, text: str) -> None:
+    assert cell(value).plain == text
+
+
+def test_a_fact_that_is_not_known_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    show_facts({"a": 1, "b": None})
+    assert capsys.readouterr().out.split() == ["a", "1"]
+
+
+def test_long_text_is_cut_with_a_sign() -> None:
+    assert short("x" * 10, 5) == "xxxx…"
+    assert short("x" * 5, 5) == "xxxxx"
+    assert short(None) is None
+
+
+def test_plain_text_is_one_line() -> None:
+    assert plain("a\r\n\tb\u00a0c") == "a b c"
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    assert counted(1, "delivery") == "1 delivery"
+    assert counted(1234, "delivery") == "1,234 deliveries"
+    assert counted(0, "event") == "0 events"

@@ -1,0 +1,309 @@
+"""`docker-compose.yml` holds what it promises, and what it names is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hookfast.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+JOBS = {"migrate", "temporal-schema", "temporal-namespace"}
+OURS = {"migrate", "api-1", "api-2", "worker"}
+NO_SHELL = {"otel-collector"}  # nothing in its image could ask it
+
+each_service = pytest.mark.parametrize("name", sorted(SERVICES))
+
+
+def _filled(text: str) -> str:
+    """Compose's `${NAME:-default}` with the defaults."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+def _seconds(text: str) -> int:
+    match = re.fullmatch(r"(\d+)s", text)
+    assert match
+    return int(match[1])
+
+
+def _mounts() -> Iterator[tuple[str, str]]:
+    for name, service in SERVICES.items():
+        for volume in service.get("volumes", []):
+            yield name, volume
+
+
+def test_it_has_every_part() -> None:
+    assert SERVICES.keys() == OURS | JOBS | {
+        *("proxy", "postgresql", "temporal", "temporal-ui", "mailpit"),
+        *("otel-collector", "prometheus", "grafana"),
+    }
+    assert SERVICES["worker"]["deploy"]["replicas"] == 2
+
+
+@each_service
+def test_images_are_pinned_to_a_version(name: str) -> None:
+    image = _filled(SERVICES[name]["image"])
+    repository, _, tag = image.rpartition(":")
+    assert repository
+    assert re.search(r"\d+\.\d+", tag), f"{image} may be another one tomorrow"
+
+
+@each_service
+def test_no_container_is_root_has_a_capability_or_may_gain_any(name: str) -> None:
+    service = SERVICES[name]
+    assert str(service["user"]).partition(":")[0] not in ("", "0", "root")
+    assert service["cap_drop"] == ["ALL"]
+    assert "cap_add" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not service.get("privileged")
+
+
+_PROXY = (ROOT / "deploy/compose/proxy/Dockerfile").read_text()
+_WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+
+
+def test_the_proxys_binary_loses_the_capability_its_image_gave_it() -> None:
+    """Else the kernel runs it in no container that may have none (EPERM, capabilities(7))."""
+    (copies, others) = re.findall(r"^RUN (.+)$", _PROXY, re.MULTILINE)
+    assert re.fullmatch(r"cp (\S+/caddy) (\S+) && mv \2 \1", copies)
+    assert "caddy" not in _PROXY.partition("USER")[2]
+    assert "setcap" not in others
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("setcap", "setpriv"))),
+    reason="only root may give a file a capability",
+)
+def test_what_the_proxys_image_does_lets_a_binary_run_where_no_capability_is_allowed(
+    tmp_path: Path,
+) -> None:
+    binary = tmp_path / "caddy"
+    shutil.copy(shutil.which("true") or "", binary)
+    subprocess.run(["setcap", "cap_net_bind_service=+ep", binary], check=True)
+    run = [*_WITHOUT_CAPABILITIES, str(binary)]
+    refused = subprocess.run(run, capture_output=True, text=True)
+    assert "Operation not permitted" in refused.stderr
+
+    (copies, _) = re.findall(r"^RUN (.+)$", _PROXY, re.MULTILINE)
+    done = copies.replace("/usr/bin/", f"{tmp_path}/")
+    subprocess.run(["sh", "-euc", done], check=True)
+
+    subprocess.run(run, check=True)
+    assert os.access(binary, os.X_OK)
+
+
+@each_service
+def test_every_container_has_limits_and_a_log_that_ends(name: str) -> None:
+    limits = SERVICES[name]["deploy"]["resources"]["limits"]
+    assert limits.keys() == {"cpus", "memory", "pids"}
+    assert SERVICES[name]["logging"]["options"]["max-size"]
+
+
+@each_service
+def test_jobs_end_and_everything_else_is_restarted_and_watched(name: str) -> None:
+    service = SERVICES[name]
+    if name in JOBS:
+        assert service["restart"].startswith("on-failure")
+        assert "healthcheck" not in service
+        return
+    assert service["restart"] == "unless-stopped"
+    if name in NO_SHELL:
+        assert service["healthcheck"] == {"disable": True}
+    else:
+        assert service["healthcheck"]["test"][0] == "CMD"
+
+
+@each_service
+def test_it_waits_for_health_and_for_jobs_and_for_nothing_that_is_not_there(name: str) -> None:
+    for other, how in SERVICES[name].get("depends_on", {}).items():
+        wanted = "service_completed_successfully" if other in JOBS else "service_healthy"
+        assert how == {"condition": wanted}
+        assert other not in NO_SHELL
+
+
+def test_something_that_stays_waits_for_each_job() -> None:
+    """Else `up --wait` takes the end of a job for a failure (docker/compose#10596)."""
+    awaited = {
+        other
+        for name, service in SERVICES.items()
+        if name not in JOBS
+        for other in service.get("depends_on", {})
+    }
+    assert awaited >= JOBS
+
+
+@each_service
+def test_only_the_proxy_listens_to_others_than_this_machine(name: str) -> None:
+    for port in SERVICES[name].get("ports", []):
+        assert name == "proxy" or port.startswith("127.0.0.1:")
+    assert "network_mode" not in SERVICES[name]
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_hookfasts_root_file_system_is_read_only(name: str) -> None:
+    assert SERVICES[name]["read_only"] is True
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_every_variable_of_ours_is_a_setting(name: str) -> None:
+    known = {f"HOOKFAST_{field.upper()}" for field in Settings.model_fields}
+    given = SERVICES[name]["environment"]
+    for variable in given:
+        if variable.startswith("HOOKFAST_"):
+            assert variable.removesuffix("_FILE") in known
+
+
+@each_service
+def test_no_secret_is_in_the_environment(name: str) -> None:
+    for variable, value in SERVICES[name].get("environment", {}).items():
+        if re.search(r"PASSWORD|PWD|TOKEN|SECRET|_KEYS?\b|DATABASE_URL|SMTP_URL", variable):
+            assert value.startswith("/run/secrets/"), f"{variable} is no file"
+
+
+@each_service
+def test_every_secret_it_reads_is_mounted(name: str) -> None:
+    service = SERVICES[name]
+    named = set(re.findall(r"/run/secrets/(\w+)", str(service)))
+    assert named <= set(service.get("secrets", []))
+    assert set(service.get("secrets", [])) <= COMPOSE["secrets"].keys()
+
+
+def test_every_file_it_mounts_is_there_and_read_only() -> None:
+    for name, volume in _mounts():
+        source, _, rest = volume.partition(":")
+        if source.startswith("./"):
+            assert (ROOT / source).is_file(), f"{name} mounts {source}"
+            assert rest.endswith(":ro")
+        else:
+            assert source in COMPOSE["volumes"]
+
+
+def test_every_network_and_build_it_names_is_there() -> None:
+    for service in SERVICES.values():
+        assert set(service["networks"]) <= COMPOSE["networks"].keys()
+        if "build" in service:
+            assert (ROOT / service["build"] / "Dockerfile").is_file()
+
+
+def test_the_database_and_temporal_have_no_way_out_and_none_in() -> None:
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
+    for name in ("postgresql", "temporal", "temporal-schema", "temporal-namespace", "migrate"):
+        assert SERVICES[name]["networks"] == ["inside"]
+        assert "ports" not in SERVICES[name]
+
+
+def test_only_the_proxys_network_is_believed() -> None:
+    (believed,) = COMPOSE["networks"]["front"]["ipam"]["config"]
+    assert COMPOSE["x-settings"]["HOOKFAST_TRUSTED_PROXIES"] == believed["subnet"]
+    members = {name for name, service in SERVICES.items() if "front" in service["networks"]}
+    assert members == {"proxy", "api-1", "api-2"}
+
+
+def test_a_worker_is_given_longer_to_end_than_it_takes() -> None:
+    grace = Settings.model_fields["shutdown_grace"].default.total_seconds()
+    assert _seconds(SERVICES["worker"]["stop_grace_period"]) > grace
+
+
+def test_temporal_keeps_what_cannot_be_changed_later() -> None:
+    assert SERVICES["temporal"]["environment"]["NUM_HISTORY_SHARDS"] == "512"
+    versions = {
+        SERVICES[name]["image"].rpartition(":")[2]
+        for name in ("temporal", "temporal-schema", "temporal-namespace")
+    }
+    assert len(versions) == 1, "the schema is another version's"
+
+
+def test_the_proxy_asks_the_apis_that_are_there() -> None:
+    caddyfile = (ROOT / "deploy/compose/proxy/Caddyfile").read_text()
+    (upstreams,) = re.findall(r"reverse_proxy (.*) \{", caddyfile)
+    apis = [f"{name}:8080" for name in SERVICES if name.startswith("api-")]
+    assert upstreams.split() == apis
+    assert "respond /metrics 404" in caddyfile
+
+
+def test_prometheus_asks_what_is_there() -> None:
+    config = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text())
+    hosts = {
+        target.partition(":")[0]
+        for job in config["scrape_configs"]
+        for static in job.get("static_configs", [])
+        for target in static["targets"]
+    }
+    hosts |= {
+        name
+        for job in config["scrape_configs"]
+        for found in job.get("dns_sd_configs", [])
+        for name in found["names"]
+    }
+    assert hosts == {"api-1", "api-2", "worker", "temporal"}
+    assert config["rule_files"] == ["/etc/prometheus/rules.yml"]
+
+
+def test_the_collector_and_grafana_files_can_be_read() -> None:
+    collector = yaml.safe_load((ROOT / "deploy/compose/otel-collector.yaml").read_text())
+    for pipeline in collector["service"]["pipelines"].values():
+        for part in ("receivers", "processors", "exporters"):
+            assert set(pipeline[part]) <= collector[part].keys()
+    grafana = ROOT / "deploy/compose/grafana"
+    (provider,) = yaml.safe_load((grafana / "dashboards.yaml").read_text())["providers"]
+    mounted = " ".join(SERVICES["grafana"]["volumes"])
+    assert f":{provider['options']['path']}/hookfast.json" in mounted
+    (source,) = yaml.safe_load((grafana / "datasources.yaml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Path:
+    """What `make-secrets.sh` makes."""
+    folder = tmp_path / "secrets"
+    _make_secrets(folder)
+    return folder
+
+
+def _make_secrets(folder: Path) -> str:
+    script = ROOT / "deploy/compose/make-secrets.sh"
+    return subprocess.run(
+        ["sh", str(script), str(folder)], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_the_secrets_it_makes_are_all_that_are_needed_and_kept_from_others(secrets: Path) -> None:
+    made = {path.name: path.read_text() for path in secrets.iterdir()}
+    assert made.keys() == COMPOSE["secrets"].keys()
+    assert all(declared["file"].endswith(f"secrets/{name}") for name, declared in
+               COMPOSE["secrets"].items())  # fmt: skip
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
+    assert _make_secrets(secrets) == "", "it made some anew"
+    assert {path.name: path.read_text() for path in secrets.iterdir()} == made
+
+
+def test_hookfast_starts_with_the_settings_and_secrets_it_is_given(
+    secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for field in Settings.model_fields:
+        monkeypatch.delenv(f"HOOKFAST_{field.upper()}", raising=False)
+    for variable, value in COMPOSE["x-settings"].items():
+        monkeypatch.setenv(variable, _filled(value).replace("/run/secrets", str(secrets)))
+
+    settings = Settings()
+
+    password = (secrets / "hookfast_db_password").read_text().strip()
+    assert settings.resolved_database_url == (
+        f"postgresql+asyncpg://hookfast:{password}@postgresql:5432/hookfast"
+    )
+    assert settings.smtp_url is not None
+    assert settings.smtp_url.get_secret_value() == "smtp://mailpit:1025"
+    assert settings.operator_key is not None
+    assert settings.encryption_keys is not None

@@ -1,0 +1,109 @@
+"""The alerts: right by their own unit tests, each with an entry in the runbook that can be
+followed; and a dashboard that Grafana takes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer import Context
+from typer.main import get_command
+
+from hookfast.cli import app
+from hookfast.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+RULES = ROOT / "deploy/prometheus/rules.yml"
+TESTS = sorted((ROOT / "deploy/prometheus/tests").glob("*.yml"))
+RUNBOOK = (ROOT / "docs/runbook.md").read_text()
+BOARD = json.loads((ROOT / "deploy/grafana/hookfast.json").read_text())
+ALERTS: list[dict[str, Any]] = [
+    rule
+    for group in yaml.safe_load(RULES.read_text())["groups"]
+    for rule in group["rules"]
+    if "alert" in rule
+]
+SEVERITIES = {"critical", "warning", "info"}
+
+
+def test_promtool_finds_the_rules_right() -> None:
+    if (promtool := shutil.which("promtool")) is None:
+        pytest.skip("promtool is not installed; the next tests read the rules themselves")
+    checked = subprocess.run(
+        [promtool, "check", "rules", str(RULES)], check=False, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    tested = subprocess.run(
+        [promtool, "test", "rules", *map(str, TESTS)], check=False, capture_output=True, text=True
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_every_alert_has_a_unit_test_in_which_it_fires() -> None:
+    fires = {
+        check["alertname"]
+        for path in TESTS
+        for case in yaml.safe_load(path.read_text())["tests"]
+        for check in case["alert_rule_test"]
+        if check["exp_alerts"]
+    }
+    assert fires == {alert["alert"] for alert in ALERTS}
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_an_alert_says_how_bad_it_is_and_where_its_remedy_stands(alert: dict[str, Any]) -> None:
+    assert alert["labels"]["severity"] in SEVERITIES
+    assert alert["annotations"]["summary"]
+    assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['alert'].lower()}"
+    entry = re.search(rf"^### {alert['alert']}\n(.*?)(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL)
+    assert entry, "it has no entry"
+    for part in ("**Meaning.**", "**Check.**", "**Remedy.**"):
+        assert part in entry[1]
+
+
+def test_the_runbook_has_no_entry_without_an_alert() -> None:
+    entries = set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE))
+    assert entries == {alert["alert"] for alert in ALERTS}
+
+
+@pytest.mark.parametrize("line", sorted(set(re.findall(r"^hookfast .*$", RUNBOOK, re.MULTILINE))))
+def test_the_commands_of_the_runbook_exist(line: str) -> None:
+    command: Any = get_command(app)
+    words = shlex.split(line)[1:]
+    while hasattr(command, "get_command"):  # a group
+        command = command.get_command(Context(command), words.pop(0))
+    options = {name for parameter in command.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_the_settings_of_the_runbook_exist() -> None:
+    named = set(re.findall(r"HOOKFAST_([A-Z_]+)", RUNBOOK))
+    elsewhere = {"URL"}  # the command line's own
+    assert {name.lower() for name in named - elsewhere} <= Settings.model_fields.keys()
+
+
+def test_the_board_is_one_that_grafana_takes() -> None:
+    panels = BOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, f"{panel['title']} lies on another panel"
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+        for target in panel.get("targets", []):
+            assert target["datasource"]["uid"] == "${datasource}"
+    [variable] = BOARD["templating"]["list"]
+    assert (variable["name"], variable["query"]) == ("datasource", "prometheus")

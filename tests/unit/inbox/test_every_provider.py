@@ -1,0 +1,361 @@
+"""What holds for every provider: what it signs is accepted, and nothing that differs from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookfast.errors import InvalidInput
+from hookfast.event_type import parse_event_type, parse_pattern
+from hookfast.inbox import PROVIDERS, Provider, Received, UnsupportedContentType, provider
+from hookfast.inbox.expression import compile_expression
+from hookfast.inbox.provider import Unsigned
+from hookfast.inbox.samples import SAMPLE_NAMES, sample
+from hookfast.json_text import JsonValue
+from tests.unit.inbox.requests import ACCEPTED, FORM, JSON, NOW, URL, b64, outcome, received
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to sign. `signed` are the headers without any of which nothing is proven."""
+
+    name: str
+    signed: tuple[str, ...]
+    secret: str = "whsec_" + b64(b"current!" * 4)
+    other: str = "whsec_" + b64(b"previous" * 4)
+    options: dict[str, Any] = field(default_factory=dict)
+    body_is_signed: bool = True
+
+    @property
+    def provider(self) -> Provider:
+        return provider(self.name, self.options)
+
+
+STANDARD_HEADERS = ("webhook-id", "webhook-timestamp", "webhook-signature")
+TEXT = {"secret": "the current secret of it", "other": "the previous secret of it"}
+GENERIC = {
+    "signature_header": "X-Signature",
+    "timestamp_header": "X-Time",
+    "id_header": "X-Id",
+    "message": "{id}.{timestamp}.{body}",
+    "type_expression": "type",
+}
+CASES = [
+    Case("bitbucket", ("X-Hub-Signature",), **TEXT),
+    Case("generic", ("X-Signature", "X-Time", "X-Id"), options=GENERIC, **TEXT),
+    Case("gitea", ("X-Gitea-Signature",), **TEXT),
+    Case("github", ("X-Hub-Signature-256",), **TEXT),
+    Case("github", ("X-Hub-Signature-256",), options={"allow_sha1": True}, **TEXT),
+    Case("gitlab", STANDARD_HEADERS),
+    Case("gitlab", ("X-Gitlab-Token",), body_is_signed=False, **TEXT),
+    Case("hook", STANDARD_HEADERS),
+    Case(
+        "hook",
+        ("X-Hook-Id", "X-Hook-Timestamp", "X-Hook-Signature"),
+        options={"profiles": ["hook"]},
+    ),
+    Case("shopify", ("X-Shopify-Hmac-Sha256",), **TEXT),
+    Case("slack", ("X-Slack-Signature", "X-Slack-Request-Timestamp"), **TEXT),
+    Case("standard", STANDARD_HEADERS),
+    Case("stripe", ("Stripe-Signature",)),
+    Case("twilio", ("X-Twilio-Signature",), **TEXT),
+]
+every_case = pytest.mark.parametrize("case", CASES, ids=[f"{c.name}-{c.signed[-1]}" for c in CASES])
+
+
+def sample_of(case: Case, *, secret: str | None = None) -> Received:
+    """A sample of this provider, a form where it has one."""
+    names = sorted(case.provider.samples, key=lambda n: case.provider.samples[n].content_type)
+    signed = sample(
+        names[-1], provider=case.provider, secret=secret or case.secret, now=NOW, url=URL
+    )
+    return received(signed.headers, signed.body)
+
+
+def changed(request: Received, name: str, *values: str) -> Received:
+    """The request with this header's values instead."""
+    kept = [pair for pair in request.headers.items() if pair[0].lower() != name.lower()]
+    return received([*kept, *((name, value) for value in values)], request.body)
+
+
+def test_every_provider_has_a_case_and_two_samples() -> None:
+    assert {case.name for case in CASES} == set(PROVIDERS)
+    for name in PROVIDERS:
+        assert sum(one.startswith(f"{name}.") for one in SAMPLE_NAMES) >= 2
+
+
+@every_case
+def test_what_the_provider_signs_is_accepted(case: Case) -> None:
+    case.provider.check_secret(case.secret, pointer="/secrets/0")
+    assert outcome(case.provider, sample_of(case), case.secret) == ACCEPTED
+
+
+@every_case
+def test_the_current_and_the_previous_secret_are_both_accepted(case: Case) -> None:
+    for secret in (case.secret, case.other):
+        request = sample_of(case, secret=secret)
+        assert outcome(case.provider, request, case.secret, case.other) == ACCEPTED
+        assert outcome(case.provider, request, case.other, case.secret) == ACCEPTED
+
+
+@every_case
+def test_another_secret_is_refused(case: Case) -> None:
+    request = sample_of(case, secret=case.other)
+    assert outcome(case.provider, request, case.secret) == "signature_mismatch"
+
+
+@every_case
+@pytest.mark.parametrize("secrets", [(), ("",), (" ", "\n")])
+def test_without_a_secret_everything_is_refused(case: Case, secrets: tuple[str, ...]) -> None:
+    # GitLab's signature needs a signing token in particular
+    assert outcome(case.provider, sample_of(case), *secrets) in {
+        "secret_missing",
+        "signature_not_accepted",
+    }
+
+
+@every_case
+def test_every_header_that_is_signed_has_to_be_there_once_and_unchanged(case: Case) -> None:
+    request = sample_of(case)
+    for name in case.signed:
+        value = request.headers.only(name)
+        assert value is not None
+        refusals = {
+            outcome(case.provider, changed(request, name, *values), case.secret)
+            for values in [(), ("",), (value, value), (value, value[:-1]), (f"{value[:-1]}\u00e9",)]
+        }
+        assert refusals == {"signature_missing", "signature_malformed"}
+        if name != "X-Hook-Id":  # an id that the profile `hook` does not sign
+            for other in (value[:-1], value + "0", f"x{value}"):
+                assert outcome(case.provider, changed(request, name, other), case.secret) != (
+                    ACCEPTED
+                )
+
+
+@every_case
+def test_header_names_have_no_case(case: Case) -> None:
+    request = sample_of(case)
+    upper = received([(n.upper(), v) for n, v in request.headers.items()], request.body)
+    assert outcome(case.provider, upper, case.secret) == ACCEPTED
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.body_is_signed], ids=lambda c: c.name)
+def test_other_bytes_are_refused(case: Case) -> None:
+    request = sample_of(case)
+    for body in (b"", request.body + b" ", request.body[:-1], b"\xff\xfe", request.body * 2):
+        other = received(request.headers.items(), body)
+        assert outcome(case.provider, other, case.secret) == "signature_mismatch"
+
+
+signed_cases = st.sampled_from([case for case in CASES if case.body_is_signed])
+
+
+@given(case=signed_cases, place=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
+def test_one_changed_byte_is_refused(case: Case, place: float, bits: int) -> None:
+    request = sample_of(case)
+    body = bytearray(request.body)
+    body[int(place * len(body))] ^= bits
+    other = received(request.headers.items(), bytes(body))
+    if outcome(case.provider, other, case.secret) == ACCEPTED:
+        # Twilio signs the fields, and %2b is another spelling of the same field as %2B
+        assert case.name == "twilio"
+        assert case.provider.payload(other) == case.provider.payload(request)
+
+
+names = st.sampled_from(
+    sorted(
+        {name for case in CASES for name in case.signed}
+        | {"X-Hub-Signature", "X-Forgejo-Signature", "X-Webhook-Signature", "X-Webhook-Nonce"}
+    )
+)
+forged = (
+    st.text(max_size=80)
+    | st.sampled_from(["", "v1,", "v0=", "sha256=", "sha1=", "t=1,v1=", "t=1700000000,v1="])
+    | st.from_regex(r"(sha256=|v0=|v1,|t=1700000000,v1=|)[0-9a-f]{40,64}", fullmatch=True)
+    | st.from_regex(r"(v1,|)[A-Za-z0-9+/]{27,43}=", fullmatch=True)
+    | st.from_regex(r"1[67][0-9]{8}", fullmatch=True)
+)
+
+
+@given(
+    case=st.sampled_from(CASES),
+    headers=st.lists(st.tuples(names, forged), max_size=8),
+    body=st.binary(max_size=60),
+    url=st.just(URL) | st.text(max_size=40),
+    content_type=st.sampled_from([JSON, FORM]),
+)
+def test_no_forged_request_is_accepted_or_raises_anything_but_a_refusal(
+    case: Case, headers: list[tuple[str, str]], body: bytes, url: str, content_type: str
+) -> None:
+    request = received(headers, body, url=url, content_type=content_type)
+    assert outcome(case.provider, request, case.secret, case.other, "") != ACCEPTED
+
+
+@given(case=st.sampled_from(CASES), secret=st.text(max_size=40))
+def test_no_secret_makes_a_verifier_fail(case: Case, secret: str) -> None:
+    assert outcome(case.provider, sample_of(case), secret) != ACCEPTED
+    assert outcome(case.provider, sample_of(case), secret, case.secret) == ACCEPTED
+
+
+MEMBERS = sorted(
+    {"action", "type", "event", "subtype", "object_kind", "object_attributes", "id", "status"}
+    | {"command", "challenge", "event_id", "MessageSid", "MessageStatus", "CallSid", "EventType"}
+    | {"trigger_id", "SequenceNumber", "event_name", "build_status"}
+)
+json_values: st.SearchStrategy[JsonValue] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(MEMBERS),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=10,
+)
+event_headers = st.sampled_from(
+    sorted(
+        {"X-GitHub-Event", "X-Gitlab-Event", "X-Shopify-Topic", "X-Event-Key", "X-Gitea-Event"}
+        | {"X-Forgejo-Event", "X-Hook-Topic", "X-GitHub-Delivery", "webhook-id", "X-Request-UUID"}
+        | {"Idempotency-Key", "X-Shopify-Event-Id", "I-Twilio-Idempotency-Token", "X-Id"}
+        | {"X-Gitea-Delivery", "Content-Type"}
+    )
+)
+
+
+@given(
+    case=st.sampled_from(CASES),
+    headers=st.lists(st.tuples(event_headers, st.text(max_size=300)), max_size=6),
+    payload=json_values,
+)
+def test_anything_has_a_valid_event_type_and_a_usable_delivery_id_or_none(
+    case: Case, headers: list[tuple[str, str]], payload: JsonValue
+) -> None:
+    request = received(headers, content_type=None)
+    name = case.provider.event_type(request, payload)
+    assert parse_event_type(name) == name
+    assert not name.startswith("hookfast.")
+    found = case.provider.delivery_id(request, payload)
+    assert found is None or (0 < len(found) <= 200 and found.isascii() and found.isprintable())
+    answer = case.provider.answer(request, payload)
+    assert answer is None or case.name == "slack"
+
+
+@given(case=st.sampled_from(CASES), body=st.binary(max_size=80), is_form=st.booleans())
+def test_a_body_is_a_value_or_refused(case: Case, body: bytes, is_form: bool) -> None:
+    request = received({}, body, content_type=FORM if is_form else JSON)
+    if is_form and FORM not in case.provider.content_types:
+        with pytest.raises(UnsupportedContentType):
+            case.provider.check_content_type(request)
+        return
+    case.provider.check_content_type(request)
+    try:
+        value = case.provider.payload(request)
+    except InvalidInput as error:
+        refused = error
+    else:
+        json.dumps(value, allow_nan=False).encode()
+        return
+    assert refused.code in {"invalid_json", "invalid_form"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b'{"a":1,"a":2}', b"NaN", b"1e999", b'"\\ud800"', b'"\\u0000"', b"[" * 100],
+)
+@every_case
+def test_json_is_as_strict_as_everywhere(case: Case, body: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        case.provider.payload(received({}, body))
+
+
+@every_case
+@pytest.mark.parametrize(
+    ("content_type", "taken"),
+    [
+        ("application/json", True),
+        ("application/json; charset=utf-8", True),
+        ("Application/JSON;charset=UTF-8", True),
+        (None, False),
+        ("", False),
+        ("text/plain", False),
+        ("multipart/form-data; boundary=x", False),
+        ("application/jsonx", False),
+        ("text/html, application/json", False),
+    ],
+)
+def test_the_content_type_is_one_that_the_provider_sends(
+    case: Case, content_type: str | None, taken: bool
+) -> None:
+    request = received({}, content_type=content_type)
+    if taken:
+        case.provider.check_content_type(request)
+    else:
+        with pytest.raises(UnsupportedContentType):
+            case.provider.check_content_type(request)
+
+
+def test_a_content_type_that_comes_twice_is_refused() -> None:
+    twice = received([("Content-Type", JSON), ("content-type", FORM)])
+    with pytest.raises(UnsupportedContentType):
+        provider("github").check_content_type(twice)
+
+
+@every_case
+def test_suggested_keys_are_expressions_under_patterns(case: Case) -> None:
+    for pattern, expression in case.provider.suggested_keys.items():
+        assert parse_pattern(pattern, pointer="") == pattern
+        assert compile_expression(expression, pointer="").text == expression
+
+
+@every_case
+def test_secrets_that_cannot_be_are_refused_at_creation(case: Case) -> None:
+    for secret in (
+        "",
+        " ",
+        "short",
+        " " + case.secret,
+        case.secret + "\n",
+        "\0" * 20,
+        "é\ud800" * 9,
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            case.provider.check_secret(secret, pointer="/secrets/0")
+        assert refused.value.code == "invalid_secret"
+        assert refused.value.errors[0].pointer == "/secrets/0"
+
+
+def test_an_unknown_provider_is_answered_with_those_there_are() -> None:
+    with pytest.raises(InvalidInput, match="github") as refused:
+        provider("githup")
+    assert refused.value.code == "unknown_provider"
+    assert refused.value.errors[0].pointer == "/provider"
+
+
+def test_a_request_shows_nothing_of_itself_in_logs() -> None:
+    request = received({"X-Gitlab-Token": "the-token"}, b"the-body")
+    assert "the-token" not in repr(request)
+    assert "the-body" not in repr(request)
+    assert request.content_key == (
+        "sha256:9a92616496f01e045bfc15bbb549a8627754d2ca4c56ead79a18fb580b8e301f"
+    )
+
+
+def test_a_provider_that_verifies_nothing_cannot_be_made() -> None:
+    class Trusting(Provider):
+        name = "trusting"
+
+        def event_type(self, received: Received, payload: JsonValue) -> str:
+            return "trusting.all.received"
+
+        def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
+            return {}
+
+    with pytest.raises(TypeError, match="verify"):
+        Trusting()

@@ -1,0 +1,224 @@
+"""Key expressions: what they give, and that none is costly or raises."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookfast.errors import InvalidInput
+from hookfast.inbox.expression import (
+    FUNCTIONS,
+    MAX_KEY_LENGTH,
+    MAX_LENGTH,
+    compile_expression,
+)
+from hookfast.json_text import JsonValue
+
+PUSH: JsonValue = {
+    "ref": "refs/heads/main",
+    "after": "6113728f",
+    "forced": False,
+    "count": 3,
+    "ratio": 0.5,
+    "empty": "",
+    "none": None,
+    "repository": {"full_name": "acme/storefront", "id": 7},
+    "commits": [{"id": "a", "n": 2}, {"id": "b", "n": 1}],
+}
+
+
+def key(text: str, payload: JsonValue = PUSH) -> str | None:
+    return compile_expression(text, pointer="/key").key(payload)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("after", "6113728f"),
+        ("repository.full_name", "acme/storefront"),
+        ("count", "3"),
+        ("ratio", "0.5"),
+        ("forced", "false"),
+        ("[repository.full_name, ref, after]", '["acme/storefront","refs/heads/main","6113728f"]'),
+        ("repository", '{"full_name":"acme/storefront","id":7}'),
+        ("{b: ref, a: count}", '{"a":3,"b":"refs/heads/main"}'),  # members sorted
+        ("commits[*].id", '["a","b"]'),
+        ("commits[-1].id", "b"),
+        ("commits[?n > `1`].id | [0]", "a"),
+        ("join('@', [repository.full_name, after])", "acme/storefront@6113728f"),
+        ("missing || after", "6113728f"),
+        ("not_null(missing, none, ref)", "refs/heads/main"),
+        ("length(commits)", "2"),
+        ("'constant'", "constant"),
+        # no key
+        ("missing", None),
+        ("missing.deeper[3]", None),
+        ("none", None),
+        ("empty", None),
+        ("commits[?id == 'z']", None),
+        ("`{}`", None),
+        # half a key would make unlike things equal
+        ("[repository.full_name, missing]", None),
+        ("[repository.full_name, empty]", None),
+        ("{a: ref, b: missing}", None),
+        # what the library raises
+        ("length(count)", None),
+        ("ref < count", None),
+        ("join('-', commits)", None),
+        ("commits[::0]", None),
+    ],
+)
+def test_an_expression_gives_a_key_or_none(text: str, expected: str | None) -> None:
+    assert key(text) == expected
+
+
+def test_objects_with_the_same_members_have_the_same_key() -> None:
+    assert key("@", {"a": 1, "b": {"y": 1, "x": 2}}) == key("@", {"b": {"x": 2, "y": 1}, "a": 1})
+
+
+def test_a_long_key_is_replaced_by_its_digest() -> None:
+    longest = "x" * MAX_KEY_LENGTH
+    assert key("@", longest) == longest
+    digest = key("@", longest + "x")
+    assert digest is not None
+    assert digest.startswith("sha256:")
+    assert len(digest) == len("sha256:") + 64
+    assert digest != key("@", longest + "y")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "a.",
+        "[a",
+        "a b",
+        "a..b",
+        "$.a",
+        "a[",
+        "`{`",
+        "'a",
+        "a" * (MAX_LENGTH + 1),
+        "(" * 300,
+        "[" * 150 + "]" * 150,
+        "!" * 250 + "a",
+        "a." * 100 + "a",  # too many parts
+        "a" + "||a" * 20,  # nests as deep as it is long
+        "\x00",
+    ],
+)
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        compile_expression(text, pointer="/key")
+    assert refused.value.code == "invalid_expression"
+    assert refused.value.errors[0].pointer == "/key"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sort_by(commits, &id)",
+        "map(&id, commits)",
+        "&id",
+        "reverse(commits)",
+        "merge(@, @)",
+        "avg(commits[*].n)",
+        "no_such_function(@)",
+        "join(ref, commits[*].id)",
+        f"join('{'-' * 17}', commits[*].id)",
+        "[@,@] | [@,@] | [@,@] | [@,@] | [@,@] | [@,@]",
+        "[a,b,c,d,e,f].[a,b,c,d,e,f]",
+        "[@,@][] | [@,@][] | [@,@][] | [@,@][] | [@,@][] | [@,@][]",
+        "{a:@,b:@}.{a:@,b:@}.{a:@,b:@}.{a:@,b:@}.{a:@,b:@}.{a:@,b:@}",
+        "to_string(to_string(to_string(@)))",
+        "join('', [])" + "||join('', [])" * 18,
+    ],
+)
+def test_what_could_be_costly_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        compile_expression(text, pointer="/key")
+
+
+def test_every_listed_function_is_one_of_the_library() -> None:
+    examples = {
+        "contains": "contains(ref, 'main')",
+        "ends_with": "ends_with(ref, 'main')",
+        "join": "join(',', commits[*].id)",
+        "keys": "keys(repository)",
+        "length": "length(ref)",
+        "max": "max(commits[*].n)",
+        "min": "min(commits[*].n)",
+        "not_null": "not_null(ref)",
+        "sort": "sort(commits[*].id)",
+        "starts_with": "starts_with(ref, 'refs')",
+        "sum": "sum(commits[*].n)",
+        "to_array": "to_array(ref)",
+        "to_number": "to_number('3')",
+        "to_string": "to_string(commits)",
+        "type": "type(ref)",
+        "values": "values(repository)",
+    }
+    assert set(examples) == FUNCTIONS
+    for text in examples.values():
+        assert key(text) is not None
+
+
+def test_an_evaluation_that_takes_too_long_gives_no_key() -> None:
+    rows: JsonValue = [[1]] * 60_000
+    assert key("length(@[*][0])", rows[:100]) == "100"  # type: ignore[index]
+    assert key("length(@[*][0] | [*] | [*] | [*] | [*] | [*])", rows) is None
+
+
+def test_an_infinite_sum_is_no_key() -> None:
+    assert key("sum(@)", [1.7e308, 1.7e308]) is None
+    assert key("[sum(@)]", [1.7e308, 1.7e308]) is None
+
+
+def test_a_payload_as_deep_as_json_may_be_has_a_key() -> None:
+    deep: JsonValue = "x"
+    for _ in range(63):
+        deep = [deep]
+    digest = key("@", deep)
+    assert digest == json.dumps(deep)
+
+
+json_values: st.SearchStrategy[JsonValue] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["a", "b", "id", "ref", "commits"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+pieces = st.sampled_from(
+    [*"abid.[]*|!(),@&{}:<", "||", "&&", "==", "[*]", "[]", "[0]", "[-1]", "[?a]", "[?a==b]"]
+    + ["[::2]", "`1`", "`null`", "'x'", '"a"', '`"q"`', "ref", "commits", "join(',',"]
+    + [f"{name}(" for name in ("to_string", "length", "sort", "keys", "sum", "max", "not_null")]
+)
+
+
+@given(text=st.lists(pieces, max_size=12).map("".join), payload=json_values)
+def test_anything_is_refused_at_creation_or_gives_a_key_or_none(
+    text: str, payload: JsonValue
+) -> None:
+    try:
+        expression = compile_expression(text, pointer="/key")
+    except InvalidInput:
+        return
+    found = expression.key(payload)
+    assert found is None or 0 < len(found) <= MAX_KEY_LENGTH
+    assert found == expression.key(payload)
+
+
+@given(text=st.text(max_size=30), payload=json_values)
+def test_any_text_at_all_is_refused_or_evaluated(text: str, payload: JsonValue) -> None:
+    try:
+        expression = compile_expression(text, pointer="/key")
+    except InvalidInput:
+        return
+    found = expression.key(payload)
+    assert found is None or found

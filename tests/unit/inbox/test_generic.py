@@ -1,0 +1,253 @@
+"""A scheme that options describe; some are those of other providers, with their vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.hashes import SHA1, SHA384, SHA512, HashAlgorithm
+
+from hookfast.errors import InvalidInput
+from hookfast.inbox import Provider, provider
+from hookfast.inbox.form import MAX_FIELDS, form_pairs
+from tests.unit.inbox import test_github, test_slack
+from tests.unit.inbox.requests import (
+    ACCEPTED,
+    FORM,
+    TIME,
+    URL,
+    at,
+    b64,
+    mac,
+    outcome,
+    received,
+)
+
+SECRET = "a secret of sixteen or more"
+BODY = b'{"id":"o_1","kind":"order.created","braces":"{timestamp}"}'
+
+
+def generic(**options: Any) -> Provider:
+    return provider("generic", {"signature_header": "X-Signature"} | options)
+
+
+PLAIN = generic()
+TIMED = generic(message="{timestamp}.{body}", timestamp_header="X-Time")
+
+
+def test_githubs_scheme_is_one_of_these() -> None:
+    github = generic(signature_header="X-Hub-Signature-256", prefix="sha256=")
+    request = received({"x-hub-signature-256": test_github.DOCS}, test_github.DOCS_BODY)
+    assert outcome(github, request, test_github.DOCS_SECRET) == ACCEPTED
+
+
+def test_slacks_scheme_is_one_of_these() -> None:
+    slack = generic(
+        signature_header="X-Slack-Signature",
+        prefix="v0=",
+        message="v0:{timestamp}:{body}",
+        timestamp_header="X-Slack-Request-Timestamp",
+    )
+    headers = {
+        "X-Slack-Signature": test_slack.DOCS_SIGNATURE,
+        "X-Slack-Request-Timestamp": test_slack.DOCS_TIME,
+    }
+    request = received(headers, test_slack.DOCS_BODY, content_type=FORM)
+    assert outcome(slack, request, test_slack.DOCS_SECRET, now=test_slack.DOCS_NOW) == ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [("sha1", SHA1()), ("sha384", SHA384()), ("sha512", SHA512())],  # noqa: S303 - a choice
+)
+@pytest.mark.parametrize("encoding", ["hex", "base64", "base64url"])
+def test_every_hash_in_every_encoding(name: str, algorithm: HashAlgorithm, encoding: str) -> None:
+    raw = mac(SECRET, BODY, algorithm)
+    text = raw.hex() if encoding == "hex" else b64(raw)
+    if encoding == "base64url":
+        text = text.replace("+", "-").replace("/", "_")
+    one = generic(hash=name, encoding=encoding)
+    assert outcome(one, received({"X-Signature": text}, BODY), SECRET) == ACCEPTED
+    # the same bytes under another hash's name have another length
+    assert outcome(PLAIN, received({"X-Signature": raw.hex()}, BODY), SECRET) == (
+        "signature_malformed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "signed"),
+    [
+        ("{body}", BODY),
+        ("{id}.{timestamp}.{body}", b"o_1.%d.%b" % (TIME, BODY)),
+        ("{method}{url}{body}{timestamp}", b"POST%b%b%d" % (URL.encode(), BODY, TIME)),
+        ("v1:{timestamp}:{body}:end", b"v1:%d:%b:end" % (TIME, BODY)),
+    ],
+)
+def test_the_message_is_what_the_template_says(message: str, signed: bytes) -> None:
+    options: dict[str, Any] = {"message": message, "id_header": "X-Id"}
+    if "{timestamp}" in message:
+        options["timestamp_header"] = "X-Time"
+    headers = {
+        "X-Signature": mac(SECRET, signed).hex(),
+        "X-Id": "o_1",
+        "X-Time": str(TIME),
+    }
+    assert outcome(generic(**options), received(headers, BODY), SECRET) == ACCEPTED
+    assert outcome(generic(**options), received(headers, BODY + b"}"), SECRET) == (
+        "signature_mismatch"
+    )
+
+
+def timed(timestamp: str) -> dict[str, str]:
+    return {
+        "X-Time": timestamp,
+        "X-Signature": mac(SECRET, timestamp.encode() + b"." + BODY).hex(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds_later", "code"),
+    [
+        (timed(str(TIME)), 0, ACCEPTED),
+        (timed(str(TIME)), 300, ACCEPTED),
+        (timed(str(TIME)), 301, "timestamp_out_of_tolerance"),
+        (timed(str(TIME)), -301, "timestamp_out_of_tolerance"),
+        (timed(str(TIME)) | {"X-Time": str(TIME + 1)}, 0, "signature_mismatch"),
+        (timed(f" {TIME}"), 0, "timestamp_malformed"),
+        (timed(""), 0, "signature_malformed"),
+        (timed("9" * 30), 0, "timestamp_malformed"),
+        ({"X-Signature": timed(str(TIME))["X-Signature"]}, 0, "signature_missing"),
+        ({"X-Time": str(TIME)}, 0, "signature_missing"),
+        (
+            [*timed(str(TIME)).items(), ("x-time", str(TIME))],
+            0,
+            "signature_malformed",
+        ),
+        (
+            [*timed(str(TIME)).items(), ("x-signature", "00")],
+            0,
+            "signature_malformed",
+        ),
+    ],
+)
+def test_a_signed_time_has_to_be_there_once_and_be_now(
+    headers: dict[str, str], seconds_later: int, code: str
+) -> None:
+    assert outcome(TIMED, received(headers, BODY), SECRET, now=at(seconds_later)) == code
+
+
+def test_the_time_may_be_in_milliseconds() -> None:
+    one = generic(
+        message="{timestamp}.{body}", timestamp_header="X-Time", timestamp_unit="milliseconds"
+    )
+    assert outcome(one, received(timed(f"{TIME}250"), BODY), SECRET) == ACCEPTED
+    assert outcome(one, received(timed(str(TIME)), BODY), SECRET) == "timestamp_out_of_tolerance"
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer"),
+    [
+        ({"signature_header": None}, "/options/signature_header"),
+        ({"signature_header": ""}, "/options/signature_header"),
+        ({"signature_header": "X Signature"}, "/options/signature_header"),
+        ({"signature_header": "X-Signature:"}, "/options/signature_header"),
+        ({"signature_header": "X-Signature\n"}, "/options/signature_header"),
+        ({"hash": "md5"}, "/options/hash"),
+        ({"encoding": "base32"}, "/options/encoding"),
+        ({"prefix": "with blank "}, "/options/prefix"),
+        ({"prefix": "p" * 41}, "/options/prefix"),
+        ({"message": ""}, "/options"),
+        ({"message": "{timestamp}"}, "/options"),
+        ({"message": "{body}{body}"}, "/options"),
+        ({"message": "{body}.{nonce}"}, "/options"),
+        ({"message": "{body}.{timestamp}"}, "/options"),
+        ({"message": "{body"}, "/options"),
+        ({"message": "{{body}}"}, "/options"),
+        ({"message": "{body}.{id}"}, "/options"),
+        ({"message": "{body.__class__}"}, "/options"),
+        ({"timestamp_header": "X-Time"}, "/options"),  # not signed
+        ({"tolerance_seconds": 0}, "/options/tolerance_seconds"),
+        ({"tolerance_seconds": 3601}, "/options/tolerance_seconds"),
+        ({"id_header": "X-Id", "id_expression": "id"}, "/options"),
+        ({"id_expression": "]"}, "/options/id_expression"),
+        ({"type_expression": "sort_by(@, &a)"}, "/options/type_expression"),
+        ({"type_header": "X-Type", "fixed_type": "a.b.c"}, "/options"),
+        ({"fixed_type": "a.b"}, "/options/fixed_type"),
+        ({"fixed_type": "hookfast.endpoint.disabled"}, "/options/fixed_type"),
+        ({"namespace": "hookfast"}, "/options/namespace"),
+        ({"sekret": "hunter2hunter2"}, "/options/sekret"),
+        ({"a/b~c": 1}, "/options/a~1b~0c"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_with_their_place(
+    options: dict[str, Any], pointer: str
+) -> None:
+    given = {"signature_header": "X-Signature"} | options
+    with pytest.raises(InvalidInput) as refused:
+        provider("generic", {name: value for name, value in given.items() if value is not None})
+    assert refused.value.code == "invalid_options"
+    assert pointer in [error.pointer for error in refused.value.errors]
+    assert "hunter2" not in str(refused.value.errors) + refused.value.message
+
+
+def test_an_unknown_option_is_answered_with_those_there_are() -> None:
+    with pytest.raises(InvalidInput, match="no such option; github has: allow_sha1"):
+        provider("github", {"allow_sha_1": True})
+    with pytest.raises(InvalidInput, match="no such option; bitbucket has: none"):
+        provider("bitbucket", {"x": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "generic.event.received"),
+        ({"namespace": "acme"}, "acme.event.received"),
+        ({"fixed_type": "acme.order.changed"}, "acme.order.changed"),
+        ({"type_header": "X-Kind"}, "generic.invoice.paid"),
+        ({"type_header": "X-Other"}, "generic.event.received"),
+        ({"type_expression": "kind"}, "generic.order.created"),
+        ({"type_expression": "join('.', ['a', kind])"}, "generic.a_order.created"),
+        ({"type_expression": "id", "namespace": "acme"}, "acme.o_1.received"),
+        ({"type_expression": "missing.member"}, "generic.event.received"),
+        ({"type_expression": "@"}, "generic.event.received"),
+    ],
+)
+def test_the_event_type_is_fixed_or_in_a_header_or_in_the_body(
+    options: dict[str, Any], expected: str
+) -> None:
+    one = generic(**options)
+    request = received({"X-Kind": "Invoice/Paid"}, BODY)
+    assert one.event_type(request, one.payload(request)) == expected
+
+
+def test_the_delivery_is_in_a_header_or_in_the_body() -> None:
+    request = received({"X-Id": "h_1"}, BODY)
+    payload = PLAIN.payload(request)
+    assert PLAIN.delivery_id(request, payload) is None
+    assert generic(id_header="X-Id").delivery_id(request, payload) == "h_1"
+    assert generic(id_expression="id").delivery_id(request, payload) == "o_1"
+    assert generic(id_expression="missing").delivery_id(request, payload) is None
+
+
+def test_a_form_is_an_object_of_its_fields() -> None:
+    request = received({}, b"a=1&b=%C3%BC&b=&c=", content_type=FORM)
+    assert PLAIN.payload(request) == {"a": "1", "b": ["ü", ""], "c": ""}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"a=%00",
+        b"a%00=1",
+        b"a=%FF",
+        b"a=1&b",
+        b"&",
+        "a=ü".encode(),
+        b"&".join([b"a=1"] * (MAX_FIELDS + 1)),
+    ],
+)
+def test_a_form_that_no_database_or_no_browser_would_take_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        PLAIN.payload(received({}, body, content_type=FORM))
+    assert refused.value.code == "invalid_form"
+    assert len(form_pairs(b"&".join([b"a=1"] * MAX_FIELDS))) == MAX_FIELDS

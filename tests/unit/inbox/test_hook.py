@@ -1,0 +1,192 @@
+"""What another Hookfast sends, signed here by OpenSSL and by the server's own signing code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, combinations
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA1, SHA512
+
+from hookfast.errors import InvalidInput
+from hookfast.inbox import delivery_key, provider
+from hookfast.inbox.samples import sample
+from hookfast.signature import Profile, joined, secret_key, sign
+from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, URL, at, b64, mac, outcome, received
+
+STANDARD = provider("hook")
+HOOK = provider("hook", {"profiles": ["hook"]})
+EVERY = ("standard", "nonce", "hook")
+KEY = b"s" * 32
+SECRET = "whsec_" + b64(KEY)
+PREVIOUS = "whsec_" + b64(b"p" * 32)
+PUBLIC = "whpk_" + b64(
+    Ed25519PrivateKey.from_private_bytes(b"e" * 32).public_key().public_bytes_raw()
+)
+BODY = b'{"id":"evt_1","type":"order.invoice.paid"}'
+ID = "dlv_0192f0c1a5b27d3e8f4a5b6c7d8e9f00"
+
+
+def signed(*, key: bytes = KEY, body: bytes = BODY) -> dict[str, str]:
+    return {
+        "X-Hook-Id": ID,
+        "X-Hook-Timestamp": str(TIME),
+        "X-Hook-Signature": f"sha256={mac(key, f'{TIME}.'.encode() + body).hex()}",
+    }
+
+
+def sent(profiles: Iterable[str]) -> dict[str, str]:
+    """What an endpoint with these signatures sends."""
+    return {"X-Hook-Id": ID} | joined(
+        sign(
+            Profile(name),
+            keys=[secret_key(SECRET)],
+            message_id=ID,
+            timestamp=TIME,
+            body=BODY,
+            nonce="n" * 32,
+        )
+        for name in profiles
+    )
+
+
+@pytest.mark.parametrize("profiles", [["standard"], ["hook", "standard"], EVERY])
+def test_what_an_endpoint_sends_is_accepted(profiles: Sequence[str]) -> None:
+    request = received(sent(profiles), BODY)
+    assert outcome(STANDARD, request, SECRET) == ACCEPTED
+    assert STANDARD.delivery_id(request, {}) == ID
+
+
+@pytest.mark.parametrize("profile", ["hook", "nonce"])
+def test_a_profile_that_signs_no_id_has_to_be_named_and_its_id_is_none(profile: str) -> None:
+    request = received(sent([profile]), BODY)
+    assert outcome(STANDARD, request, SECRET) == "signature_not_accepted"
+    named = provider("hook", {"profiles": [profile]})
+    assert outcome(named, request, SECRET) == ACCEPTED
+    assert delivery_key(named, request, payload={}) == request.content_key
+
+
+@pytest.mark.parametrize(
+    "profiles", [["standard"], ["hook"], ["nonce"], ["hook", "standard"], EVERY], ids="+".join
+)
+def test_a_captured_request_has_one_key_whatever_is_left_of_it(profiles: list[str]) -> None:
+    source = provider("hook", {"profiles": profiles})
+    captured = sent(EVERY)
+    key = delivery_key(source, received(captured, BODY), payload={})
+    ids = {name for name in captured if name.lower().endswith("-id")}
+    accepted = set()
+    for left in chain.from_iterable(combinations(EVERY, n) for n in range(len(EVERY) + 1)):
+        for changed in chain.from_iterable(combinations(ids, n) for n in range(len(ids) + 1)):
+            request = received(sent(left) | dict.fromkeys(changed, "dlv_evil"), BODY)
+            if outcome(source, request, SECRET) == ACCEPTED:
+                accepted.add(left)
+                assert delivery_key(source, request, payload={}) == key
+    assert accepted
+    assert all(set(left) & set(profiles) for left in accepted)
+
+
+@pytest.mark.parametrize("profiles", [[], ["body"], ["rsa"], ["hook", "else"], "hook"])
+def test_profiles_that_prove_too_little_are_no_option(profiles: object) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        provider("hook", {"profiles": profiles})
+    assert refused.value.errors[0].pointer.startswith("/options/profiles")
+
+
+def test_a_public_key_verifies_the_standard_profile_alone() -> None:
+    STANDARD.check_secret(PUBLIC, pointer="/secrets/0")
+    with pytest.raises(InvalidInput, match="standard"):
+        HOOK.check_secret(PUBLIC, pointer="/secrets/0")
+    # a source whose profiles were changed later
+    assert outcome(HOOK, received(signed(), BODY), PUBLIC) == "secret_missing"
+    assert outcome(HOOK, received(signed(), BODY), PUBLIC, SECRET) == ACCEPTED
+
+
+@pytest.mark.parametrize("profiles", [["standard"], ["nonce"], ["hook"], ["hook", "standard"]])
+def test_a_sample_is_signed_as_the_source_wants_it(profiles: list[str]) -> None:
+    source = provider("hook", {"profiles": profiles})
+    given = sample("hook.order.invoice.paid", provider=source, secret=SECRET, now=NOW, url=URL)
+    assert outcome(source, received(given.headers, given.body), SECRET) == ACCEPTED
+    with pytest.raises(InvalidInput) as refused:
+        sample("hook.order.invoice.paid", provider=source, secret=PUBLIC, now=NOW, url=URL)
+    assert refused.value.code == "invalid_secret"
+
+
+@pytest.mark.parametrize(
+    ("changes", "body", "code"),
+    [
+        ({}, BODY, ACCEPTED),
+        ({}, BODY + b" ", "signature_mismatch"),
+        ({"X-Hook-Timestamp": str(TIME + 1)}, BODY, "signature_mismatch"),
+        ({"X-Hook-Timestamp": "soon"}, BODY, "timestamp_malformed"),
+        ({"X-Hook-Timestamp": None}, BODY, "signature_missing"),
+        ({"X-Hook-Signature": None}, BODY, "signature_missing"),
+        ({"X-Hook-Signature": ""}, BODY, "signature_malformed"),
+        ({"X-Hook-Signature": "sha256="}, BODY, "signature_mismatch"),
+        ({"X-Hook-Signature": "md5=00"}, BODY, "signature_not_accepted"),
+    ],
+)
+def test_only_the_signature_of_time_and_body_is_accepted(
+    changes: dict[str, str | None], body: bytes, code: str
+) -> None:
+    headers = {name: value for name, value in (signed() | changes).items() if value is not None}
+    assert outcome(HOOK, received(headers, body), SECRET) == code
+
+
+def test_of_two_that_are_accepted_the_stronger_decides() -> None:
+    wrong = {"webhook-id": ID, "webhook-timestamp": str(TIME), "webhook-signature": "v1,x"}
+    request = received(signed() | wrong, BODY)
+    both = provider("hook", {"profiles": ["hook", "standard"]})
+    assert outcome(both, request, SECRET) == "signature_mismatch"
+    assert outcome(HOOK, request, SECRET) == ACCEPTED
+
+
+def test_sha1_needs_to_be_allowed_and_to_come_alone() -> None:
+    message = f"{TIME}.".encode() + BODY
+    weak = f"sha1={mac(KEY, message, SHA1()).hex()}"  # noqa: S303 - to be refused
+    allowed = provider("hook", {"profiles": ["hook"], "allow_sha1": True})
+    alone = received(signed() | {"X-Hook-Signature": weak}, BODY)
+    assert outcome(HOOK, alone, SECRET) == "signature_not_accepted"
+    assert outcome(allowed, alone, SECRET) == ACCEPTED
+    strong = f"sha512={mac(KEY, message, SHA512()).hex()}"
+    assert (
+        outcome(HOOK, received(signed() | {"X-Hook-Signature": strong}, BODY), SECRET) == ACCEPTED
+    )
+
+
+def test_the_profile_that_signs_no_time_is_not_accepted() -> None:
+    headers = sign(
+        Profile.BODY, keys=[KEY], message_id=ID, timestamp=TIME, body=BODY, event_type="a.b.c"
+    )
+    every = provider("hook", {"profiles": EVERY})
+    assert outcome(every, received(headers, BODY), SECRET) == "signature_not_accepted"
+
+
+def test_the_previous_secret_is_accepted_beside_the_current_one() -> None:
+    request = received(signed(key=b"p" * 32), BODY)
+    assert outcome(HOOK, request, SECRET, PREVIOUS) == ACCEPTED
+    assert outcome(HOOK, request, SECRET) == "signature_mismatch"
+
+
+def test_the_time_has_to_be_now() -> None:
+    request = received(signed(), BODY)
+    assert outcome(HOOK, request, SECRET, now=at(300)) == ACCEPTED
+    assert outcome(HOOK, request, SECRET, now=at(301)) == "timestamp_out_of_tolerance"
+
+
+@pytest.mark.parametrize(
+    ("payload", "topic", "name"),
+    [
+        ({"type": "order.invoice.paid"}, "a.b.c", "order.invoice.paid"),
+        ({"no": "type"}, "order.invoice.paid", "order.invoice.paid"),
+        ({"type": "hookfast.endpoint.disabled"}, None, "hook.hookfast_endpoint.disabled"),
+        ({}, "hookfast.endpoint.disabled", "hook.hookfast_endpoint.disabled"),
+        ({"type": "Order.Paid"}, None, "hook.order.paid"),
+        ([], None, "hook.event.received"),
+    ],
+)
+def test_types_stay_as_they_are_but_operational_ones(
+    payload: object, topic: str | None, name: str
+) -> None:
+    headers = {} if topic is None else {"X-Hook-Topic": topic}
+    assert HOOK.event_type(received(headers), payload) == name  # type: ignore[arg-type]

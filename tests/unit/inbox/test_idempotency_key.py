@@ -1,0 +1,103 @@
+"""What makes two requests the same, and two events the same fact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from hookfast.errors import InvalidInput
+from hookfast.inbox import BusinessKeys, RequestHeaders, compile_expression, delivery_key, provider
+from hookfast.inbox.expression import MAX_KEY_LENGTH
+from tests.unit.inbox.requests import received
+
+GITHUB = provider("github")
+PUSH = {"repository": {"full_name": "acme/storefront"}, "ref": "refs/heads/main", "after": "61"}
+
+
+def test_a_key_is_the_providers_id_or_the_expressions_or_the_bodys() -> None:
+    after = compile_expression("after", pointer="/key")
+    named = received({"X-GitHub-Delivery": "guid"})
+    assert delivery_key(GITHUB, named, payload=PUSH, expression=after) == "id:guid"
+    unnamed = received({}, b"{}")
+    assert delivery_key(GITHUB, unnamed, payload=PUSH, expression=after) == "key:61"
+    assert delivery_key(GITHUB, unnamed, payload={}, expression=after) == unnamed.content_key
+    assert delivery_key(GITHUB, unnamed, payload={}) == unnamed.content_key
+
+
+def test_an_id_cannot_pass_for_the_digest_of_another_body() -> None:
+    victim = received({}, b"the body of another request")
+    forger = received({"X-GitHub-Delivery": victim.content_key})
+    assert delivery_key(GITHUB, forger, payload={}) != delivery_key(GITHUB, victim, payload={})
+
+
+def test_a_key_has_a_bounded_length() -> None:
+    long = "x" * 10_000
+    whole = compile_expression("@", pointer="/key")
+    found = delivery_key(GITHUB, received({}), payload=long, expression=whole)
+    assert len(found) <= len("key:") + MAX_KEY_LENGTH
+    named = received({"X-GitHub-Delivery": long})
+    assert len(delivery_key(GITHUB, named, payload=long)) == len("sha256:") + 64
+
+
+def test_the_same_push_under_two_delivery_ids_is_one_fact() -> None:
+    keys = BusinessKeys.parse("suggested", provider=GITHUB, pointer="/key")
+    found = keys.key("github.push.received", PUSH)  # type: ignore[arg-type]
+    assert found == 'github.push.received:["acme/storefront","refs/heads/main","61"]'
+    other = PUSH | {"after": "62"}
+    assert keys.key("github.push.received", other) != found  # type: ignore[arg-type]
+
+
+def test_an_event_without_a_rule_or_with_half_a_key_is_a_fact_of_its_own() -> None:
+    keys = BusinessKeys.parse("suggested", provider=GITHUB, pointer="/key")
+    assert keys.key("github.star.created", PUSH) is None  # type: ignore[arg-type]
+    assert keys.key("github.push.received", {"ref": "refs/heads/main"}) is None
+
+
+def test_one_expression_is_for_every_event_and_still_tells_their_types_apart() -> None:
+    keys = BusinessKeys.parse("after", provider=GITHUB, pointer="/key")
+    assert keys.key("github.push.received", {"after": "61"}) == "github.push.received:61"
+    assert keys.key("github.create.received", {"after": "61"}) == "github.create.received:61"
+
+
+def test_the_first_pattern_that_matches_decides() -> None:
+    rules = {"github.push.*": "after", "github.**": "ref"}
+    keys = BusinessKeys.parse(rules, provider=GITHUB, pointer="/key")
+    payload = {"after": "61", "ref": "main"}
+    assert keys.key("github.push.received", payload) == "github.push.received:61"
+    assert keys.key("github.delete.received", payload) == "github.delete.received:main"
+    assert keys.key("gitlab.push.received", payload) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ("]", "/key"),
+        ("", "/key"),
+        ({}, "/key"),
+        ({f"a.b.c{n}": "id" for n in range(33)}, "/key"),
+        ({"github.push.*": "]"}, "/key/github.push.*"),
+        ({"git/hub~": "id"}, "/key/git~1hub~0"),
+    ],
+)
+def test_rules_that_cannot_work_are_refused_with_their_place(
+    given: str | Mapping[str, str], pointer: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        BusinessKeys.parse(given, provider=GITHUB, pointer=pointer[:4])
+    assert refused.value.errors[0].pointer == pointer
+
+
+def test_a_provider_without_suggestions_says_so() -> None:
+    with pytest.raises(InvalidInput, match="no keys are suggested for hook"):
+        BusinessKeys.parse("suggested", provider=provider("hook"), pointer="/key")
+
+
+def test_headers_of_a_server_lose_nothing() -> None:
+    raw = [(b"X-A", b"\xff\x00"), (b"x-a", b"2"), (b"Content-Type", b"text/plain")]
+    headers = RequestHeaders.from_raw(raw)
+    assert headers.all("X-a") == ("\xff\x00", "2")
+    assert headers.only("x-A") is None
+    assert [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
+    ] == raw

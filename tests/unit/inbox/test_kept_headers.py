@@ -1,0 +1,116 @@
+"""Which headers of a request are kept: what says what it is about, and nothing that proves it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from hookfast.inbox import Provider, provider
+from hookfast.inbox.kept_headers import MAX_HEADERS, MAX_TOTAL, MAX_VALUE, kept_headers
+from hookfast.inbox.provider import Unsigned
+from hookfast.inbox.reading import Reading, Rules, read
+from tests.unit.inbox.requests import JSON, NOW, URL, received
+
+SECRET = "a-secret-of-the-provider"
+NO_RULES = Rules(
+    event_types={}, id_expression=None, business_keys=None, business_window=timedelta()
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "X-GitHub-Event",
+        "X-GitHub-Delivery",
+        "X-GitHub-Hook-ID",
+        "X-Gitlab-Event",
+        "X-Gitlab-Event-UUID",
+        "X-Gitlab-Instance",
+        "Idempotency-Key",
+        "X-Shopify-Topic",
+        "X-Shopify-Event-Id",
+        "X-Event-Key",  # Bitbucket's name of the event
+        "X-Request-UUID",
+        "X-Gitea-Event",
+        "X-Slack-Retry-Num",
+        "I-Twilio-Idempotency-Token",
+        "X-Author",
+    ],
+)
+def test_what_a_request_is_about_is_kept(name: str) -> None:
+    assert kept_headers([(name, " it ")]) == [(name, "it")]
+    assert kept_headers([(name.lower(), "it")]) == [(name.lower(), "it")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # credentials
+        *("Authorization", "Proxy-Authorization", "Cookie", "X-Gitlab-Token", "X-Api-Key"),
+        *("X-Apikey", "X-Auth", "X-Secret", "X-Password", "X-Session-Id", "X-Access-Key", "X-CSRF"),
+        # signatures
+        *("X-Hub-Signature", "X-Hub-Signature-256", "Stripe-Signature", "X-Slack-Signature"),
+        *("X-Shopify-Hmac-Sha256", "X-Gitea-Signature", "X-Twilio-Signature", "X-Sign", "X-Mac"),
+        # ours, when it is sent on
+        *("webhook-id", "webhook-signature", "X-Hook-Id", "X-Hook-Topic", "X-Webhook-Signature"),
+        *("User-Agent", "Content-Type", "Content-Length", "traceparent", "tracestate"),
+        # of the one connection, and of what stands in between
+        *("Host", "Connection", "Keep-Alive", "Transfer-Encoding", "TE", "Trailer", "Upgrade"),
+        *("X-Request-Id", "X-Correlation-Id"),
+        *("Via", "Forwarded", "X-Forwarded-For", "X-Real-IP", "CF-Connecting-IP", "Expect"),
+    ],
+)
+def test_what_proves_something_or_belongs_to_one_connection_is_left_out(name: str) -> None:
+    assert kept_headers([(name, "hush"), (name.lower(), "hush"), (name.upper(), "hush")]) == []
+
+
+def test_a_request_id_is_kept_where_it_is_the_deliverys() -> None:
+    given = [("X-Request-ID", "1"), ("X-Correlation-ID", "2"), ("Authorization", "hush")]
+    assert kept_headers(given, ids=["x-request-id", "authorization"]) == [("X-Request-ID", "1")]
+
+
+@pytest.mark.parametrize(
+    ("bound", "kept"),
+    [
+        (provider("bitbucket"), ["X-Request-Id"]),
+        (provider("gitea"), []),
+        (
+            provider("generic", {"signature_header": "X-S", "id_header": "x-correlation-id"}),
+            ["X-Correlation-Id"],
+        ),
+    ],
+)
+def test_a_provider_says_where_its_deliveries_ids_are(bound: Provider, kept: list[str]) -> None:
+    headers = {"X-Request-Id": "1", "X-Correlation-Id": "2"}
+    unsigned = Unsigned(body=b"{}", content_type=JSON, url=URL, id="2", at=NOW)
+    request = received(headers | bound.sign(unsigned, secret=SECRET))
+    found = read(bound, request, rules=NO_RULES, secrets=[SECRET], now=NOW)
+    assert isinstance(found, Reading)
+    assert [name for name, _ in found.headers if name in headers] == kept
+
+
+def test_a_header_that_options_name_as_proof_is_left_out_whatever_it_is_called() -> None:
+    assert kept_headers([("X-Acme", "hush"), ("X-Other", "it")], proofs=["x-acme"]) == [
+        ("X-Other", "it")
+    ]
+
+
+@pytest.mark.parametrize("value", ["", "a\nb", "a\0b", "ß", "a\x7fb", "x" * (MAX_VALUE + 1)])
+def test_a_value_that_could_not_be_sent_on_is_left_out(value: str) -> None:
+    assert kept_headers([("X-Acme", value), ("X-Other", "it")]) == [("X-Other", "it")]
+
+
+def test_a_name_that_is_no_token_is_left_out() -> None:
+    assert kept_headers([("X Acme", "it"), ("X:Acme", "it"), ("", "it")]) == []
+
+
+def test_as_many_are_kept_as_a_receiver_can_be_expected_to_take() -> None:
+    many = [(f"X-{n}", "it") for n in range(MAX_HEADERS + 1)]
+    assert kept_headers(many) == many[:MAX_HEADERS]
+    large = [(f"X-{n}", "x" * MAX_VALUE) for n in range(MAX_TOTAL // MAX_VALUE + 1)]
+    assert len(kept_headers(large)) == MAX_TOTAL // MAX_VALUE - 1
+    assert kept_headers([("X-Twice", "1"), ("X-Twice", "2")]) == [
+        ("X-Twice", "1"),
+        ("X-Twice", "2"),
+    ]

@@ -1,0 +1,62 @@
+"""docs/receiving.md says of every provider, option and key what the code does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import get_args
+
+from hookfast.inbox import PROVIDERS, provider
+from hookfast.inbox.expression import FUNCTIONS, MAX_KEY_LENGTH, MAX_LENGTH
+from hookfast.inbox.naming import event_name
+from hookfast.inbox.provider import MAX_ID_LENGTH
+from hookfast.inbox.refused import RefusedCode
+
+PAGE = Path(__file__).parents[3].joinpath("docs/receiving.md").read_text()
+
+
+def section(title: str) -> str:
+    """From a heading to the next one."""
+    return re.split(r"^#+ ", PAGE.split(f" {title}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def test_every_provider_is_in_every_table() -> None:
+    for title in ("Providers", "Event types", "Keys"):
+        assert set(re.findall(r"^\| `(\w+)` \|", section(title), re.MULTILINE)) >= set(PROVIDERS)
+    set_up = re.findall(r"^\| `(\w+)` \|", section("Set-up at the provider"), re.MULTILINE)
+    assert {*set_up, "generic"} == {*PROVIDERS, "provider"}  # the table's head
+
+
+def test_every_option_is_there() -> None:
+    for found in PROVIDERS.values():
+        for option in found.model_fields:
+            assert f"`{option}`" in section("Options")
+
+
+def test_the_example_of_options_works() -> None:
+    example = json.loads(PAGE.split("```json\n")[1].split("```")[0])
+    assert provider(example["provider"], example["options"]).name == "generic"
+
+
+def test_every_refusal_is_there() -> None:
+    for code in get_args(RefusedCode):
+        assert f"`{code}`" in section("Refusals")
+
+
+def test_every_function_and_limit_is_there() -> None:
+    text = " ".join(section("Key expressions").split())
+    assert set(re.findall(r"`(\w+)`", text.split("functions")[1].split(".")[0])) == FUNCTIONS
+    assert f"at most {MAX_LENGTH} characters" in text
+    assert f"over {MAX_KEY_LENGTH} characters" in text
+    assert f"at most {MAX_ID_LENGTH} characters" in section("Keys")
+    longest = event_name("x", "a" * 500).split(".")[1]
+    assert f"cut after {len(longest)} characters" in " ".join(section("Event types").split())
+
+
+def test_the_suggested_keys_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| `(\w+)\.\S+.* \| `(.+)` \|$", section("Key expressions"), re.MULTILINE)
+    assert len(rows) == 9
+    for name, expression in rows:
+        suggested = PROVIDERS[name].suggested_keys.values()
+        assert expression.replace("\\|", "|") in suggested

@@ -1,0 +1,65 @@
+"""What `HOOKFAST_SMTP_URL` means."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookfast.errors import Misconfigured
+from hookfast.mail.smtp_url import parse_smtp_url
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "tls", "starttls"),
+    [
+        ("smtp://mail.example", "mail.example", 25, False, "offered"),
+        ("smtp://mail.example:2525/", "mail.example", 2525, False, "offered"),
+        ("smtp://user:secret@mail.example", "mail.example", 587, False, "required"),
+        ("smtp://user:secret@127.0.0.1", "127.0.0.1", 587, False, "offered"),
+        ("smtp://user:secret@[::1]:25", "::1", 25, False, "offered"),
+        ("smtp://user:secret@localhost", "localhost", 587, False, "offered"),
+        ("smtp://user:secret@mail.example?starttls=never", "mail.example", 587, False, "never"),
+        ("smtp://mail.example?starttls=required", "mail.example", 25, False, "required"),
+        ("smtps://user:secret@mail.example", "mail.example", 465, True, "required"),
+    ],
+)
+def test_it_names_a_server(url: str, host: str, port: int, tls: bool, starttls: str) -> None:
+    server = parse_smtp_url(url)
+    assert (server.host, server.port, server.tls, server.starttls) == (host, port, tls, starttls)
+
+
+def test_user_and_password_are_percent_decoded() -> None:
+    server = parse_smtp_url("smtp://hooks%40shop.example:p%2Fs%20%25@mail.example")
+    assert (server.username, server.password) == ("hooks@shop.example", "p/s %")
+    assert "p/s" not in repr(server)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "mail.example:25",
+        "http://user:secret@mail.example",
+        "smtp://",
+        "smtp://user:secret@",
+        "smtp://user@mail.example",
+        "smtp://:secret@mail.example",
+        "smtp://user:secret@mail.example:smtp",
+        "smtp://user:secret@mail.example:99999",
+        "smtp://user:sec/ret@mail.example",
+        "smtp://user:sec#ret@mail.example",
+        "smtp://user:sec?ret@mail.example",
+        "smtp://user:secret@mail.example/inbox",
+        "smtp://user:secret@mail.example?starttls=maybe",
+        "smtp://user:secret@mail.example?starttls=",
+        "smtp://user:secret@mail.example?starttls=never&starttls=required",
+        "smtp://user:secret@mail.example?tls=1",
+        "smtps://user:secret@mail.example?starttls=required",
+        "smtp://user:secret@[::1",
+    ],
+)
+def test_what_makes_no_sense_is_refused_without_quoting_it(url: str) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        parse_smtp_url(url)
+    assert "HOOKFAST_SMTP_URL" in refused.value.message
+    assert "sec" not in refused.value.message.replace("secure", "")
+    assert refused.value.__cause__ is None

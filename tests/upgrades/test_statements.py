@@ -1,0 +1,77 @@
+"""While a new version is rolled out, the one before runs on the new schema: every statement it
+sends must still work there. docs/upgrading.md has the policy; this is its gate.
+
+Where it fails: expand in this release (a new column is nullable or has a default, the old one
+stays), contract in the next. If the version in the folder's name is not released yet, there is
+nobody to be kind to: record it anew (`python -m tests.upgrades.recording`), or delete the lines.
+"""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from hookfast.storage.engine import Database
+from tests.upgrades.compatibility import broken
+from tests.upgrades.recording import HERE, saved, shape
+
+pytestmark = pytest.mark.anyio
+
+_VERSIONS = sorted(path for path in HERE.iterdir() if path.is_dir() and path.name[0].isdigit())
+
+
+@pytest.mark.parametrize("version", _VERSIONS, ids=lambda path: path.name)
+async def test_what_an_older_version_sends_works_on_the_newest_schema(
+    version: object, database: Database
+) -> None:
+    statements = saved(version, database.kind)  # type: ignore[arg-type]
+    assert len(statements) > 100, "nothing was recorded"
+    assert await broken(database.url, statements) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reasons"),
+    [
+        ("ALTER TABLE endpoints RENAME COLUMN state TO mood", {"state", "mood"}),
+        ("DROP TABLE notices", {"notices"}),
+        ("ALTER TABLE jobs DROP COLUMN status", {"status"}),
+    ],
+)
+async def test_a_schema_that_lacks_something_is_noticed(
+    database: Database, change: str, reasons: set[str]
+) -> None:
+    """The proof that the test above can fail."""
+    async with database.write() as connection:
+        if "DROP COLUMN" in change and database.kind == "sqlite":
+            for index in ("ix_jobs_open", "ix_jobs_asking", "ix_jobs_tenant"):
+                await connection.execute(text(f"DROP INDEX IF EXISTS {index}"))
+        await connection.execute(text(change))
+    found = await broken(database.url, saved(_VERSIONS[-1], database.kind))
+    assert found
+    for line in found:
+        why = line.rpartition(" -- ")[2]
+        assert any(reason in why for reason in reasons), line
+
+
+async def test_a_new_column_that_wants_a_value_is_noticed(database: Database) -> None:
+    async with database.write() as connection:
+        await connection.execute(
+            text("CREATE TABLE mark (id TEXT PRIMARY KEY, kind TEXT NOT NULL)")
+        )
+    assert await broken(database.url, ["INSERT INTO mark (id, kind) VALUES ('1', '2')"]) == []
+    (found,) = await broken(database.url, ["INSERT INTO mark (id) VALUES ('1')"])
+    assert found.endswith("mark wants a value for kind")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("SELECT a WHERE b IN (?, ?)", "SELECT a WHERE b IN (?, ?, ?)", True),
+        ("INSERT INTO t (a) VALUES (?), (?)", "INSERT INTO t (a) VALUES (?)", True),
+        ("IN ($1::VARCHAR, $2::VARCHAR)", "IN ($1::VARCHAR)", True),
+        ("SELECT a WHERE b = ?", "SELECT a WHERE c = ?", False),
+        ("INSERT INTO t (a, b) VALUES (?, ?)", "INSERT INTO t (a) VALUES (?)", False),
+    ],
+)
+def test_repetitions_make_no_other_statement(one: str, other: str, same: bool) -> None:
+    assert (shape(one) == shape(other)) is same
