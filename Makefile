@@ -3,8 +3,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 4
+EXAMPLES ?= 300
 
-.PHONY: demo run test check bench lock openapi clean help
+# Some images forbid Python to keep what it compiled; the tests start some hundred processes.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo run test fuzz slow check bench drain inbox-bench telemetry-bench lock openapi clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -21,14 +25,36 @@ check: $(VENV)/.dev-ready   ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(VENV)/.dev-ready    ## the whole test suite, on SQLite and PostgreSQL
+test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL
 	$(BIN)/pytest -n $(JOBS) --dist worksteal tests
+
+fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time (EXAMPLES=300)
+	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o timeout=0 -m hypothesis tests
+	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) tests/integration/api/test_schemathesis.py
+
+slow: $(VENV)/.dev-ready    ## outages of days with 2,000 deliveries waiting; workflows and crashes on SQLite
+	$(BIN)/pytest -n 2 -m slow tests
 
 bench: $(VENV)/.dev-ready   ## the floor and the product, measured in one run
 	$(BIN)/python -m bench.delivery
 
+drain: $(VENV)/.dev-ready   ## the end of an outage, measured against the ramp
+	$(BIN)/python -m bench.drain
+
+inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against emitting
+	$(BIN)/python -m bench.inbox
+
+telemetry-bench: $(VENV)/.dev-ready ## what traces and metrics cost a delivery
+	$(BIN)/python -m bench.telemetry
+
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 	$(BIN)/hookfast openapi > docs/openapi.json
+
+docs: $(VENV)/.dev-ready    ## the documentation as a site, in var/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "var/site/index.html"
+
+docs-serve: $(VENV)/.dev-ready ## the same at http://127.0.0.1:8000, renewed as you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --livereload
 
 lock:            ## pin the newest versions, with hashes and without download addresses
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip -q install uv
