@@ -155,7 +155,8 @@ class CircuitActivities:
         the circuit when none is left. Stops when the circuit opens again or is paused.
 
         Letting one go is a signal and writes nothing: a delivery counts as held, and not as
-        drained, until its attempt is recorded or waits for the endpoint's limits. So a crash here loses none, and the next step finds those that were not told.
+        drained, until its attempt is recorded or waits for the endpoint's limits. So a crash here
+        loses none, and the next step finds those that were not told.
         """
         async with heartbeat():
             drain = _Drain(self._steering, order)

@@ -7,12 +7,15 @@ the transaction if none is open. An emit to one subscriber crosses five times.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from threading import Thread
 from typing import Any, Literal
 
 import aiosqlite
+from aiosqlite.core import _connection_worker_thread
 
 Begin = Literal["BEGIN", "BEGIN IMMEDIATE"]
 
@@ -32,11 +35,31 @@ def connector(file: str, begin: Begin) -> Callable[..., Awaitable[aiosqlite.Conn
 
     async def connect(*_: object, **__: object) -> aiosqlite.Connection:
         connection = _Connection(partial(_open, file), 64)
-        connection._thread.daemon = True  # as SQLAlchemy does with the connections it makes
+        connection._thread = Thread(
+            target=work,
+            args=(asyncio.get_running_loop(), connection._tx),
+            daemon=True,  # as SQLAlchemy does with the connections it makes
+        )
         connection.begin = begin
         return await connection
 
     return connect
+
+
+def work(loop: asyncio.AbstractEventLoop, queue: Any) -> None:
+    """Do what a connection has to do, as its thread, also when `loop`, which asked, is closed. A
+    file that cannot be opened and a statement whose caller was cancelled are answered after that if
+    the loop is faster: nobody is left to be told, but what follows in the queue still closes the
+    connection."""
+    while True:
+        try:
+            _connection_worker_thread(queue)
+            return
+        except RuntimeError:
+            if not loop.is_closed():
+                raise
+            if queue.empty():
+                return
 
 
 def _open(file: str) -> sqlite3.Connection:
