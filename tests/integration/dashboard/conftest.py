@@ -15,6 +15,8 @@ from tests import standing
 from tests.api_client import (
     OPERATOR_KEY,
     development_settings,
+    endpoint_maker,
+    event_type_maker,
 )
 from tests.integration.api.standing.one_of_everything import one_of_everything
 from tests.integration.dashboard.visitor import Visitor, signed_in
@@ -42,3 +44,26 @@ async def operator(app: FastAPI) -> AsyncIterator[Visitor]:
 async def owned(client: httpx2.AsyncClient) -> dict[str, str]:
     """The ids of a tenant who has one of everything, by the names of path parameters."""
     return await one_of_everything(client)
+
+
+@pytest.fixture
+async def shop(client: httpx2.AsyncClient) -> dict[str, str]:
+    """The ids of a tenant with two endpoints, and a delivery to each."""
+    await event_type_maker(client)("order.invoice.paid")
+    tenant = (await client.post("/tenants", json={"name": "Shop"})).json()["id"]
+    ids = {"tenant_id": tenant}
+    for name in ("", "other_"):
+        endpoint = await endpoint_maker(client)(
+            tenant_id=tenant,
+            description=f"{name}receiver",
+            events=["order.**"],
+            owner_emails=["Owner@shop.example"],
+        )
+        ids[f"{name}endpoint_id"] = endpoint["id"]
+    event = {"tenant_id": tenant, "type": "order.invoice.paid", "data": {}}
+    ids["event_id"] = (await client.post("/events", json=event)).json()["id"]
+    found = (await client.get("/deliveries", params={"event_id": ids["event_id"]})).json()["data"]
+    own = {each["endpoint_id"]: each["id"] for each in found}
+    ids["delivery_id"] = own[ids["endpoint_id"]]
+    ids["other_delivery_id"] = own[ids["other_endpoint_id"]]
+    return ids

@@ -5,8 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from tests.integration.dashboard.test_pages import text_of
-from tests.integration.dashboard.visitor import Visitor
+from tests.integration.dashboard.visitor import Visitor, text_of
 
 pytestmark = pytest.mark.anyio
 

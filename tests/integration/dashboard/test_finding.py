@@ -10,14 +10,8 @@ from fastapi import FastAPI
 
 from api.context import Context
 from tests.api_client import event_type_maker
-from tests.integration.dashboard.test_pages import (
-    EVENT_TYPE,
-    end,
-    new_endpoint,
-    new_tenant,
-    text_of,
-)
-from tests.integration.dashboard.visitor import Forms, Visitor, tenant_visitor
+from tests.integration.dashboard.belongings import EVENT_TYPE, end, new_endpoint, new_tenant
+from tests.integration.dashboard.visitor import Forms, Visitor, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 
 from api.context import Context
-from tests.integration.dashboard.test_pages import emit, end, new_endpoint, new_tenant
-from tests.integration.dashboard.test_portal_links import link
+from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
+from tests.integration.dashboard.portal import link
 from tests.integration.dashboard.visitor import Visitor, browser, tenant_visitor
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ LASTS = 200
 
 
 @pytest.fixture
-async def shop(app: FastAPI, client: httpx2.AsyncClient, context: Context) -> dict[str, str]:
+async def busy_shop(app: FastAPI, client: httpx2.AsyncClient, context: Context) -> dict[str, str]:
     """A tenant with an endpoint, a delivery that failed, one under way, and a job."""
     tenant = await new_tenant(client)
     endpoint_id = await new_endpoint(client, tenant)
@@ -54,24 +54,24 @@ async def pages(visitor: Visitor, *starts: str) -> AsyncIterator[tuple[str, str,
     ("scope", "of_one"), [("tenant", True), ("tenant:read", True), ("tenant", False)]
 )
 async def test_no_link_of_a_page_is_dead_for_whom_a_portal_link_let_in(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str], scope: str, of_one: bool
+    app: FastAPI, client: httpx2.AsyncClient, busy_shop: dict[str, str], scope: str, of_one: bool
 ) -> None:
-    narrowed = {"endpoint_id": shop["endpoint_id"]} if of_one else {}
+    narrowed = {"endpoint_id": busy_shop["endpoint_id"]} if of_one else {}
     async with browser(app) as visitor:
-        await visitor.get(await link(client, shop["tenant_id"], scope=scope, **narrowed))
-        found = [each async for each in pages(visitor, "/dashboard", shop["job"])]
+        await visitor.get(await link(client, busy_shop["tenant_id"], scope=scope, **narrowed))
+        found = [each async for each in pages(visitor, "/dashboard", busy_shop["job"])]
     assert [each for each in found if each[2] != 200] == []
     assert len(found) > 6
 
 
 async def test_the_event_of_a_delivery_is_named_where_it_cannot_be_seen(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
+    app: FastAPI, client: httpx2.AsyncClient, busy_shop: dict[str, str]
 ) -> None:
-    found = await client.get("/deliveries", params={"endpoint_id": shop["endpoint_id"]})
+    found = await client.get("/deliveries", params={"endpoint_id": busy_shop["endpoint_id"]})
     delivery = found.json()["data"][0]
-    for narrowed, linked in (({"endpoint_id": shop["endpoint_id"]}, False), ({}, True)):
+    for narrowed, linked in (({"endpoint_id": busy_shop["endpoint_id"]}, False), ({}, True)):
         async with browser(app) as visitor:
-            await visitor.get(await link(client, shop["tenant_id"], **narrowed))
+            await visitor.get(await link(client, busy_shop["tenant_id"], **narrowed))
             page = await visitor.get(f"/dashboard/deliveries/{delivery['id']}")
             assert delivery["event_id"] in page.text
             assert (f'href="/dashboard/events/{delivery["event_id"]}"' in page.text) is linked

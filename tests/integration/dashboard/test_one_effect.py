@@ -15,8 +15,8 @@ from sqlalchemy import func, select, update
 
 from api.context import Context
 from hookfast.storage.session_table import SentForm
-from tests.integration.dashboard.test_pages import emit, end, new_endpoint, new_tenant, text_of
-from tests.integration.dashboard.visitor import Visitor, tenant_visitor
+from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
+from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
 

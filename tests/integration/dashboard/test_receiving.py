@@ -7,8 +7,8 @@ import pytest
 from fastapi import FastAPI
 
 from tests.integration.api.inbound import post, signed
-from tests.integration.dashboard.test_pages import new_tenant, text_of
-from tests.integration.dashboard.visitor import Visitor, tenant_visitor
+from tests.integration.dashboard.belongings import new_tenant
+from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
 

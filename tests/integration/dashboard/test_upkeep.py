@@ -6,8 +6,8 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.integration.dashboard.test_pages import new_endpoint, new_tenant, text_of
-from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor
+from tests.integration.dashboard.belongings import new_endpoint, new_tenant
+from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""A browser without script: follows links, sends the forms it finds, keeps cookies."""
+"""A browser without script: follows links, sends the forms it finds, keeps cookies, reads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -40,6 +41,12 @@ class Forms(HTMLParser):
     def posting(self) -> list[str]:
         """The actions of the forms that post."""
         return [action for method, action, _ in self.found if method == "post"]
+
+
+def text_of(html: str) -> str:
+    """What a page says, in one line."""
+    body = html.partition("<main")[2]
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 class Visitor:

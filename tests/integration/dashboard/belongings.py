@@ -1,0 +1,45 @@
+"""What a tenant has, for pages to show: its endpoints and its deliveries, made through the API."""
+
+from __future__ import annotations
+
+import httpx2
+from sqlalchemy import update
+
+from api.context import Context
+from hookfast.storage.tables import Delivery
+from tests.api_client import endpoint_maker, event_type_maker
+
+EVENT_TYPE = "order.invoice.paid"
+
+
+async def new_tenant(client: httpx2.AsyncClient, name: str = "Acme") -> str:
+    made = await client.post("/tenants", json={"name": name})
+    tenant_id: str = made.json()["id"]
+    return tenant_id
+
+
+async def new_endpoint(client: httpx2.AsyncClient, tenant_id: str, **members: object) -> str:
+    made = await endpoint_maker(client)(tenant_id=tenant_id, events=["order.**"], **members)
+    endpoint_id: str = made["id"]
+    return endpoint_id
+
+
+async def emit(client: httpx2.AsyncClient, tenant_id: str) -> str:
+    """The id of the delivery that an event makes."""
+    await event_type_maker(client)(EVENT_TYPE)
+    event = await client.post(
+        "/events", json={"tenant_id": tenant_id, "type": EVENT_TYPE, "data": {"amount": 42}}
+    )
+    found = await client.get("/deliveries", params={"event_id": event.json()["id"]})
+    delivery_id: str = found.json()["data"][0]["id"]
+    return delivery_id
+
+
+async def end(context: Context, *delivery_ids: str, status: str = "dead") -> None:
+    now = context.clock()
+    ended = {"status": status, "finished_at": now, "started_at": now, "next_attempt_at": None}
+    rows = Delivery.__table__
+    async with context.database.write() as connection:
+        await connection.execute(
+            update(rows).where(rows.c.id.in_(delivery_ids)).values(ended | {"attempts": 1})
+        )

@@ -1,0 +1,94 @@
+"""Deliveries on the pages: one shown whole, many acted on after they were counted."""
+
+from __future__ import annotations
+
+import re
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from api.context import Context
+from tests.api_client import endpoint_maker
+from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
+from tests.integration.dashboard.visitor import tenant_visitor, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_many_are_acted_on_after_their_number_was_shown(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    made = [await emit(client, tenant) for _ in range(4)]
+    await end(context, *made[:3])
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = await visitor.get("/dashboard/deliveries?status=dead")
+        assert all(delivery in page.text for delivery in made[:3])
+        assert made[3] not in page.text
+        asked = {"action": "resend", "to": "all", "status": "dead", "endpoint_id": endpoint_id}
+        shown = await visitor.post("/dashboard/deliveries/actions", **asked)
+        assert "Send again 3 deliveries?" in text_of(shown.text)
+        assert (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"] == []
+        told = await visitor.posted("/dashboard/deliveries/actions/run", **asked)
+        assert "The job acts on 3 deliveries." in told
+        assert "Told 0 of 3" in text_of(told)
+        [job] = (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"]
+        assert (job["action"], job["total"]) == ("resend", 3)
+        stopped = await visitor.posted(
+            f"/dashboard/jobs/{job['id']}/cancel", back=f"/dashboard/jobs/{job['id']}"
+        )
+        assert "stops after the deliveries under way" in stopped
+
+        chosen = {"action": "resend", "to": "selected", "ids": made[:2], "back": "/dashboard"}
+        shown = await visitor.post("/dashboard/deliveries/actions", **chosen)
+        assert "Send again 2 deliveries?" in text_of(shown.text)
+        nothing = await visitor.posted(
+            "/dashboard/deliveries/actions",
+            action="pause",
+            to="selected",
+            back="/dashboard/deliveries",
+        )
+        assert "select some deliveries first" in nothing
+        # what cannot be done to any of them is said
+        shown = await visitor.post("/dashboard/deliveries/actions", **chosen | {"action": "pause"})
+        assert "None of them can be told to do that now." in shown.text
+
+
+async def test_what_failed_in_a_window_is_counted_and_sent_again(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    await end(context, await emit(client, tenant), await emit(client, tenant))
+    path = f"/dashboard/endpoints/{endpoint_id}/recover"
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = await visitor.get(f"{path}?since=1h")
+        assert "2 deliveries ended without success in the last hour" in text_of(page.text)
+        [since] = re.findall(r'name="since" value="([^"]+)"', page.text)
+        assert "2 deliveries go out again" in await visitor.posted(path, since=since)
+
+
+async def test_a_delivery_is_shown_with_what_was_sent_and_nothing_secret(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant = await new_tenant(client)
+    made = await endpoint_maker(client)(
+        tenant_id=tenant, events=["order.**"], headers={"Authorization": "Basic c2VjcmV0"}
+    )
+    delivery_id = await emit(client, tenant)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = (await visitor.get(f"/dashboard/deliveries/{delivery_id}")).text
+        told = text_of(page)
+        assert "order.invoice.paid pending" in told
+        assert '"data":{"amount":42}' in told  # in the command
+        assert "openssl dgst -sha256" in told
+        assert made["secret"] not in page
+        assert "c2VjcmV0" not in page
+        # Temporal is away, and the page says so
+        told = await visitor.posted(
+            f"/dashboard/deliveries/{delivery_id}/pause",
+            back=f"/dashboard/deliveries/{delivery_id}",
+        )
+        assert "Temporal is away; the delivery was not told." in told

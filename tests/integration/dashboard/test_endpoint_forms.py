@@ -1,0 +1,199 @@
+"""An endpoint by its forms, without script: made, set, subscribed, paused, its secret rotated."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from tests.integration.dashboard.belongings import new_endpoint, new_tenant
+from tests.integration.dashboard.visitor import tenant_visitor
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_endpoint_is_made_and_its_secret_shown_once(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    fields = {
+        "url": "http://127.0.0.1:9/hook",
+        "description": "Ledger",
+        "events": "order.**\nuser.account.closed",
+        "owner_emails": "ops@example.com",
+        "verification": "none",
+        "signatures": "standard",
+        "plan": "custom",
+        "own_plan": '{"delays_seconds": [1, 2]}',
+        "max_in_flight": "3",
+    }
+    async with tenant_visitor(app, client, tenant) as visitor:
+        wrong = await visitor.post("/dashboard/endpoints/new", **fields | {"max_in_flight": "many"})
+        assert wrong.status_code == 422
+        assert "this is not a whole number" in wrong.text
+        assert 'value="Ledger"' in wrong.text  # what was filled in is still there
+        answer = await visitor.post("/dashboard/endpoints/new", **fields)
+        assert answer.status_code == 200
+        [secret] = re.findall(r"whsec_[A-Za-z0-9+/=]+", answer.text)
+        [endpoint_id] = set(re.findall(r"ep_[0-9a-f]{32}", answer.text))
+        page = await visitor.get(f"/dashboard/endpoints/{endpoint_id}")
+        assert secret not in page.text
+    stored = (await client.get(f"/endpoints/{endpoint_id}")).json()
+    assert stored["tenant_id"] == tenant
+    assert stored["retry_plan"] == {"delays_seconds": [1, 2]}
+    assert (stored["max_in_flight"], stored["signatures"]) == (3, ["standard"])
+    assert "order.**, user.account.closed" in page.text
+
+
+async def test_its_settings_are_changed_and_only_what_is_different(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant, headers={"X-Own": "kept"})
+    path = f"/dashboard/endpoints/{endpoint_id}/settings"
+    async with tenant_visitor(app, client, tenant) as visitor:
+        fields = {
+            "url": "http://127.0.0.1:9/hook",
+            "description": "Renamed",
+            "verification": "none",
+            "signatures": ["hook", "standard"],
+            "plan": "hourly",
+            "timeout_seconds": "5",
+        }
+        refused = await visitor.post(path, **fields | {"url": "ftp://example.com"})
+        assert refused.status_code == 422
+        assert 'role="alert"' in refused.text
+        told = await visitor.posted(path, **fields)
+        assert "The settings are saved." in told
+        assert "Renamed" in told
+        assert "Nothing was different." in await visitor.posted(path, **fields)
+    entries = (await client.get("/audit", params={"resource_id": endpoint_id})).json()["data"]
+    [change] = [entry for entry in entries if entry["action"] == "endpoint.update"]
+    assert set(change["changes"]) == {"description"}
+
+
+async def test_what_is_taken_out_of_a_retry_plan_is_gone_from_it(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    plan = {"delays_seconds": [1, 2], "jitter": 0.5, "retry_on": "transient"}
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant, retry_plan=plan)
+    fields = {
+        "url": "http://127.0.0.1:9/hook",
+        "verification": "none",
+        "signatures": ["hook", "standard"],
+        "plan": "custom",
+    }
+    async with tenant_visitor(app, client, tenant) as visitor:
+        path = f"/dashboard/endpoints/{endpoint_id}/settings"
+        for kept in ({"delays_seconds": [1, 2], "jitter": 0.5}, {"delays_seconds": [3]}):
+            told = await visitor.posted(path, **fields, own_plan=json.dumps(kept))
+            assert "The settings are saved." in told
+            stored = (await client.get(f"/endpoints/{endpoint_id}")).json()["retry_plan"]
+            assert stored == kept
+        await visitor.posted(path, **fields | {"plan": "stepped"})
+    assert (await client.get(f"/endpoints/{endpoint_id}")).json()["retry_plan"] == "stepped"
+
+
+async def test_settings_that_nobody_touched_are_saved_as_they_are(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    numbers = {"timeout_seconds": 5, "rate_limit_per_second": 0.1234567, "max_in_flight": 1_000}
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant, **numbers)
+    path = f"/dashboard/endpoints/{endpoint_id}/settings"
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = (await visitor.get(path)).text
+        shown = {name: re.search(rf'name="{name}" value="([^"]*)"', page) for name in numbers}
+        fields = {name: found[1] for name, found in shown.items() if found is not None}
+        assert fields == {
+            "timeout_seconds": "5",
+            "rate_limit_per_second": "0.1234567",
+            "max_in_flight": "1000",
+        }
+        kept = {
+            "url": "http://127.0.0.1:9/hook",
+            "verification": "none",
+            "signatures": ["hook", "standard"],
+            "plan": "hourly",
+        }
+        assert "Nothing was different." in await visitor.posted(path, **fields, **kept)
+
+
+async def test_an_endpoint_is_subscribed_and_its_subscription_switched_off_and_deleted(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id, other = [await new_endpoint(client, tenant) for _ in range(2)]
+    path = f"/dashboard/endpoints/{endpoint_id}"
+    async with tenant_visitor(app, client, tenant) as visitor:
+        told = await visitor.posted(
+            f"{path}/subscriptions", events="user.account.closed, user.team.*", back=path
+        )
+        assert "It is subscribed to user.account.closed, user.team.*." in told
+        wrong = await visitor.posted(f"{path}/subscriptions", events="user", back=path)
+        assert 'role="alert"' in wrong
+        listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
+        newest = listed.json()["data"][0]
+        assert newest["events"] == ["user.account.closed", "user.team.*"]
+        own = f"{path}/subscriptions/{newest['id']}"
+        assert "is off" in await visitor.posted(f"{own}/switch", back=path)
+        assert not (await client.get(f"/subscriptions/{newest['id']}")).json()["active"]
+        assert "is on" in await visitor.posted(f"{own}/switch", active="yes", back=path)
+        assert "Delete this subscription?" in (await visitor.get(f"{own}/delete")).text
+        # another endpoint's page does not lead to it
+        through = f"/dashboard/endpoints/{other}/subscriptions/{newest['id']}"
+        assert (await visitor.get(f"{through}/delete")).status_code == 404
+        assert (await visitor.post(f"{through}/delete")).status_code == 404
+        assert "is deleted" in await visitor.posted(f"{own}/delete")
+    assert (await client.get(f"/subscriptions/{newest['id']}")).status_code == 404
+
+
+async def test_an_endpoint_is_paused_resumed_disabled_and_enabled(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    path = f"/dashboard/endpoints/{endpoint_id}"
+
+    async def state() -> str:
+        found: str = (await client.get(f"/endpoints/{endpoint_id}")).json()["state"]
+        return found
+
+    async with tenant_visitor(app, client, tenant) as visitor:
+        assert "is paused" in await visitor.posted(f"{path}/pause", back=path)
+        assert await state() == "paused"
+        assert "is resumed" in await visitor.posted(f"{path}/resume", back=path)
+        asked = await visitor.get(f"{path}/disable")
+        assert "Disable this endpoint?" in asked.text
+        assert await state() == "enabled"
+        assert "is disabled" in await visitor.posted(f"{path}/disable")
+        assert await state() == "disabled"
+        # what makes no sense is told on the page it was asked on
+        told = await visitor.posted(f"{path}/pause", back=path)
+        assert "The endpoint is disabled; nothing is sent to it anyway." in told
+        told = await visitor.posted(f"{path}/enable", back=path, redrive="yes")
+        assert "this job sends its dead letters again" in told
+        assert await state() == "enabled"
+        await visitor.posted(f"{path}/delete")
+    assert (await client.get(f"/endpoints/{endpoint_id}")).status_code == 404
+
+
+async def test_a_secret_is_rotated_with_the_overlap_that_was_chosen(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    path = f"/dashboard/endpoints/{endpoint_id}/rotate-secret"
+    async with tenant_visitor(app, client, tenant) as visitor:
+        assert "signs for" in (await visitor.get(path)).text
+        refused = await visitor.post(path, overlap="99", back="/dashboard/endpoints")
+        assert refused.headers["location"] == "/dashboard/endpoints"
+        answer = await visitor.post(path, overlap="3600")
+        assert re.search(r"whsec_[A-Za-z0-9+/=]{40}", answer.text)
+        assert answer.headers["cache-control"] == "no-store"
+    secrets = (await client.get(f"/endpoints/{endpoint_id}")).json()["secrets"]
+    assert len(secrets) == 2

@@ -1,0 +1,76 @@
+"""The parts of pages that follow what happens: what is sent of them, and until when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx2
+import pytest
+from fastapi import FastAPI, Request
+
+from api.authentication import Principal
+from api.context import Context
+from api.dashboard import live
+from api.dashboard.page import View
+from api.pagination import Page
+from api.routes.deliveries import list_deliveries
+from tests.api_client import OPERATOR_KEY
+from tests.integration.dashboard.belongings import emit, new_endpoint, new_tenant
+from tests.integration.dashboard.visitor import Visitor, signed_in
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_live_part_stays_the_same_while_only_time_passes(
+    app: FastAPI, context: Context, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    await new_endpoint(client, tenant)
+    await emit(client, tenant)
+    operator = Principal(scope="operator", tenant_id=None, key_id="key_1")
+    listing = await list_deliveries(Page(10, None), context, operator, tenant_id=tenant)
+    request = Request({"type": "http", "query_string": b"", "path": "/", "headers": []})
+
+    def rendered(*, live: bool, later: timedelta) -> str:
+        now = context.clock() + later
+        view = View(request=request, context=context, now=now, visitor=None, live=live)
+        return view.text("delivery_rows.html", listing=listing, names={})
+
+    hour = timedelta(hours=1)
+    assert rendered(live=False, later=hour) != rendered(live=False, later=2 * hour)
+    assert rendered(live=True, later=hour) == rendered(live=True, later=2 * hour)
+
+
+async def test_a_live_part_says_what_is_different_and_ends_with_the_session(
+    app: FastAPI, operator: Visitor
+) -> None:
+    said = ["<p>one\ntwo</p>", "<p>one\ntwo</p>", "<p>three</p>", "<p>four</p>"]
+    async with signed_in(app, OPERATOR_KEY) as visitor:
+        request = visitor.client.build_request("GET", "/dashboard/live/overview")
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/dashboard/live/overview",
+            "query_string": b"",
+            "headers": [(b"cookie", request.headers["cookie"].encode())],
+            "scheme": "http",
+            "server": ("hookfast.test", 80),
+            "app": app,
+            "state": {},
+        }
+        context: Context = app.state.context
+        view = View(request=Request(scope), context=context, now=context.clock(), visitor=None)
+
+        async def render() -> str:
+            if len(said) == 1:
+                await visitor.post("/dashboard/sign-out")
+            return said.pop(0)
+
+        messages = [message async for message in live.changes(view, render, every=0.001)]
+    assert messages == [
+        "retry: 2000\n\n",
+        "data: <p>one\ndata: two</p>\n\n",
+        ":\n\n",
+        "data: <p>three</p>\n\n",
+        "data: <p>four</p>\n\n",
+    ]
