@@ -33,6 +33,10 @@ _SHORT_BYTES = 16_384
 """A longer body to the API is not read before its key is known. A shorter one costs less than its
 connection, and is not counted: else strangers could use up what there is for all short ones."""
 
+_WITHOUT_BODIES = ("GET", "HEAD")
+"""A body that comes with these means nothing (RFC 9110, section 9.3.1). It is taken and dropped: a
+stream would keep its memory for hours."""
+
 _LINGER_SECONDS = 2.0
 
 
@@ -114,6 +118,9 @@ class RequestBody:
                 body = await _collect(receive, cap, share)
         except TimeoutError:
             raise BodyTimeout(f"The body did not arrive within {seconds:g} seconds.") from None
+        if body and scope["method"] in _WITHOUT_BODIES:
+            await held.aclose()
+            return b""
         if body:
             await held.enter_async_context(_bodies(scope).parsed.room(body))
         return body

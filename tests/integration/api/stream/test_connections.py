@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from api import stream_response
+from api import body_memory, stream_response
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings import Settings
 from hookfast.storage.feed_cursor import Cursor
 from tests.api_client import OPERATOR_KEY, assert_problem, development_settings
-from tests.integration.api.stream.conftest import Served, ids, serving
+from tests.integration.api.stream.conftest import TYPE, Served, ids, serving
 from tests.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
@@ -127,3 +127,22 @@ async def test_a_poll_whose_client_has_left_waits_no_longer(settings: Settings) 
         poll.cancel()
         await client.aclose()
         await within(15, until(0))
+
+
+async def test_a_body_that_comes_with_a_stream_takes_no_memory_while_it_lasts(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may look at events could shut out whoever emits them."""
+    monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.1)
+    settings = development_settings(database_url, tmp_path)
+    settings = settings.model_copy(update={"max_body_memory": 1_000_000})
+    async with serving(settings) as served:
+        _, key = await served.tenant()
+        async with (
+            served.client(key) as client,
+            client.stream("GET", "/stream", content=b"{" * 20_000) as answer,
+        ):
+            assert answer.status_code == 200
+            batch = {"events": [{"type": TYPE, "data": [{}] * 4_000}]}
+            emitted = await served.operator.post("/events/batch", json=batch)
+            assert emitted.status_code == 202, emitted.text
