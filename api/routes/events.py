@@ -271,7 +271,7 @@ async def list_events(
             rows = [
                 event
                 for event in await _with_key(connection, idempotency_key, scopes)
-                if chosen.fits(event)
+                if chosen.fits(event) and (page.after is None or event.id < page.after)
             ]
     return page.answer(
         rows,

@@ -221,3 +221,18 @@ async def test_an_event_is_found_by_its_key_among_the_callers_own_keys(
         assert await found(client, "k", type="order.invoice.sent") == []
         assert await found(client, "k", until="2020-01-01T00:00:00Z") == []
         assert await found(own, "k", since="2020-01-01T00:00:00Z") == [tenants]
+
+
+async def test_the_events_of_a_key_end_with_their_last_page(
+    client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
+) -> None:
+    operators = (await emit(client, "k", tenant_id=tenant)).json()["id"]
+    async with key_client(tenant) as own:
+        tenants = (await emit(own, "k")).json()["id"]
+    query = {"idempotency_key": "k", "tenant_id": tenant, "limit": "1"}
+    first = (await client.get("/events", params=query)).json()
+    assert [event["id"] for event in first["data"]] == [tenants]
+    query["cursor"] = first["next_cursor"]
+    second = (await client.get("/events", params=query)).json()
+    assert [event["id"] for event in second["data"]] == [operators]
+    assert second["next_cursor"] is None
