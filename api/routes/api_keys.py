@@ -115,7 +115,8 @@ async def revoke_key(
         key = found(await api_keys.get(connection, key_id))
         principal.check_tenant(key.tenant_id)
         await api_keys.revoke(connection, key_id, at=now)
-        if await api_keys.count_operator_keys(connection, at=now) == 0:
+        is_last = await api_keys.count_operator_keys(connection, at=now) == 0
+        if key.scope == "operator" and is_last:
             raise Conflict(
                 "This is the last operator key; make another one first.", code="last_operator_key"
             )

@@ -6,6 +6,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import update
 
 from api.authentication import ensure_operator_key
 from api.context import Context
@@ -14,6 +15,7 @@ from hookfast.errors import Misconfigured
 from hookfast.settings import Settings
 from hookfast.storage import api_keys
 from hookfast.storage.engine import Database
+from hookfast.storage.tables import ApiKey
 from tests.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio
@@ -167,6 +169,23 @@ async def test_the_operator_makes_more_keys_and_keeps_the_last(
         answer = await other.delete(f"/api-keys/{second['id']}")
         assert_problem(answer, 409, code="last_operator_key")
         assert (await other.get("/tenants")).status_code == 200
+
+
+async def test_a_tenant_can_revoke_its_keys_where_every_key_of_the_operator_has_expired(
+    context: Context, make_tenant: Make, key_client: KeyClient
+) -> None:
+    tenant = (await make_tenant())["id"]
+    async with key_client(tenant) as theirs:
+        leaked = (await theirs.post(f"/tenants/{tenant}/api-keys", json={"name": "x"})).json()
+        keys = ApiKey.__table__
+        async with context.database.write() as connection:
+            await connection.execute(
+                update(keys)
+                .where(keys.c.scope == "operator")
+                .values(expires_at=utc_now() - timedelta(days=1))
+            )
+        answer = await theirs.delete(f"/api-keys/{leaked['id']}")
+        assert answer.status_code == 204, answer.text
 
 
 async def test_it_notes_when_a_key_was_last_used(
