@@ -10,7 +10,9 @@ MAX_SHOWN: Final = 64 * 1024
 """Characters of a body that a page shows; what is longer is for downloading."""
 
 _INDENT = "  "
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
+# Possessive: what a repeat could go back to takes a hundred bytes for each character of a string.
+# The quote at the end may be missing, or each of its escaped ones would be tried as a beginning.
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 
 
 def shown(text: str, *, limit: int = MAX_SHOWN) -> tuple[str, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -53,6 +54,19 @@ def test_a_deep_one_grows_no_further_than_the_limit() -> None:
     text, whole = shown("[" * 60 + "1," * 50_000 + "1" + "]" * 60)
     assert not whole
     assert len(text) <= 64 * 1024
+
+
+@pytest.mark.parametrize("character", ["x", '\\"', "\\\\"])
+def test_a_long_string_takes_little_more_memory_than_itself(character: str) -> None:
+    text = json.dumps({"a": 0}).replace("0", f'"{character * 1_000_000}"')
+    tracemalloc.start()
+    try:
+        _, whole = shown(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert not whole
+    assert peak < 10 * len(text)
 
 
 @pytest.mark.parametrize("text", ["", "no json at all", "{]", '{"a"', '"half', "}}}}"])
