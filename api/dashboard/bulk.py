@@ -65,12 +65,8 @@ def _action_form(form: Form) -> DeliveryActionForm:
         raise InvalidInput.at("/action", "choose what to do")
     to_all = form.get("to") == "all"
     given = _given(form)
-    if not to_all:
-        given.pop("status", None)  # the boxes say which; whether it makes sense is counted
-        if "ids" not in given:
-            raise InvalidInput.at("/ids", "select some deliveries first")
-    else:
-        given.pop("ids", None)
+    if not to_all and "ids" not in given:
+        raise InvalidInput.at("/ids", "select some deliveries first")
     rate = form.number("rate_per_second", pointer="/rate_per_second")
     members = {"action": action, "all": to_all, "filter": given, "rate_per_second": rate}
     asked = filled(DeliveryActionForm, members)
@@ -79,7 +75,10 @@ def _action_form(form: Form) -> DeliveryActionForm:
 
 
 def _given(form: Form) -> dict[str, Any]:
-    """The members of the filter that were sent."""
+    """The members of the filter that were sent and count. With `to` = `all` what is ticked does
+    not. Otherwise the status does not: the boxes say which, and whether it makes sense is counted.
+    """
     given: dict[str, Any] = {name: form.text(name) for name in _TEXTS}
-    given["ids"] = form.all("ids") or None
+    if form.get("to") != "all":
+        given |= {"status": None, "ids": form.all("ids") or None}
     return {name: value for name, value in given.items() if value is not None}

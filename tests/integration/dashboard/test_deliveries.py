@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from api.context import Context
 from tests.api_client import endpoint_maker
 from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
-from tests.integration.dashboard.visitor import tenant_visitor, text_of
+from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +54,31 @@ async def test_many_are_acted_on_after_their_number_was_shown(
         # what cannot be done to any of them is said
         shown = await visitor.post("/dashboard/deliveries/actions", **chosen | {"action": "pause"})
         assert "None of them can be told to do that now." in shown.text
+
+
+async def test_before_all_that_match_are_acted_on_nothing_is_said_of_those_that_are_ticked(
+    app: FastAPI, client: httpx2.AsyncClient, operator: Visitor
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    made = [await emit(client, tenant) for _ in range(3)]
+    asked = {"action": "cancel", "ids": made[:1], "status": "pending"}
+    narrowed = asked | {"endpoint_id": endpoint_id}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = await visitor.post("/dashboard/deliveries/actions", **narrowed, to="all")
+        assert "Cancel 3 deliveries?" in text_of(page.text)
+        assert "selected" not in text_of(page.text)
+        assert 'name="ids"' not in page.text
+        page = await visitor.post("/dashboard/deliveries/actions", **narrowed, to="selected")
+        told = text_of(page.text)
+        assert "Cancel 1 delivery?" in told
+        assert (
+            f"endpoint {endpoint_id} selected 1" in told
+        )  # and not the status, which is not asked
+    page = await operator.post(
+        "/dashboard/deliveries/actions", action="cancel", ids=made[:1], to="all"
+    )
+    assert "this is about everything there is" in text_of(page.text)
 
 
 async def test_what_failed_in_a_window_is_counted_and_sent_again(
