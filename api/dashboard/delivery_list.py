@@ -52,9 +52,7 @@ class Chosen:
     def members(self, view: View) -> dict[str, str]:
         """As members of the API's filter, for the form that acts on all of them. `within` becomes a
         time, so that what is acted on is what is seen."""
-        since = self.since
-        if self.within is not None:
-            since = max(since or view.now - SPANS[self.within][0], view.now - SPANS[self.within][0])
+        since = self.begin(view.now)
         given = {
             "status": self.status and self.status.value,
             "endpoint_id": self.endpoint_id,
@@ -66,6 +64,13 @@ class Chosen:
             "until": self.until and rfc3339(self.until),
         }
         return {name: value for name, value in given.items() if value}
+
+    def begin(self, now: datetime) -> datetime | None:
+        """The time from which on it is, by `since` and by `within`."""
+        if self.within is None:
+            return self.since
+        begin = now - SPANS[self.within][0]
+        return begin if self.since is None else max(begin, self.since)
 
     @property
     def any(self) -> bool:
@@ -147,9 +152,6 @@ def _names(endpoints: list[EndpointView]) -> dict[str, str]:
 async def _list(
     page: Page, context: Context, principal: Principal, *, view: View, chosen: Chosen
 ) -> Listing[DeliveryView]:
-    since = chosen.since
-    if chosen.within is not None:
-        since = view.now - SPANS[chosen.within][0]
     return await list_deliveries(
         page,
         context,
@@ -160,6 +162,6 @@ async def _list(
         event_id=chosen.event_id,
         event_type=chosen.event_type,
         tenant_id=chosen.tenant_id or view.tenant_id,
-        since=since,
+        since=chosen.begin(view.now),
         until=chosen.until,
     )

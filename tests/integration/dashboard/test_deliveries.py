@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.context import Context
+from hookfast.clock import rfc3339
 from tests.api_client import endpoint_maker
 from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
@@ -79,6 +80,22 @@ async def test_before_all_that_match_are_acted_on_nothing_is_said_of_those_that_
         "/dashboard/deliveries/actions", action="cancel", ids=made[:1], to="all"
     )
     assert "this is about everything there is" in text_of(page.text)
+
+
+async def test_a_list_shows_what_the_form_over_it_acts_on(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant = await new_tenant(client)
+    await new_endpoint(client, tenant)
+    before = await emit(client, tenant)
+    since = rfc3339(context.clock())
+    after = await emit(client, tenant)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        query = {"within": "24h", "since": since}
+        page = (await visitor.get("/dashboard/deliveries", params=query)).text
+    assert f'name="since" value="{since}"' in page
+    assert after in page
+    assert before not in page
 
 
 async def test_what_failed_in_a_window_is_counted_and_sent_again(
