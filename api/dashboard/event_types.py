@@ -9,7 +9,7 @@ from fastapi import Response
 
 from api.audit import Audit
 from api.authentication import OperatorOnly, Reader
-from api.context import AppContext
+from api.context import AppContext, Context
 from api.dashboard.form import filled
 from api.dashboard.json_view import shown
 from api.dashboard.page import PageView, View
@@ -28,6 +28,7 @@ from api.routes.event_types import (
 )
 from hookfast.errors import FieldError, InvalidInput
 from hookfast.operational import is_reserved
+from hookfast.storage import event_types
 
 routes = page_router()
 
@@ -131,6 +132,8 @@ async def _put(
     is_new: bool,
 ) -> Response:
     try:
+        if is_new:
+            await _check_free(name, context)
         schema = view.form.json("schema", pointer="/schema")
         if not isinstance(schema, dict | bool | None):
             raise InvalidInput.at(
@@ -142,6 +145,13 @@ async def _put(
     except InvalidInput as error:
         return _refused(view, error, name, is_new=is_new)
     return view.go(f"/dashboard/event-types/{name}", f"{name} is registered.")
+
+
+async def _check_free(name: str, context: Context) -> None:
+    """Raises InvalidInput where there is one of this name: it would be replaced, schema and all."""
+    async with context.database.read() as connection:
+        if await event_types.get(connection, name) is not None:
+            raise InvalidInput.at("/name", "there is an event type of this name; edit that one")
 
 
 def _refused(view: View, error: InvalidInput, name: str, *, is_new: bool) -> Response:

@@ -43,6 +43,19 @@ async def test_an_event_type_is_registered_mended_and_deleted(
     assert (await operator.get(path)).status_code == 404
 
 
+async def test_the_form_for_a_new_event_type_replaces_none(
+    client: httpx2.AsyncClient, operator: Visitor
+) -> None:
+    kept = {"description": "Kept.", "schema": {"type": "object"}}
+    name = (await client.put("/event-types/shop.cart.kept", json=kept)).json()["name"]
+    refused = await operator.post("/dashboard/event-types/new", name=name, description="New.")
+    assert refused.status_code == 422
+    assert "there is an event type of this name" in text_of(refused.text)
+    assert 'value="New."' in refused.text  # what was filled in is still there
+    stored = (await client.get(f"/event-types/{name}")).json()
+    assert {member: stored[member] for member in kept} == kept
+
+
 async def test_hookfasts_own_event_types_cannot_be_mended(
     client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
