@@ -16,7 +16,7 @@ import asyncpg
 from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.engine.interfaces import AdaptedConnection
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -30,12 +30,8 @@ _ABANDONED: Final = "60s"
 would keep its rows locked for as long as TCP needs to notice. Nothing of ours thinks that long."""
 _LENT: Final = "hookfast_lent"
 # The last is what asyncpg says of a connection whose session was ended in the middle of something.
-_DEAD: Final = (
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    OSError,
-    asyncpg.InternalClientError,
-)
+_CUT_OFF: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_DEAD: Final = (*_CUT_OFF, OSError)
 
 
 def postgresql_engine(
@@ -58,7 +54,11 @@ def postgresql_engine(
 
 def _prepare(connection: AdaptedConnection, _: Any) -> None:
     statement = f"SET idle_in_transaction_session_timeout = '{_ABANDONED}'"
-    connection.run_async(lambda driver: driver.execute(statement, timeout=PING_SECONDS))
+    try:
+        connection.run_async(lambda driver: driver.execute(statement, timeout=PING_SECONDS))
+    except _CUT_OFF as error:
+        # SQLAlchemy passes on what a listener raises as it is, and nobody expects asyncpg's errors
+        raise OperationalError(statement, None, error, connection_invalidated=True) from error
 
 
 def _ping(connection: AdaptedConnection, record: ConnectionPoolEntry, _: Any) -> None:

@@ -1,16 +1,21 @@
 """A PostgreSQL that goes silent without ending its connections: nobody waits for it without end,
-and whoever comes next is served as soon as there is somebody to serve them."""
+and whoever comes next is served as soon as there is somebody to serve them. One that lets its
+clients in and hangs up is away like any other."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
 from hookfast.storage import doorbell, engine, postgresql_engine, workers
+from hookfast.storage.availability import is_away
 from hookfast.storage.engine import Database
 from tests.database_cut import DatabaseLine
 from tests.waiting import PATIENCE
@@ -78,6 +83,40 @@ async def test_a_server_that_stands_still_is_used_again_when_it_goes_on(
             await use(short)
         line.thaw()
         assert await use(short) == 1
+
+
+@asynccontextmanager
+async def deserted(line: DatabaseLine) -> AsyncIterator[None]:
+    """The line leads to a pooler whose server is gone: it lets clients in, and hangs up on their
+    first statement. So does a server that is shut down in that moment."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)  # the startup message
+        writer.write(
+            b"R\0\0\0\x08\0\0\0\0"  # AuthenticationOk
+            b"S\0\0\0\x18server_version\x0016.0\0"  # ParameterStatus
+            b"Z\0\0\0\x05I"  # ReadyForQuery
+        )
+        await reader.read(1024)
+        writer.close()
+
+    await line.cut()
+    folder, name = str(make_url(line.url).query["host"]), ".s.PGSQL.5432"
+    async with await asyncio.start_unix_server(hang_up, f"{folder}/{name}"):
+        yield
+    (Path(folder) / name).unlink(missing_ok=True)
+    await line.mend()
+
+
+async def test_one_that_hangs_up_on_the_first_statement_is_away_until_it_answers(
+    line: DatabaseLine, database: Database
+) -> None:
+    assert await use(database) == 1
+    async with deserted(line):
+        with pytest.raises(SQLAlchemyError) as raised:
+            await use(database)
+    assert is_away(raised.value)
+    assert await use(database) == 1
 
 
 async def test_what_a_cut_off_transaction_holds_is_given_back(
