@@ -12,22 +12,24 @@ from typing import Any
 from sqlalchemy import Table, insert, select
 
 from hookfast.clock import utc_now
+from hookfast.episode import EpisodeState, workflow_id
 from hookfast.ids import new_id
 from hookfast.storage import circuits, endpoint_state
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.plans import PATIENT
 from tests.receiver import Request
 from tests.waiting import PATIENCE
 
-PATIENT = {"delays_seconds": [600, 600], "jitter": 0, "retry_on": "all"}
-"""A retry plan whose retries no test lives to see."""
 QUICK = {
     "failure_threshold": 3,
     "min_span_seconds": 0,
     "probe_delays_seconds": [0.5, 0.5, 30],
 }
 """A circuit that opens and probes at once, and then leaves time to look."""
+ON_REQUEST = QUICK | {"probe_delays_seconds": [600]}
+"""A circuit that is probed when a test says so."""
 
 _DELIVERIES: Table = Delivery.__table__
 _ATTEMPTS: Table = Attempt.__table__
@@ -67,6 +69,16 @@ async def until_all(
             await asyncio.sleep(0.02 + len(missing) / 2_000)
 
 
+async def until_attempts(stack: Stack, delivery: str, count: int) -> Any:
+    """The delivery's row, once so many attempts of it are recorded."""
+
+    async def reached() -> Any:
+        row = await stack.row(delivery)
+        return row if row.attempts == count else None
+
+    return await eventually(reached)
+
+
 async def broken(stack: Stack, **options: Any) -> tuple[str, list[str]]:
     """An endpoint whose circuit is open, and the three deliveries that opened it."""
     stack.receiver.routes["/hook"] = "/status/500"
@@ -76,6 +88,19 @@ async def broken(stack: Stack, **options: Any) -> tuple[str, list[str]]:
     await until_all(stack, failed, "retrying")
     await until_circuit(stack, endpoint, "open", "half_open")
     return endpoint, failed
+
+
+async def held(stack: Stack, endpoint: str, count: int = 1) -> list[str]:
+    """So many new deliveries, once they are held."""
+    deliveries = [await stack.deliver(endpoint) for _ in range(count)]
+    await until_all(stack, deliveries, "held")
+    return deliveries
+
+
+async def count_held(stack: Stack, endpoint: str) -> int:
+    """How many deliveries are held for this endpoint now."""
+    async with stack.database.read() as connection:
+        return await circuits.count_held(connection, endpoint)
 
 
 async def deliver_many(stack: Stack, endpoint: str, count: int) -> list[str]:
@@ -99,6 +124,21 @@ async def deliver_many(stack: Stack, endpoint: str, count: int) -> list[str]:
         async with stack.database.write() as connection:
             await connection.execute(insert(_DELIVERIES), [pending | {"id": id} for id in ids])
     return [first.id, *ids]
+
+
+async def until_over(stack: Stack, endpoint: str) -> EpisodeState:
+    """The end of the endpoint's episode."""
+    handle = stack.client.get_workflow_handle(workflow_id(endpoint), result_type=EpisodeState)
+    state: EpisodeState = await asyncio.wait_for(handle.result(), PATIENCE)
+    assert state.state == "closed"
+    assert (await circuit(stack, endpoint)).state == "closed"
+    assert await count_held(stack, endpoint) == 0
+    return state
+
+
+def times_sent(stack: Stack, deliveries: list[str]) -> list[int]:
+    """How often each of these deliveries arrived at the receiver."""
+    return [len(stack.receiver.of_message(delivery)) for delivery in deliveries]
 
 
 async def sent(stack: Stack, endpoint: str) -> list[tuple[str, int]]:

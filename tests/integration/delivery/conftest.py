@@ -19,9 +19,11 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from hookfast.delivery import workflow_id
+from hookfast.delivery import DeliveryState, workflow_id
 from hookfast.settings import Settings
+from hookfast.steering import Steering
 from hookfast.storage.engine import Database
+from tests.integration.delivery.control import Control
 from tests.receiver import Receiver
 from tests.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
 from tests.temporal_server import temporal_server
@@ -85,6 +87,13 @@ class Stack:
 
     def workflow(self, delivery_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(workflow_id(delivery_id))
+
+    async def state(self, delivery_id: str) -> DeliveryState:
+        """What the workflow answers when it is asked for its state."""
+        state: DeliveryState = await self.workflow(delivery_id).query(
+            "state", result_type=DeliveryState
+        )
+        return state
 
     async def row(self, delivery_id: str) -> Any:
         return await delivery_row(self.database, delivery_id)
@@ -150,6 +159,18 @@ async def skipping_stack(
     """A running worker on skipped time."""
     async with running_stack(skipping_temporal, settings, database, receiver) as stack:
         yield stack
+
+
+@pytest.fixture
+def steering(stack: Stack, settings: Settings) -> Steering:
+    """What tells deliveries, as the API and the circuits' workflows do it."""
+    return Steering(stack.client, stack.database, fast_lane_timeout=settings.fast_lane_timeout)
+
+
+@pytest.fixture
+def control(stack: Stack, settings: Settings) -> Control:
+    """What people do to endpoints, as the API does it."""
+    return Control(stack.client, stack.database, settings)
 
 
 def _base64_key() -> str:

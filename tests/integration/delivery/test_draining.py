@@ -9,7 +9,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from tests.integration.delivery.circuits import (
-    PATIENT,
+    ON_REQUEST,
     QUICK,
     assert_within_rate,
     broken,
@@ -20,11 +20,10 @@ from tests.integration.delivery.circuits import (
     until_circuit,
 )
 from tests.integration.delivery.conftest import Stack
+from tests.integration.delivery.plans import PATIENT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
-ON_REQUEST = QUICK | {"probe_delays_seconds": [600]}
-"""A circuit that is probed when a test says so."""
 _RELEASED_AT_ONCE = 16
 """Held deliveries are told to go so many at a time, in no order among themselves."""
 

@@ -22,11 +22,10 @@ from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import Recorder
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.plans import QUICK
 from tests.seed import EVENT_TYPE, SECRET
 
 pytestmark = pytest.mark.anyio
-
-QUICK = {"delays_seconds": [0.2, 0.2, 0.2], "jitter": 0, "retry_on": "all"}
 
 
 async def test_a_healthy_endpoint_gets_one_signed_request(stack: Stack) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from hookfast.clock import utc_now
 from hookfast.conductor import conductor_for
-from hookfast.delivery import DeliveryState
 from hookfast.settings import Settings
 from hookfast.storage import endpoint_state
-from tests.integration.delivery.circuits import PATIENT, QUICK, until_all, until_circuit
+from tests.integration.delivery.circuits import QUICK, until_all, until_circuit
 from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.plans import PATIENT
 
 pytestmark = pytest.mark.anyio
 
@@ -32,9 +32,7 @@ async def paused_after_a_failure(stack: Stack) -> str:
 
 async def until_limited(stack: Stack, delivery: str) -> None:
     async def limited() -> bool:
-        handle = stack.workflow(delivery)
-        state: DeliveryState = await handle.query("state", result_type=DeliveryState)
-        return state.next_attempt_at is not None
+        return (await stack.state(delivery)).next_attempt_at is not None
 
     await eventually(limited)
 

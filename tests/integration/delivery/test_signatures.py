@@ -38,6 +38,7 @@ from hookfast.storage.engine import Database
 from hookfast.storage.rekey import rekey, survey
 from tests.api_client import OPERATOR_KEY, Json, client_with
 from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.plans import QUICK
 from tests.receiver import Receiver, Request
 from tests.seed import EVENT_TYPE, KEY
 
@@ -70,7 +71,7 @@ class Platform:
             "url": self.receiver.url(path),
             "verification": "none",
             "events": ["**"],
-            "retry_plan": {"delays_seconds": [0.2, 0.2, 0.2], "jitter": 0, "retry_on": "all"},
+            "retry_plan": QUICK,
         }
         answer = await self.client.post("/endpoints", json=form | members)
         assert answer.status_code == 201, answer.text

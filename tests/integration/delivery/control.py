@@ -1,0 +1,57 @@
+"""What people do to endpoints, as the API does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.client import Client
+
+from hookfast.circuit import Cause
+from hookfast.clock import utc_now
+from hookfast.conductor import conductor_for
+from hookfast.settings import Settings
+from hookfast.storage import endpoint_state, endpoints, subscriptions
+from hookfast.storage.engine import Database
+
+
+class Control:
+    """Each change is stored, and the circuits' workflows are told of it at once."""
+
+    def __init__(self, client: Client, database: Database, settings: Settings) -> None:
+        self._client = client
+        self._database = database
+        self._settings = settings
+
+    async def conduct(self) -> None:
+        """Start or wake the workflows that are asked for, as the worker does at times."""
+        await conductor_for(self._settings, self._client, self._database).conduct()
+
+    async def pause(self, endpoint: str) -> None:
+        await self._change(endpoint_state.pause, endpoint)
+
+    async def resume(self, endpoint: str) -> None:
+        await self._change(endpoint_state.resume, endpoint)
+
+    async def enable(self, endpoint: str) -> None:
+        await self._change(endpoint_state.enable, endpoint)
+
+    async def probe(self, endpoint: str) -> None:
+        await self._change(endpoint_state.probe_now, endpoint)
+
+    async def disable(self, endpoint: str) -> None:
+        await self._change(
+            endpoint_state.disable, endpoint, cause=Cause.DISABLED, reason="Disabled by request."
+        )
+
+    async def delete(self, endpoint: str) -> None:
+        now = utc_now()
+        async with self._database.write() as connection:
+            await endpoints.mark_deleted(connection, endpoint, at=now)
+            await subscriptions.remove_of_endpoint(connection, endpoint)
+            await endpoint_state.let_go(connection, endpoint, now=now)
+        await self.conduct()
+
+    async def _change(self, change: Any, endpoint: str, **options: Any) -> None:
+        async with self._database.write() as connection:
+            assert await change(connection, endpoint, now=utc_now(), **options)
+        await self.conduct()

@@ -1,0 +1,140 @@
+"""Steering a delivery whose workflow has ended, was lost, or ends in that moment."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hookfast.clock import utc_now
+from hookfast.errors import Conflict
+from hookfast.steering import Steering
+from hookfast.storage import endpoint_state
+from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.plans import PATIENT
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
+async def test_only_resend_makes_sense_for_a_finished_delivery(
+    stack: Stack, steering: Steering, action: Any
+) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/ok"))
+    await stack.until_status(delivery, "delivered")
+
+    with pytest.raises(Conflict, match="ended as delivered"):
+        await steering.signal(delivery, action)
+
+
+@pytest.mark.parametrize(
+    ("status", "action", "then"),
+    [
+        ("retrying", "pause", "paused"),
+        ("retrying", "cancel", "cancelled"),
+        ("paused", "cancel", "cancelled"),
+        ("paused", "resume", "delivered"),
+    ],
+)
+async def test_a_delivery_whose_workflow_was_terminated_does_as_it_is_told(
+    stack: Stack, steering: Steering, status: str, action: Any, then: str
+) -> None:
+    stack.receiver.routes["/hook"] = "/status/500"
+    delivery = await stack.deliver(await stack.endpoint("/hook", plan=PATIENT))
+    await stack.until_status(delivery, "retrying")
+    if status == "paused":
+        await steering.signal(delivery, "pause")
+        await stack.until_status(delivery, "paused")
+    await stack.workflow(delivery).terminate("lost")
+    stack.receiver.routes["/hook"] = "/ok"
+
+    await steering.signal(delivery, action)
+
+    row = await stack.until_status(delivery, then)
+    sent = 2 if then == "delivered" else 1
+    assert (row.attempts, len(stack.receiver.requests)) == (sent, sent)
+    if row.finished_at is not None:
+        await stack.until_closed(delivery)
+        with pytest.raises(Conflict, match=f"ended as {then}"):
+            await steering.signal(delivery, action)
+
+
+async def test_a_scheduled_delivery_whose_workflow_was_terminated_is_resumed_for_its_time(
+    stack: Stack, steering: Steering
+) -> None:
+    due = utc_now() + timedelta(days=1)
+    delivery = await stack.deliver(await stack.endpoint("/ok"), deliver_at=due)
+    await steering.signal(delivery, "pause")
+    await stack.until_status(delivery, "paused")
+    await stack.workflow(delivery).terminate("lost")
+
+    await steering.signal(delivery, "resume")
+
+    row = await stack.until_status(delivery, "pending")
+    assert row.next_attempt_at == due
+    assert stack.receiver.requests == []
+
+
+async def test_one_that_was_paused_before_its_first_attempt_stays_so_when_a_resend_fails(
+    stack: Stack, steering: Steering
+) -> None:
+    endpoint = await stack.endpoint("/status/500", plan=PATIENT)
+    delivery = await stack.deliver(endpoint, deliver_at=utc_now() + timedelta(days=1))
+    await steering.signal(delivery, "pause")
+    await stack.until_status(delivery, "paused")
+    await stack.workflow(delivery).terminate("lost")
+
+    await steering.signal(delivery, "resend")
+
+    async def settled() -> bool:
+        row = await stack.row(delivery)
+        return row.attempts == 1 and row.status == "paused"
+
+    await eventually(settled)
+
+
+async def stale(
+    stack: Stack, steering: Steering, delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancel the delivery; whoever steers it next reads its row as it was just before."""
+    before = iter([await steering._find(delivery)])
+    find = steering._find
+    await stack.workflow(delivery).signal("cancel")
+    await stack.until_closed(delivery)
+
+    async def late(delivery_id: str) -> Any:
+        return next(before, None) or await find(delivery_id)
+
+    monkeypatch.setattr(steering, "_find", late)
+
+
+async def test_a_resend_that_crosses_the_end_of_the_workflow_begins_the_plan_anew(
+    stack: Stack, steering: Steering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
+    await stack.until_status(delivery, "retrying")
+    await stale(stack, steering, delivery, monkeypatch)
+
+    await steering.signal(delivery, "resend")
+
+    async def resent() -> Any:
+        row = await stack.row(delivery)
+        return row if row.attempts == 2 else None
+
+    row = await eventually(resent)
+    assert (row.status, row.retries, row.finished_at) == ("retrying", 0, None)
+
+
+async def test_a_release_that_crosses_the_end_of_the_workflow_sends_nothing(
+    stack: Stack, steering: Steering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = await stack.endpoint("/ok")
+    async with stack.database.write() as connection:
+        assert await endpoint_state.pause(connection, endpoint, now=utc_now())
+    delivery = await stack.deliver(endpoint)
+    await stack.until_status(delivery, "held")
+    await stale(stack, steering, delivery, monkeypatch)
+
+    with pytest.raises(Conflict, match="ended as cancelled"):
+        await steering.release(delivery)

@@ -1,0 +1,185 @@
+"""What people do to a delivery that is held: pause it, cancel it, send it again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hookfast.clock import utc_now
+from hookfast.delivery import AttemptOrder
+from hookfast.payloads import DATA_CONVERTER
+from hookfast.steering import Steering
+from tests.integration.delivery.circuits import (
+    ON_REQUEST,
+    broken,
+    circuit,
+    count_held,
+    held,
+    times_sent,
+    until_all,
+    until_attempts,
+    until_circuit,
+    until_over,
+)
+from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.control import Control
+from tests.integration.delivery.plans import PATIENT, SOON
+
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+
+async def test_a_held_delivery_can_be_paused_and_is_held_again_when_it_is_resumed(
+    stack: Stack, control: Control
+) -> None:
+    endpoint, _ = await broken(stack, circuit=ON_REQUEST)
+    deliveries = await held(stack, endpoint, 2)
+    for _ in range(2):
+        await stack.workflow(deliveries[0]).signal("pause")
+        await stack.until_status(deliveries[0], "paused")
+        assert await count_held(stack, endpoint) == 1
+        await stack.workflow(deliveries[0]).signal("resume")
+        await stack.until_status(deliveries[0], "held")
+    assert times_sent(stack, deliveries) == [0, 0]
+    stack.receiver.routes["/hook"] = "/ok"
+    await control.probe(endpoint)
+    await until_all(stack, deliveries, "delivered")
+    await until_over(stack, endpoint)
+    assert times_sent(stack, deliveries) == [1, 1]
+
+
+async def test_a_delivery_resumed_after_its_circuit_closed_is_sent(
+    stack: Stack, control: Control
+) -> None:
+    endpoint, _ = await broken(stack, circuit=ON_REQUEST)
+    [paused, other] = await held(stack, endpoint, 2)
+    await stack.workflow(paused).signal("pause")
+    await stack.until_status(paused, "paused")
+    stack.receiver.routes["/hook"] = "/ok"
+    await control.probe(endpoint)
+    await until_over(stack, endpoint)
+    assert times_sent(stack, [paused, other]) == [0, 1]
+    await stack.workflow(paused).signal("resume")
+    await stack.until_status(paused, "delivered")
+    assert times_sent(stack, [paused]) == [1]
+
+
+@pytest.mark.parametrize("by", ["signal", "temporal"])
+async def test_a_held_delivery_can_be_cancelled(stack: Stack, control: Control, by: str) -> None:
+    endpoint, _ = await broken(stack, circuit=ON_REQUEST)
+    [cancelled, other] = await held(stack, endpoint, 2)
+    handle = stack.workflow(cancelled)
+    await (handle.signal("cancel") if by == "signal" else handle.cancel())
+    await stack.until_status(cancelled, "cancelled")
+    await stack.until_closed(cancelled)
+    stack.receiver.routes["/hook"] = "/ok"
+    await control.probe(endpoint)
+    await until_over(stack, endpoint)
+    assert (await stack.row(cancelled)).status == "cancelled"
+    assert times_sent(stack, [cancelled, other]) == [0, 1]
+
+
+@pytest.mark.parametrize("attempted", [False, True], ids=["before its first attempt", "later"])
+async def test_a_failed_resend_of_a_held_delivery_changes_nothing(
+    stack: Stack, control: Control, attempted: bool
+) -> None:
+    endpoint, failed = await broken(stack, circuit=ON_REQUEST, plan=SOON)
+    await until_all(stack, failed, "held")
+    [delivery] = failed[:1] if attempted else await held(stack, endpoint)
+    before = await stack.row(delivery)
+    await stack.workflow(delivery).signal("resend")
+    after = await until_attempts(stack, delivery, before.attempts + 1)
+    assert (after.status, after.reason, after.retries) == ("held", "circuit_open", 0)
+    assert after.next_attempt_at == before.next_attempt_at
+    assert (await circuit(stack, endpoint)).state == "open"
+
+    stack.receiver.routes["/hook"] = "/ok"
+    await control.probe(endpoint)
+    await until_all(stack, [delivery, *failed], "delivered")
+    await until_over(stack, endpoint)
+    assert times_sent(stack, [delivery]) == [before.attempts + 2]
+
+
+async def test_a_gentle_resend_of_a_finished_delivery_waits_with_the_others(
+    stack: Stack, control: Control, steering: Steering
+) -> None:
+    stack.receiver.routes["/hook"] = "/ok"
+    endpoint = await stack.endpoint("/hook", plan=PATIENT, circuit=ON_REQUEST)
+    delivery = await stack.deliver(endpoint)
+    await stack.until_closed(delivery)
+    stack.receiver.routes["/hook"] = "/status/500"
+    failed = [await stack.deliver(endpoint) for _ in range(3)]
+    await until_all(stack, failed, "retrying")
+    await until_circuit(stack, endpoint, "open")
+
+    await steering.signal(delivery, "resend", gently=True)
+    row = await stack.until_status(delivery, "held")
+    assert (row.attempts, row.finished_at) == (1, None)
+    assert times_sent(stack, [delivery]) == [1]
+    stack.receiver.routes["/hook"] = "/ok"
+    await stack.workflow(failed[0]).signal("resend")
+    await stack.until_status(delivery, "delivered")
+    await until_over(stack, endpoint)
+    await stack.until_closed(delivery)
+    assert times_sent(stack, [delivery]) == [2]
+    assert [attempt.number for attempt in await stack.attempts(delivery)] == [1, 2]
+
+
+async def test_waiting_and_probing_use_up_neither_retries_nor_the_plans_time(
+    stack: Stack, control: Control
+) -> None:
+    begun = utc_now()
+    endpoint, failed = await broken(stack, circuit=ON_REQUEST, plan=SOON)
+    await until_all(stack, failed, "held")
+    held_since = utc_now()
+    await control.probe(endpoint)
+    probed = min(failed)
+    row = await until_attempts(stack, probed, 2)
+    assert (row.status, row.retries) == ("held", 0)
+    await asyncio.sleep(2)
+    held_seconds = (utc_now() - held_since).total_seconds()
+    stack.receiver.routes["/hook"] = "/ok"
+    await control.probe(endpoint)
+    await until_all(stack, failed, "delivered")
+    await until_over(stack, endpoint)
+    all_seconds = (utc_now() - begun).total_seconds()
+
+    assert {(await stack.row(one)).retries for one in failed} <= {0, 1}
+    orders = [(await attempt_orders(stack, one))[-1] for one in failed]
+    retries = [order for order in orders if order.trigger == "retry"]
+    assert {(order.retries_used, order.in_plan) for order in retries} == {(1, True)}
+    for order in retries:
+        assert 1.5 <= order.elapsed_seconds <= all_seconds - held_seconds
+
+
+async def attempt_orders(stack: Stack, delivery: str) -> list[AttemptOrder]:
+    """The input of every attempt that was an activity of its own."""
+    orders = []
+    for event in (await stack.workflow(delivery).fetch_history()).events:
+        scheduled = event.activity_task_scheduled_event_attributes
+        if scheduled.activity_type.name == "attempt":
+            payloads = list(scheduled.input.payloads)
+            orders += await DATA_CONVERTER.decode(payloads, [AttemptOrder])
+    return orders
+
+
+async def test_a_resend_to_a_disabled_endpoint_is_no_attempt(
+    stack: Stack, control: Control
+) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
+    row = await stack.until_status(delivery, "retrying")
+    await control.disable(row.endpoint_id)
+    await stack.workflow(delivery).signal("resend")
+
+    async def refused() -> bool:
+        return "disabled" in str((await stack.state(delivery)).last_error)
+
+    await eventually(refused)
+    assert (await stack.row(delivery)).status == "retrying"
+    assert (await stack.state(delivery)).attempts == 1
+    await control.enable(row.endpoint_id)
+    await stack.workflow(delivery).signal("resend")
+    await until_attempts(stack, delivery, 2)
+    # A gap would make a later attempt pass for one that was made already.
+    assert [attempt.number for attempt in await stack.attempts(delivery)] == [1, 2]
+    assert [one.headers["x-hook-attempt"] for one in stack.receiver.requests] == ["1", "2"]

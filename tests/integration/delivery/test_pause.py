@@ -1,0 +1,122 @@
+"""A delivery is paused and resumed by signal: between attempts, before any, around a resend."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from hookfast.clock import utc_now
+from hookfast.settings import Settings
+from hookfast.steering import Steering
+from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.integration.delivery.plans import PATIENT, QUICK
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_pause_stops_the_retries_and_resume_goes_on(stack: Stack) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/fail-first/1", plan=QUICK))
+    await stack.until_status(delivery, "retrying")
+
+    await stack.workflow(delivery).signal("pause")
+    row = await stack.until_status(delivery, "paused")
+    assert row.next_attempt_at is None
+    sent = len(stack.receiver.requests)
+    await asyncio.sleep(0.6)
+    assert len(stack.receiver.requests) == sent
+
+    await stack.workflow(delivery).signal("resume")
+    await stack.until_status(delivery, "delivered")
+
+
+async def test_pausing_twice_and_resuming_what_is_not_paused_are_harmless(stack: Stack) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
+    await stack.until_status(delivery, "retrying")
+    handle = stack.workflow(delivery)
+
+    for name in ("resume", "pause", "pause"):
+        await handle.signal(name)
+    await stack.until_status(delivery, "paused")
+    for name in ("resume", "resume"):
+        await handle.signal(name)
+
+    row = await stack.until_status(delivery, "retrying")
+    assert row.next_attempt_at is not None
+
+
+async def test_a_paused_delivery_can_be_resent_and_stays_paused_when_that_fails(
+    stack: Stack,
+) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
+    await stack.until_status(delivery, "retrying")
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_status(delivery, "paused")
+
+    await stack.workflow(delivery).signal("resend")
+    await stack.receiver.wait_for(2)
+    await asyncio.sleep(0.3)
+
+    assert (await stack.row(delivery)).status == "paused"
+
+
+async def test_a_delivery_paused_before_its_first_attempt_stays_paused_when_a_resend_fails(
+    stack: Stack,
+) -> None:
+    due = utc_now() + timedelta(days=1)
+    endpoint = await stack.endpoint("/status/500", plan=PATIENT)
+    delivery = await stack.deliver(endpoint, deliver_at=due)
+
+    async def started() -> bool:
+        return (await stack.row(delivery)).started_at is not None
+
+    await eventually(started)
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_status(delivery, "paused")
+    await stack.workflow(delivery).signal("resend")
+    await stack.receiver.wait_for(1)
+
+    async def settled() -> bool:
+        row = await stack.row(delivery)
+        return row.attempts == 1 and row.status == "paused"
+
+    await eventually(settled)
+    assert (await stack.row(delivery)).next_attempt_at is None
+
+
+async def test_a_resume_that_comes_during_a_resend_is_seen_when_that_fails(stack: Stack) -> None:
+    stack.receiver.routes["/hook"] = "/status/500"
+    delivery = await stack.deliver(await stack.endpoint("/hook", plan=PATIENT, timeout=20))
+    planned = (await stack.until_status(delivery, "retrying")).next_attempt_at
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_status(delivery, "paused")
+    stack.receiver.routes["/hook"] = "/slow/1?status=500"
+    await stack.workflow(delivery).signal("resend")
+    await stack.receiver.wait_for(2)
+
+    await stack.workflow(delivery).signal("resume")
+
+    row = await stack.until_status(delivery, "retrying")
+    assert row.attempts == 2
+    assert abs((row.next_attempt_at - planned).total_seconds()) < 2
+
+
+async def test_a_signal_may_come_before_the_workflow(
+    temporal: Any, settings: Settings, database: Any, receiver: Any
+) -> None:
+    """No worker runs yet: the delivery is paused before its first attempt, and stays so."""
+    client: Client = temporal.client
+    stack = Stack(client, database, receiver)
+    delivery = await stack.deliver(await stack.endpoint("/ok"))
+    steering = Steering(client, database, fast_lane_timeout=settings.fast_lane_timeout)
+    await steering.signal(delivery, "pause")
+
+    async with running_stack(temporal, settings, database, receiver) as stack:
+        await stack.until_status(delivery, "paused")
+        assert receiver.requests == []
+        await steering.signal(delivery, "resume")
+        await stack.until_status(delivery, "delivered")
+    assert len(receiver.requests) == 1
