@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import socket
 import time
@@ -19,6 +20,10 @@ from hookfast.request_headers import request_headers
 from hookfast.signature import DEFAULT_PROFILES, HashName, secret_key
 
 _TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
+_ANSWER_SECONDS = 30.0
+"""For the whole answer, which may come in pieces; httpx2's time is for each piece."""
+_ANSWER_BYTES = 64 * 1024
+"""Most that is read of an answer, as for a delivery. The rest costs its connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +46,16 @@ class Forwarder:
     """Sends to one URL. Raises InvalidInput for what is no URL, and for one outside of this machine
     and private networks unless that is allowed."""
 
-    def __init__(self, url: str, *, secret: str, allow_remote: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: str,
+        allow_remote: bool,
+        answer_seconds: float = _ANSWER_SECONDS,
+    ) -> None:
         self.url = _checked(url, allow_remote=allow_remote)
+        self._answer_seconds = answer_seconds
         self._key = secret_key(secret)
         self._client = httpx2.AsyncClient(
             timeout=_TIMEOUT,
@@ -75,15 +88,26 @@ class Forwarder:
         began = time.perf_counter()
         status, error, away = None, None, False
         try:
-            status = (await self._client.post(self.url, content=body, headers=headers)).status_code
+            async with asyncio.timeout(self._answer_seconds):
+                status = await self._post(body, headers)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as failure:
             away, error = True, f"nothing answers at {self.url} ({failure})"
-        except httpx2.TimeoutException:
-            error = "no answer within 30 s"
+        except (TimeoutError, httpx2.TimeoutException):
+            error = f"no answer within {self._answer_seconds:g} s"
         except (httpx2.HTTPError, httpx2.InvalidURL) as failure:
             error = f"the connection failed: {reason(failure)}"
         milliseconds = (time.perf_counter() - began) * 1_000
         return Outcome(status=status, error=error, milliseconds=milliseconds, away=away)
+
+    async def _post(self, body: bytes, headers: Mapping[str, str]) -> int:
+        """The status, once the answer is whole, or as much of it as is read."""
+        read = 0
+        async with self._client.stream("POST", self.url, content=body, headers=headers) as response:
+            async for part in response.aiter_raw():
+                read += len(part)
+                if read > _ANSWER_BYTES:
+                    break
+        return response.status_code
 
 
 def body_of(event: Mapping[str, Any]) -> bytes:
