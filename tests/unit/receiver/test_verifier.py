@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import hmac
 import json
-from collections import UserDict
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -15,15 +13,12 @@ from standardwebhooks import Webhook
 
 from hookfast import receiver
 from hookfast.receiver import (
-    MalformedHeader,
     Misconfigured,
-    MissingHeader,
     OutsideTolerance,
     ProfileNotAccepted,
     ReceiverError,
     TimestampTooNew,
     TimestampTooOld,
-    UnknownKey,
     VerificationError,
     Verifier,
     WrongSignature,
@@ -44,7 +39,6 @@ from tests.unit.receiver.signing import (
     ALL,
     BODY,
     BY_SECRET,
-    ED25519,
     ID,
     KEY,
     KEY_ID,
@@ -53,24 +47,16 @@ from tests.unit.receiver.signing import (
     OLD_SECRET,
     SECRET,
     TIME,
-    jwks,
     key_set,
     signed,
 )
+from tests.unit.receiver.verifying import verifier
 
 
 @cache
 def generate_rsa_once() -> str:
     """It takes a good part of a second."""
     return generate_rsa()
-
-
-def verifier(profiles: Any = ALL, **options: Any) -> Verifier:
-    """One that has every secret and key, at the time of the requests."""
-    options = {"secrets": [SECRET], "public_keys": key_set(), "clock": lambda: NOW} | options
-    if options["secrets"] is None:
-        del options["secrets"]
-    return Verifier(profiles=profiles, **options)
 
 
 @pytest.mark.parametrize("profile", ALL)
@@ -81,12 +67,6 @@ def test_a_signed_request_is_verified(profile: str) -> None:
     assert verified.event_type == "order.invoice.paid"
     assert verified.attempt == 3
     assert verified.timestamp == (None if profile == "body" else NOW)
-
-
-def test_an_ed25519_key_may_be_given_as_standard_webhooks_writes_it() -> None:
-    public = "whpk_" + base64.b64encode(ED25519.public_key().public_bytes_raw()).decode()
-    keys = receiver.KeySet.from_public_keys(public)
-    Verifier(public_keys=keys, clock=lambda: NOW).verify(signed("standard-ed25519"), BODY)
 
 
 @pytest.mark.parametrize("hash_name", [HashName.SHA256, HashName.SHA512])
@@ -277,127 +257,6 @@ def test_a_forged_request_does_not_learn_whether_its_time_was_right() -> None:
         late.verify(signed("hook", keys=[OLD_KEY]), BODY)
 
 
-@pytest.mark.parametrize(
-    ("profile", "header"),
-    [
-        ("standard", "webhook-id"),
-        ("standard", "webhook-timestamp"),
-        ("standard", "webhook-signature"),
-        ("standard-ed25519", "webhook-signature"),
-        ("hook", "X-Hook-Id"),
-        ("hook", "X-Hook-Timestamp"),
-        ("hook", "X-Hook-Signature"),
-        ("nonce", "X-Webhook-Timestamp"),
-        ("rsa", "X-Webhook-Timestamp"),
-        ("rsa", "X-Webhook-Key-Id"),
-        ("rsa", "X-Webhook-Signature"),
-        ("body", "X-Webhook-Signature"),
-    ],
-)
-def test_a_missing_header_is_named(profile: str, header: str) -> None:
-    headers = signed(profile)
-    del headers[header]
-    with pytest.raises(MissingHeader, match=header) as raised:
-        verifier([profile]).verify(headers, BODY)
-    assert raised.value.header == header
-
-
-def test_a_nonce_request_without_its_nonce_is_refused() -> None:
-    headers = signed("nonce")
-    del headers["X-Webhook-Nonce"]
-    with pytest.raises(ProfileNotAccepted):
-        verifier(["nonce"]).verify(headers, BODY)
-
-
-@pytest.mark.parametrize(
-    ("profile", "header", "value"),
-    [
-        ("hook", "X-Hook-Timestamp", "+1700000000"),
-        ("hook", "X-Hook-Timestamp", "1_700_000_000"),
-        ("hook", "X-Hook-Timestamp", "-1"),
-        ("hook", "X-Hook-Timestamp", "1" * 12),
-        ("hook", "X-Hook-Timestamp", "1700000000.5"),
-        ("hook", "X-Hook-Timestamp", "١٧٠٠٠٠٠٠٠٠"),
-        ("hook", "X-Hook-Timestamp", ""),
-        ("hook", "X-Hook-Signature", "sha256=\u00e9"),
-        ("hook", "X-Hook-Signature", ",".join(["sha256=0"] * 17)),
-        ("hook", "X-Hook-Signature", "a" * 20_000),
-        ("hook", "X-Hook-Attempt", "three"),
-        ("standard", "webhook-id", "dlv_1.1700000000"),
-        ("nonce", "X-Webhook-Nonce", "short"),
-        ("nonce", "X-Webhook-Nonce", 'nonce.{"id":1}'),
-    ],
-)
-def test_a_header_no_sender_of_ours_writes_is_refused(
-    profile: str, header: str, value: str
-) -> None:
-    with pytest.raises(MalformedHeader) as raised:
-        verifier([profile]).verify(signed(profile) | {header: value}, BODY)
-    assert raised.value.header == header
-
-
-def test_headers_are_found_whatever_their_case_and_bytes_are_read() -> None:
-    headers = {name.upper().encode(): value.encode() for name, value in signed("standard").items()}
-    verifier(["standard"]).verify(headers, BODY)  # type: ignore[arg-type]
-
-
-def test_a_header_that_comes_twice_is_refused_unless_it_says_the_same() -> None:
-    class Repeated(UserDict[str, str]):
-        def items(self) -> Any:
-            return [*signed("hook").items(), *self.data.items()]
-
-    verifier(["hook"]).verify(Repeated({"x-hook-id": ID}), BODY)
-    with pytest.raises(MalformedHeader, match="more than once"):
-        verifier(["hook"]).verify(Repeated({"x-hook-id": "dlv_other"}), BODY)
-
-
-@pytest.mark.parametrize("body", [BODY.decode(), None, {"id": 1}])
-def test_a_body_that_is_not_bytes_is_a_mistake_of_the_caller(body: Any) -> None:
-    with pytest.raises(TypeError, match="raw bytes"):
-        verifier().verify(signed("standard"), body)
-
-
-@pytest.mark.parametrize("kind", [bytearray, memoryview])
-def test_other_kinds_of_bytes_are_bytes(kind: Any) -> None:
-    verifier().verify(signed("standard"), kind(BODY))
-
-
-@pytest.mark.parametrize("signature", ["A" * 341 + "B==", "A" * 343, "A" * 342 + "= =", "AAAA", ""])
-def test_an_rsa_signature_is_read_only_as_it_is_written(signature: str) -> None:
-    headers = signed("rsa") | {"X-Webhook-Signature": f"rsa-sha256={signature}"}
-    with pytest.raises(WrongSignature):
-        verifier(["rsa"]).verify(headers, BODY)
-
-
-def test_the_same_rsa_signature_in_another_spelling_is_refused() -> None:
-    headers = signed("rsa")
-    value = headers["X-Webhook-Signature"]
-    assert value.endswith("==")
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    last = alphabet[alphabet.index(value[-3]) + 1]  # differs in bits that base64 does not use
-    headers["X-Webhook-Signature"] = value[:-3] + last + "=="
-    assert base64.b64decode(headers["X-Webhook-Signature"][11:]) == base64.b64decode(value[11:])
-    with pytest.raises(WrongSignature):
-        verifier(["rsa"]).verify(headers, BODY)
-
-
-def test_an_unknown_key_id_is_told_apart() -> None:
-    with pytest.raises(UnknownKey, match="key directory"):
-        verifier(["rsa"]).verify(signed("rsa") | {"X-Webhook-Key-Id": "other"}, BODY)
-
-
-def test_while_a_public_key_is_rotated_several_are_named() -> None:
-    headers = signed("rsa")
-    headers["X-Webhook-Signature"] += ", rsa-sha256=AAAA"
-    verifier(["rsa"]).verify(headers | {"X-Webhook-Key-Id": f"other, {KEY_ID}"}, BODY)
-
-
-def test_an_rsa_signature_of_another_key_is_wrong() -> None:
-    headers = signed("rsa") | {"X-Webhook-Signature": "rsa-sha256=" + "A" * 344}
-    with pytest.raises(WrongSignature):
-        verifier(["rsa"]).verify(headers, BODY)
-
-
 @pytest.mark.parametrize("profile", BY_SECRET)
 def test_what_an_hmac_comparison_says_is_decided_in_constant_time(
     profile: str, monkeypatch: pytest.MonkeyPatch
@@ -473,37 +332,6 @@ def test_what_cannot_work_is_refused_when_the_verifier_is_made(
         Verifier(**options)
     assert isinstance(raised.value, ValueError)
     assert "no base64!" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        (b"", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b"[]", "JWK Set"),
-        (b'{"keys": 1}', "JWK Set"),
-        (b'{"keys": [1]}', "JWK Set"),
-        (b'{"keys": []}', "without a key"),
-        (b'{"keys": [{"kty": "oct", "k": "AA"}]}', "without a key"),
-        (b'{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AA"}]}', "32 bytes"),
-        (b'{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "!"}]}', "usable `x`"),
-        (b'{"keys": [{"kty": "OKP", "crv": "Ed25519"}]}', "usable `x`"),
-        (jwks(kid=None), "`kid`"),
-        (jwks(n="AQAB"), "2048 to 8192 bits"),
-        (jwks(e="Ag"), "impossible"),
-        (jwks(n="A" * 2000), "2048 to 8192 bits"),
-    ],
-)
-def test_a_broken_key_set_is_refused(document: bytes, message: str) -> None:
-    with pytest.raises(Misconfigured, match=message):
-        receiver.KeySet.from_jwks(document)
-
-
-def test_keys_for_other_uses_are_passed_over() -> None:
-    keys = receiver.KeySet.from_jwks(jwks(use="enc"))
-    assert keys.rsa(KEY_ID) is None
-    assert len(keys.ed25519()) == 1
-    assert receiver.KeySet.from_jwks(jwks(alg="PS256")).rsa(KEY_ID) is None
 
 
 def test_the_public_surface_is_listed_and_every_error_belongs_to_the_tree() -> None:
