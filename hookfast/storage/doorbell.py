@@ -22,7 +22,7 @@ import structlog
 from sqlalchemy import make_url
 
 from hookfast.storage.engine import Database
-from hookfast.storage.postgresql_engine import CONNECT_SECONDS
+from hookfast.storage.postgresql_engine import CONNECT_SECONDS, CUT_OFF
 
 _CHANNEL = "hookfast_outbox"
 _RECONNECT_SECONDS = 1.0
@@ -160,6 +160,7 @@ class NotifyDoorbell:
                         self._wanted.clear()
                         await connection.execute(f"NOTIFY {_CHANNEL}")
             except _LOST as error:
+                self._wanted.set()
                 await self._lost(error)
 
     async def _listen_forever(self) -> None:
@@ -182,7 +183,7 @@ class NotifyDoorbell:
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 
-_LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_LOST = (*CUT_OFF, OSError)
 
 
 @contextlib.asynccontextmanager

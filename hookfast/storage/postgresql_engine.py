@@ -29,9 +29,10 @@ _ABANDONED: Final = "60s"
 """After so long without a statement the server ends a transaction. Its client may be cut off, and
 would keep its rows locked for as long as TCP needs to notice. Nothing of ours thinks that long."""
 _LENT: Final = "hookfast_lent"
-# The last is what asyncpg says of a connection whose session was ended in the middle of something.
-_CUT_OFF: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-_DEAD: Final = (*_CUT_OFF, OSError)
+CUT_OFF: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""What asyncpg says of a connection that was ended; the last where its session was ended in the
+middle of something."""
+_DEAD: Final = (*CUT_OFF, OSError)
 
 
 def postgresql_engine(
@@ -56,7 +57,7 @@ def _prepare(connection: AdaptedConnection, _: Any) -> None:
     statement = f"SET idle_in_transaction_session_timeout = '{_ABANDONED}'"
     try:
         connection.run_async(lambda driver: driver.execute(statement, timeout=PING_SECONDS))
-    except _CUT_OFF as error:
+    except CUT_OFF as error:
         # SQLAlchemy passes on what a listener raises as it is, and nobody expects asyncpg's errors
         raise OperationalError(statement, None, error, connection_invalidated=True) from error
 
