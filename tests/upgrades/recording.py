@@ -30,11 +30,12 @@ _FROM = (
     *(
         f"tests/integration/api/test_{name}.py"
         for name in (
-            *("api_keys", "audit", "dead_letters", "deliveries", "delivery_actions", "endpoints"),
+            *("api_keys", "dead_letters", "deliveries", "delivery_actions", "endpoints"),
             *("event_batches", "event_types", "events", "health", "idempotency", "inbound_server"),
             *("jobs", "pagination", "recovery", "rotation", "subscriptions", "tenants"),
         )
     ),
+    "tests/integration/api/audit",
     "tests/integration/api/standing/test_isolation.py",
     "tests/integration/delivery/test_life.py",
     "tests/integration/delivery/test_circuit.py",

@@ -19,6 +19,7 @@ from tests.api_client import (
     maker,
 )
 from tests.integration.api.standing.one_of_everything import one_of_everything
+from tests.integration.api.standing.sources import make_source
 
 sqlite_url, postgresql_url = standing.sqlite_url, standing.postgresql_url
 database_url, app, context = standing.database_url, standing.app, standing.context
@@ -60,3 +61,15 @@ async def victim(client: httpx2.AsyncClient) -> dict[str, str]:
 async def fresh_victim(client: httpx2.AsyncClient) -> dict[str, str]:
     """Another one, for a test that changes it."""
     return await one_of_everything(client)
+
+
+@pytest.fixture(scope="session")
+async def tenant(make_tenant: Make) -> str:
+    """The id of a tenant whose sources are tried."""
+    return str((await make_tenant())["id"])
+
+
+@pytest.fixture(scope="session")
+async def source(client: httpx2.AsyncClient, tenant: str) -> str:
+    """A source of GitHub's that nobody changes."""
+    return str((await make_source(client, tenant))["id"])

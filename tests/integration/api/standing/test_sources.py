@@ -15,11 +15,6 @@ from tests.integration.api.inbound import SECRET, send
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="session")
-async def tenant(make_tenant: Make) -> str:
-    return str((await make_tenant())["id"])
-
-
 async def make(client: httpx2.AsyncClient, tenant: str, **members: Any) -> Json:
     form = {"tenant_id": tenant, "name": "x", "provider": "github"}
     answer = await client.post("/sources", json=form | members)

@@ -1,0 +1,130 @@
+"""How each writing operation of the API succeeds, and the entry that it leaves in the audit log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.api_client import Json
+from tests.integration.api.standing.test_isolation import OPERATIONS, Operation
+from tests.seed_inbox import SOURCE_SECRET
+
+EVENT_TYPE = "order.invoice.paid"
+RECEIVER = "http://127.0.0.1:9/hook"
+
+EVENT = {"tenant_id": "{tenant_id}", "type": EVENT_TYPE, "data": {}}
+NOT_AUDITED: dict[str, Json | None] = {
+    # an event is a row of its own, which nobody changes: GET /events lists them
+    "POST /events": EVENT,
+    "POST /events/batch": {"events": [EVENT]},
+    # these ask the receiver, and change nothing
+    "POST /endpoints/{endpoint_id}/test": {"type": EVENT_TYPE},
+    "POST /endpoints/{endpoint_id}/verify": None,
+}
+"""Writing operations that leave no entry, with a body, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """How a writing operation succeeds: its body, what is done before, and the entry it leaves.
+    `about` is what that is about: the name of a parameter, or `id`, which is the answer's."""
+
+    action: str
+    about: str
+    body: Json | None = None
+    before: tuple[str, ...] = ()
+    temporal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scenes:
+    """Scenes by their operation."""
+
+    found: dict[str, Scene] = field(default_factory=dict)
+
+    def of(self, operation: Operation) -> Scene:
+        assert str(operation) in self.found, "give it a scene, or say in NOT_AUDITED why not"
+        return self.found[str(operation)]
+
+
+ENDPOINT = {"tenant_id": "{tenant_id}", "url": RECEIVER, "verification": "none", "events": ["**"]}
+DISABLE = "/endpoints/{endpoint_id}/disable"
+SOURCE = {
+    "tenant_id": "{tenant_id}",
+    "name": "x",
+    "provider": "github",
+    "secrets": [SOURCE_SECRET],
+}
+
+SCENES = Scenes(
+    {
+        "POST /tenants": Scene("tenant.create", "id", {"name": "New"}),
+        "PATCH /tenants/{tenant_id}": Scene("tenant.update", "tenant_id", {"name": "Other"}),
+        "DELETE /tenants/{tenant_id}": Scene("tenant.delete", "tenant_id"),
+        "POST /api-keys": Scene("api_key.create", "id", {"name": "x", "scope": "emit"}),
+        "POST /tenants/{tenant_id}/api-keys": Scene("api_key.create", "id", {"name": "x"}),
+        "DELETE /api-keys/{key_id}": Scene("api_key.revoke", "key_id"),
+        "POST /tenants/{tenant_id}/portal-links": Scene(
+            "portal_link.create", "tenant_id", {"scope": "tenant"}
+        ),
+        "PUT /event-types/{name}": Scene("event_type.update", "name", {"description": "new"}),
+        "DELETE /event-types/{name}": Scene("event_type.delete", "name"),
+        "POST /endpoints": Scene("endpoint.create", "id", ENDPOINT),
+        "PATCH /endpoints/{endpoint_id}": Scene(
+            "endpoint.update", "endpoint_id", {"max_in_flight": 7}
+        ),
+        "DELETE /endpoints/{endpoint_id}": Scene("endpoint.delete", "endpoint_id"),
+        "POST /endpoints/{endpoint_id}/pause": Scene("endpoint.pause", "endpoint_id"),
+        "POST /endpoints/{endpoint_id}/resume": Scene(
+            "endpoint.resume", "endpoint_id", before=("/endpoints/{endpoint_id}/pause",)
+        ),
+        "POST /endpoints/{endpoint_id}/disable": Scene("endpoint.disable", "endpoint_id"),
+        "POST /endpoints/{endpoint_id}/enable": Scene(
+            "endpoint.enable", "endpoint_id", {"redrive": False}, before=(DISABLE,)
+        ),
+        "POST /endpoints/{endpoint_id}/rotate-secret": Scene(
+            "endpoint.rotate_secret", "endpoint_id", {"overlap_seconds": 60}
+        ),
+        "POST /endpoints/{endpoint_id}/recover": Scene(
+            "endpoint.recover", "endpoint_id", {"since": "2026-01-01T00:00:00Z"}
+        ),
+        "POST /subscriptions": Scene(
+            "subscription.create", "id", {"endpoint_id": "{endpoint_id}", "events": ["**"]}
+        ),
+        "PATCH /subscriptions/{subscription_id}": Scene(
+            "subscription.update", "subscription_id", {"active": False}
+        ),
+        "DELETE /subscriptions/{subscription_id}": Scene("subscription.delete", "subscription_id"),
+        "POST /sources": Scene("source.create", "id", SOURCE),
+        "PATCH /sources/{source_id}": Scene("source.update", "source_id", {"active": False}),
+        "DELETE /sources/{source_id}": Scene("source.delete", "source_id"),
+        "POST /sources/{source_id}/rotate-secret": Scene(
+            "source.rotate_secret", "source_id", {"overlap_seconds": 60}
+        ),
+        "POST /retention/runs": Scene("retention.run", "id", {"dry_run": False}, temporal=True),
+        "POST /inbox/{inbox_id}/retry": Scene("inbox.retry", "inbox_id"),
+        "POST /events/{event_id}/replay": Scene("event.replay", "event_id", {"include_new": True}),
+        "POST /dead-letters/redrive": Scene("dead_letter.redrive", "id", {"all": True}),
+        "POST /deliveries/actions": Scene(
+            "delivery.cancel", "id", {"action": "cancel", "all": True}
+        ),
+        "POST /jobs/{job_id}/cancel": Scene("job.cancel", "job_id"),
+        **{
+            f"POST /deliveries/{{delivery_id}}/{action}": Scene(
+                f"delivery.{action}", "delivery_id", temporal=True
+            )
+            for action in ("pause", "resume", "resend", "cancel")
+        },
+    }
+)
+
+
+def needs_temporal(operation: Operation) -> bool:
+    """Whether its scene is a signal to a workflow, or starts one."""
+    scene = SCENES.found.get(str(operation))
+    return scene is not None and scene.temporal
+
+
+WRITING = [each for each in OPERATIONS if each.method != "GET"]
+AUDITED = [each for each in WRITING if str(each) not in NOT_AUDITED]
+# what steers one delivery changes nothing in the database: it is a signal to a workflow
+STORED = [each for each in AUDITED if not needs_temporal(each)]

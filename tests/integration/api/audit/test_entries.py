@@ -1,0 +1,117 @@
+"""An entry of the audit log says what was and what is, and holds no secret."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2
+import pytest
+
+from api.context import Context
+from tests.api_client import Make, MakeEventType
+from tests.emitted import change
+from tests.integration.api.audit.log import entries
+from tests.integration.api.audit.scenes import EVENT_TYPE, RECEIVER
+
+pytestmark = pytest.mark.anyio
+
+HUSH = "hush-this-is-secret"
+
+
+async def test_an_entry_says_what_was_and_what_is(
+    client: httpx2.AsyncClient, context: Context, things: dict[str, str]
+) -> None:
+    path = f"/endpoints/{things['endpoint_id']}"
+    await client.patch(path, json={"description": "till", "timeout_seconds": 7})
+    await client.post(f"{path}/pause")
+    paused, updated, *_ = await entries(context, resource_id=things["endpoint_id"])
+    assert updated.changes == {
+        "description": {"before": "", "after": "till"},
+        "timeout_seconds": {"before": 5, "after": 7},
+    }
+    assert paused.changes == {
+        "state": {"before": "enabled", "after": "paused"},
+        "state_reason": {"before": None, "after": "Paused by request."},
+    }
+
+
+async def test_a_replaced_event_type_is_told_with_its_schema(
+    client: httpx2.AsyncClient, context: Context, make_event_type: MakeEventType
+) -> None:
+    await make_event_type(EVENT_TYPE, schema={"type": "object"})
+    await make_event_type(EVENT_TYPE, description="paid")
+    updated, created = await entries(context, resource_id=EVENT_TYPE)
+    assert created.changes == {"schema": {"after": {"type": "object"}}}
+    assert updated.changes == {
+        "description": {"before": "", "after": "paid"},
+        "schema": {"before": {"type": "object"}, "after": None},
+    }
+
+
+async def test_a_deleted_endpoint_is_told_as_it_was(
+    client: httpx2.AsyncClient, context: Context, things: dict[str, str]
+) -> None:
+    await client.delete(f"/endpoints/{things['endpoint_id']}")
+    [entry, *_] = await entries(context)
+    assert entry.changes["url"] == {"before": RECEIVER}
+    assert entry.changes["events"] == {"before": ["**"]}
+
+
+async def test_a_job_is_told_with_what_it_acts_on(
+    client: httpx2.AsyncClient, context: Context, things: dict[str, str]
+) -> None:
+    await change(context, things["delivery_id"], status="dead")
+    body = {"filter": {"endpoint_id": things["endpoint_id"]}, "rate_per_second": 3.0}
+    job = (await client.post("/dead-letters/redrive", json=body)).json()
+    [entry, *_] = await entries(context)
+    told = {name: value["after"] for name, value in entry.changes.items()}
+    assert told == {
+        "job_id": job["id"],
+        "kind": "redrive",
+        "action": "resend",
+        "filter": job["filter"],
+        "total": 1,
+        "rate_per_second": 3.0,
+    }
+
+
+async def test_the_log_holds_no_secret(
+    client: httpx2.AsyncClient, context: Context, make_tenant: Make, make_endpoint: Make
+) -> None:
+    tenant = (await make_tenant())["id"]
+    key = (await client.post(f"/tenants/{tenant}/api-keys", json={"name": "x"})).json()["key"]
+    endpoint = await make_endpoint(
+        tenant_id=tenant,
+        url=f"{RECEIVER}?token={HUSH}",
+        headers={"Authorization": f"Bearer {HUSH}"},
+        signatures=["hook", "standard-ed25519"],
+    )
+    path = f"/endpoints/{endpoint['id']}"
+    for patch in (
+        {"url": f"{RECEIVER}?token={HUSH}-2"},
+        {"headers": {"Authorization": f"Bearer {HUSH}-2", "X-Other": HUSH}},
+    ):
+        assert (await client.patch(path, json=patch)).status_code == 200
+    rotated = (await client.post(f"{path}/rotate-secret")).json()
+    assert (await client.delete(path)).status_code == 204
+
+    told = await entries(context, resource_id=endpoint["id"])
+    assert [entry.action for entry in told] == [
+        "endpoint.delete",
+        "endpoint.rotate_secret",
+        "endpoint.update",
+        "endpoint.update",
+        "endpoint.create",
+    ]
+    _, rotation, headers, url, _ = told
+    assert list(url.changes) == ["url"]
+    assert headers.changes == {
+        "headers.Authorization": {"before": "***", "after": "***"},
+        "headers.X-Other": {"after": "***"},
+    }
+    assert [len(rotation.changes["secrets"][side]) for side in ("before", "after")] == [2, 4]
+    everything_told = json.dumps(
+        [entry.model_dump(mode="json") for entry in await entries(context)]
+    )
+    for secret in (HUSH, key, endpoint["secret"], rotated["secret"], "whsec_", "sealed"):
+        assert secret not in everything_told

@@ -1,0 +1,154 @@
+"""`POST /in/…` again: the same request, or the same business fact, is one event."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+import httpx2
+import pytest
+from sqlalchemy import text
+
+from api.context import Context
+from hookfast.storage.engine import Database
+from hookfast.storage.inbox_tables import InboxEntry
+from tests.api_client import MakeEventType, assert_problem
+from tests.integration.api.inbound import post, send, signed
+from tests.integration.api.standing.sources import count, expire, make_source, stats
+
+pytestmark = pytest.mark.anyio
+
+PUSH = {"ref": "refs/heads/main", "after": "0f1e", "repository": {"full_name": "acme/storefront"}}
+
+
+async def test_what_came_before_is_counted_and_answered_alike(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    source = (await make_source(client, tenant))["id"]
+    first, *again = [await send(client, source, {"n": 1}, delivery="one") for _ in range(3)]
+    assert (first.status_code, [one.status_code for one in again]) == (202, [200, 200])
+    for one in again:
+        assert one.json() == first.json() | {"duplicate": True}
+    entry = (await client.get(f"/inbox/{first.json()['id']}")).json()
+    assert (entry["duplicates"], entry["conflicts"]) == (2, 0)
+    assert entry["last_seen_at"] > entry["received_at"]
+    counted = await stats(client, context, source)
+    assert (counted["accepted"], counted["duplicates"]) == (1, 2)
+    assert await count(context, InboxEntry, source_id=source) == 1
+
+
+async def test_the_same_id_with_other_bytes_is_a_duplicate_that_leaves_its_hash(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    source = (await make_source(client, tenant))["id"]
+    first = await send(client, source, {"n": 1}, delivery="one")
+    other = await send(client, source, {"n": 2}, delivery="one")
+    assert other.status_code == 200
+    assert other.json()["event_id"] == first.json()["event_id"]
+    entry = (await client.get(f"/inbox/{first.json()['id']}")).json()
+    assert (entry["duplicates"], entry["conflicts"]) == (1, 1)
+    assert entry["conflict_sha256"] == hashlib.sha256(b'{"n": 2}').hexdigest()
+    assert entry["payload_sha256"] == hashlib.sha256(b'{"n": 1}').hexdigest()
+    assert (await stats(client, context, source))["conflicts"] == 1
+
+
+async def test_an_id_counts_for_its_source_alone(
+    client: httpx2.AsyncClient, source: str, tenant: str
+) -> None:
+    other = (await make_source(client, tenant))["id"]
+    for one in (source, other):
+        assert (await send(client, one, {}, delivery="of both")).status_code == 202
+
+
+async def test_without_an_id_the_body_is_its_own(client: httpx2.AsyncClient, tenant: str) -> None:
+    source = (await make_source(client, tenant))["id"]
+    statuses = []
+    for n in (1, 1, 2):
+        headers, body = signed({"n": n})
+        del headers["X-GitHub-Delivery"]
+        statuses.append((await post(client, source, headers, body)).status_code)
+    assert statuses == [202, 200, 202]
+
+
+async def test_an_expression_names_the_id_where_the_provider_names_none(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    source = (await make_source(client, tenant, id_expression="order.id"))["id"]
+    statuses = []
+    for payload in ({"order": {"id": "a"}, "n": 1}, {"order": {"id": "a"}, "n": 2}):
+        headers, body = signed(payload)
+        del headers["X-GitHub-Delivery"]
+        statuses.append((await post(client, source, headers, body)).status_code)
+    assert statuses == [202, 200]
+
+
+async def test_an_id_that_has_run_out_is_new_again(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    source = (await make_source(client, tenant))["id"]
+    first = await send(client, source, {}, delivery="old")
+    await expire(context, source)
+    second = await send(client, source, {}, delivery="old")
+    assert second.status_code == 202
+    assert second.json()["id"] != first.json()["id"]
+
+
+async def test_what_waits_too_long_is_told_to_come_again_and_is_one_event_then(
+    client: httpx2.AsyncClient, context: Context, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (await make_source(client, tenant))["id"]
+    await send(client, source, {}, delivery="first")  # the source is known from here on
+    monkeypatch.setattr(context.inbox._group, "_patience", 0.2)
+    async with Database(context.database.url) as others, others.write() as connection:
+        locks = {"postgresql": "LOCK TABLE inbox_keys", "sqlite": "SELECT 1"}  # the one writer
+        await connection.execute(text(locks[others.kind]))
+        busy = await send(client, source, {}, delivery="second")
+    assert_problem(busy, 503, code="unavailable")
+    assert int(busy.headers["Retry-After"]) > 0
+    monkeypatch.undo()
+    again = await send(client, source, {}, delivery="second")
+    assert again.status_code in (200, 202)  # whether the first one was committed, nobody was told
+    assert await count(context, InboxEntry, source_id=source) == 2
+    counted = await stats(client, context, source)
+    assert (counted["accepted"], counted["rejected"]) == (2, 0)
+
+
+async def test_a_business_fact_is_emitted_once_in_its_window(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    source = (await make_source(client, tenant, idempotency={"window_seconds": 60}))["id"]
+    first = (await send(client, source, PUSH)).json()
+    second = await send(client, source, PUSH, delivery="second")
+    assert second.status_code == 202
+    suppressed = second.json()
+    assert (suppressed["status"], suppressed["event_id"]) == ("suppressed", None)
+    assert suppressed["suppressed_by"] == first["id"]
+    again = await send(client, source, PUSH, delivery="second")
+    assert (again.status_code, again.json()["suppressed_by"]) == (200, first["id"])
+    # another commit, and a push without one, are facts of their own
+    for payload in (PUSH | {"after": "2f3e"}, {"ref": "x"}, {"ref": "x"}):
+        assert (await send(client, source, payload)).json()["status"] == "accepted"
+
+    listed = (
+        await client.get("/inbox", params={"source_id": source, "status": "suppressed"})
+    ).json()
+    assert [row["id"] for row in listed["data"]] == [suppressed["id"]]
+    assert (await stats(client, context, source))["suppressed"] == 1
+    await expire(context, source)
+    assert (await send(client, source, PUSH)).json()["status"] == "accepted"
+
+
+async def test_what_failed_stands_for_no_fact_until_it_is_emitted(
+    client: httpx2.AsyncClient, tenant: str, make_event_type: MakeEventType
+) -> None:
+    name = f"strict.thing_{uuid.uuid4().hex[:8]}.made"
+    await make_event_type(name, schema=False)
+    source = (await make_source(client, tenant, event_types={"github.**": name}, idempotency={}))[
+        "id"
+    ]
+    failed = [(await send(client, source, PUSH)).json() for _ in range(2)]
+    assert [one["status"] for one in failed] == ["failed", "failed"]
+    await make_event_type(name, schema=True)
+    retried = [(await client.post(f"/inbox/{one['id']}/retry")).json() for one in failed]
+    assert [one["status"] for one in retried] == ["accepted", "suppressed"]
+    assert retried[1]["suppressed_by"] == failed[0]["id"]
