@@ -17,9 +17,7 @@ from api.jobs import count, draft_job
 from hookfast.errors import NotFound
 from hookfast.job import JobKind
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from tests.api_client import (
-    KeyClient,
-)
+from tests.api_client import KeyClient
 from tests.integration.dashboard.belongings import end
 from tests.integration.dashboard.portal import OWN, link
 from tests.integration.dashboard.test_isolation import (

@@ -11,11 +11,7 @@ from fastapi import FastAPI
 from api.context import Context
 from hookfast.notice import owner_hash
 from hookfast.portal_link import OwnerLinks
-from tests.api_client import (
-    OPERATOR_KEY,
-    KeyClient,
-    assert_problem,
-)
+from tests.api_client import OPERATOR_KEY, KeyClient, assert_problem
 from tests.integration.dashboard.belongings import end
 from tests.integration.dashboard.portal import OWN, link
 from tests.integration.dashboard.visitor import ORIGIN, Forms, Visitor, browser, signed_in
