@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 
 import httpx2
 
-from hookfast.cli.remote.client import Api, Refused, Unreachable
+from hookfast.cli.remote.client import Api, NotHookfast, Refused, Unreachable
 from hookfast.cli.remote.connection_failure import reason
 
 SILENCE_SECONDS = 45.0
 """A connection that says nothing for so long is dead: there is a heartbeat every 15 s."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_MEDIA_TYPE = "text/event-stream"
 
 Query: TypeAlias = "tuple[tuple[str, str], ...]"
 
@@ -90,7 +91,8 @@ async def follow(api: Api, query: Query, *, after: str | None) -> AsyncIterator[
     one `query` may say where to begin.
 
     Raises Refused when the API does not want to (a key that is over, input that is wrong), and
-    Unreachable when it was never there: then the URL is more likely wrong than the service away.
+    Unreachable or NotHookfast when it was never there: then the URL is more likely wrong than the
+    service away.
     """
     pause = _FIRST_PAUSE
     last_id, was_there = after, False
@@ -105,6 +107,11 @@ async def follow(api: Api, query: Query, *, after: str | None) -> AsyncIterator[
                     if answer.status_code != httpx2.codes.OK:
                         await answer.aread()
                         api.check(answer)
+                    if not _is_stream(answer):
+                        raise NotHookfast(
+                            f"{api.url} answered, and not with a stream of events. "
+                            "Is HOOKFAST_URL right?"
+                        )
                     yield Connected()
                     was_there = True
                     async for received in answer.aiter_bytes():
@@ -112,7 +119,7 @@ async def follow(api: Api, query: Query, *, after: str | None) -> AsyncIterator[
                         for message in events.feed(received):
                             yield message
                     why = "the service ended it"
-            except Unreachable as error:  # a proxy, with nothing behind it
+            except (Unreachable, NotHookfast) as error:  # a proxy, with nothing behind it
                 if not was_there:
                     raise
                 why = error.message
@@ -141,11 +148,16 @@ async def follow(api: Api, query: Query, *, after: str | None) -> AsyncIterator[
             await asyncio.sleep(wait)
 
 
+def _is_stream(answer: httpx2.Response) -> bool:
+    """Whether it is Server-Sent Events, and not the page of a proxy or of another server."""
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower() == _MEDIA_TYPE
+
+
 def _params(query: Query, last_id: str | None) -> Query:
     # where to begin is said once; from then on by the last id
     return query if last_id is None else tuple(pair for pair in query if pair[0] != "since")
 
 
 def _headers(last_id: str | None) -> dict[str, str]:
-    headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+    headers = {"Accept": _MEDIA_TYPE, "Cache-Control": "no-store"}
     return headers if last_id is None else {**headers, "Last-Event-ID": last_id}
