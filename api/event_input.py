@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from api.authentication import Principal
 from api.fields import Input, TenantId, TimeInput
-from api.problems import invalid_fields
+from api.problems import invalid_members
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.event_type import MAX_LENGTH, parse_event_type
 from hookfast.json_text import MAX_DEPTH, Source, parse_object, parse_source
@@ -154,8 +154,4 @@ def _form(members: Mapping[str, Source], form_class: type[EventForm]) -> EventFo
     try:
         return form_class.model_validate(values)
     except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False, include_input=False)
-        # "body", so that a member that is called "query" is not taken for a parameter
-        raise invalid_fields(
-            [detail | {"loc": ("body", *detail["loc"])} for detail in details]
-        ) from None
+        raise invalid_members(error, values) from None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Body
 from pydantic import BaseModel, ValidationError
 
-from api.problems import invalid_fields
+from api.problems import invalid_members
 
 MEDIA_TYPE = "application/merge-patch+json"
 
@@ -48,14 +48,14 @@ def patch_between(before: Any, after: Any) -> Any:
 
 def patched(current: Form, patch: dict[str, Any]) -> Form:
     """`current` with the patch applied, checked like a new one. Raises InvalidInput."""
+    before = current.model_dump(mode="json")
     # merged, a null for a member there is none of would be gone before anybody objects to it
     unknown = {name: None for name in patch.keys() - type(current).model_fields.keys()}
+    merged = before | unknown if unknown else merge(before, patch)
     try:
-        if unknown:
-            type(current).model_validate(current.model_dump(mode="json") | unknown)
-        return type(current).model_validate(merge(current.model_dump(mode="json"), patch))
+        return type(current).model_validate(merged)
     except ValidationError as error:
-        raise invalid_fields(error.errors()) from None
+        raise invalid_members(error, merged) from None
 
 
 def patch_of(form: type[BaseModel]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ and its own `X-Request-Id`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -19,7 +19,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
@@ -177,9 +177,23 @@ def problem_of(error: HookfastError) -> Problem:
     )
 
 
-def invalid_fields(errors: Sequence[Any]) -> InvalidInput:
-    """Pydantic's errors as one InvalidInput: its messages, never its copy of the input."""
-    found = tuple(_field_error(error) for error in errors[:MAX_FIELD_ERRORS])
+def invalid_request(error: RequestValidationError) -> InvalidInput:
+    """What FastAPI found wrong with a request: pydantic's messages, never its copy of the input."""
+    errors = error.errors()[:MAX_FIELD_ERRORS]
+    return _invalid(_of_request(each, error.body) for each in errors)
+
+
+def invalid_members(error: ValidationError, given: Any) -> InvalidInput:
+    """What pydantic found wrong with what was `given` for a model, likewise."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return _invalid(
+        FieldError(_pointer(each, each["loc"], given), _detail(each))
+        for each in errors[:MAX_FIELD_ERRORS]
+    )
+
+
+def _invalid(errors: Iterable[FieldError]) -> InvalidInput:
+    found = tuple(dict.fromkeys(errors))
     return InvalidInput("The request does not have the expected form.", errors=found)
 
 
@@ -202,7 +216,7 @@ async def _on_hookfast_error(request: Request, error: Exception) -> JSONResponse
 
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - narrows for the type checker
-    return problem_of(invalid_fields(error.errors())).response(request.scope)
+    return problem_of(invalid_request(error)).response(request.scope)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
@@ -257,13 +271,28 @@ def _title(status: int) -> str:
     return renamed.get(status) or HTTPStatus(status).phrase
 
 
-def _field_error(error: Any) -> FieldError:
-    location = list(error["loc"])
+def _of_request(error: Any, body: Any) -> FieldError:
+    place, *location = error["loc"]
+    if place == "body":
+        return FieldError(_pointer(error, location, body), _detail(error))
+    return FieldError(".".join(str(part) for part in location), _detail(error))
+
+
+def _pointer(error: Any, location: Sequence[str | int], given: Any) -> str:
+    """Where in what was given the error is. Of a union pydantic also says which of its types each
+    error is about: that is no place in the input."""
+    pointer = ""
+    for part in location:
+        try:
+            given = given[part]
+        except (LookupError, TypeError):
+            if error["type"] != "missing" or part != location[-1]:
+                continue
+        pointer = join(pointer, part)
+    return pointer
+
+
+def _detail(error: Any) -> str:
     unknown = error["type"] == "extra_forbidden"
-    if location and location[0] in ("query", "path", "header", "cookie"):
-        pointer = ".".join(str(part) for part in location[1:])
-    else:
-        parts = location[1:] if location[:1] == ["body"] else location
-        pointer = join("", *parts)
-    detail = "there is no such member; remove it" if unknown else error["msg"]
-    return FieldError(pointer, detail.removeprefix("Value error, "))
+    detail: str = "there is no such member; remove it" if unknown else error["msg"]
+    return detail.removeprefix("Value error, ")

@@ -14,7 +14,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from api.dashboard.page import HOME, View, WrongFilter
-from api.problems import invalid_fields
+from api.problems import invalid_request
 from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix
 
@@ -58,7 +58,7 @@ def _shortened(view: View) -> dict[str, str]:
 def _wrong(view: View, error: InvalidInput | RequestValidationError) -> dict[str, str]:
     """What is wrong with which filter; nothing where it is not about typed ones alone."""
     if isinstance(error, RequestValidationError):
-        error = invalid_fields(error.errors())
+        error = invalid_request(error)
     found = {each.pointer: each.detail for each in error.errors}
     if not set(found) <= _TYPED & set(view.request.query_params):
         return {}

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.problems import UnsupportedMediaType, invalid_fields
+from api.problems import UnsupportedMediaType, invalid_members
 from hookfast import json_text
 from hookfast.errors import InvalidInput
 from hookfast.json_text import MAX_DEPTH, JsonValue
@@ -98,7 +98,7 @@ def filled(kind: type[Model], members: Mapping[str, Any]) -> Model:
     try:
         return kind.model_validate(members)
     except ValidationError as error:
-        raise invalid_fields(error.errors()) from None
+        raise invalid_members(error, members) from None
 
 
 async def read_form(request: Request) -> Form:

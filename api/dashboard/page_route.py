@@ -21,7 +21,7 @@ from api.dashboard.form import read_form
 from api.dashboard.one_effect import once
 from api.dashboard.page import HOME, View, own_path
 from api.dashboard.session import csrf_of, current_visitor, sign_in_token
-from api.problems import invalid_fields, problem_for, problem_of
+from api.problems import invalid_request, problem_for, problem_of
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
 SIGN_IN = f"{HOME}/sign-in"
@@ -79,7 +79,7 @@ class OpenPageRoute(APIRoute):
             except HookfastError as error:
                 return view.problem(problem_of(error))
             except RequestValidationError as error:
-                return view.problem(problem_of(invalid_fields(error.errors())))
+                return view.problem(problem_of(invalid_request(error)))
             except Exception as error:
                 return view.problem(problem_for(request, error))
 
@@ -143,7 +143,7 @@ async def _page_of_form(view: View) -> str:
 def _refused(view: View, error: HookfastError | RequestValidationError) -> Response:
     """What a visitor sees when the API refuses: after a form the page it was on, else a page."""
     if isinstance(error, RequestValidationError):
-        error = invalid_fields(error.errors())
+        error = invalid_request(error)
     if view.form.text("back") is not None:
         return view.go_back(sentence(error), tone="bad")
     return view.problem(problem_of(error))

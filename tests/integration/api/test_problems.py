@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import asyncpg
@@ -13,7 +14,7 @@ from sqlalchemy import make_url
 
 from api.app import create_app
 from hookfast.settings import Settings
-from tests.api_client import OPERATOR_KEY, assert_problem, client_with
+from tests.api_client import OPERATOR_KEY, Make, assert_problem, client_with
 from tests.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.anyio
@@ -153,3 +154,56 @@ async def test_an_unexpected_error_is_a_bare_500(own_app: FastAPI) -> None:
     assert problem["instance"].startswith("urn:uuid:")
     assert "s3cret" not in answer.text
     assert "boom" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "pointers"),
+    [
+        ("POST", "/endpoints", {"retry_plan": 5}, {"/retry_plan"}),
+        ("POST", "/deliveries/actions", {"filter": {"status": 5}}, {"/action", "/filter/status"}),
+        (
+            "POST",
+            "/deliveries/actions",
+            {"action": "pause", "filter": {"status": ["dead", "x"]}},
+            {"/filter/status", "/filter/status/1"},
+        ),
+        (
+            "POST",
+            "/deliveries/actions",
+            {"action": "x", "filter": {"ids": ["x"]}},
+            {"/action", "/filter/ids/0"},
+        ),
+        ("PUT", "/event-types/a.b.c", {"schema": 5}, {"/schema"}),
+        (
+            "POST",
+            "/sources",
+            {"name": "x", "provider": "github", "idempotency": {"expression": {"a.b.c": 5}}},
+            {"/idempotency/expression", "/idempotency/expression/a.b.c"},
+        ),
+        ("POST", "/events", {"type": 5, "query": 5}, {"/type", "/data", "/query"}),
+    ],
+)
+async def test_a_pointer_leads_to_something_in_the_body_or_to_what_is_missing(
+    client: httpx2.AsyncClient,
+    method: str,
+    path: str,
+    body: dict[str, object],
+    pointers: set[str],
+) -> None:
+    answer = await client.request(method, path, json=body)
+    problem = assert_problem(answer, 422, code="invalid_input")
+    found = {error["pointer"] for error in problem["errors"]}
+    assert found == pointers
+
+
+@pytest.mark.parametrize("name", ["query", "body", "path"])
+async def test_a_patch_of_an_unknown_member_is_told_of_by_its_name(
+    client: httpx2.AsyncClient, make_tenant: Make, name: str
+) -> None:
+    tenant = (await make_tenant())["id"]
+    answer = await client.patch(
+        f"/tenants/{tenant}",
+        content=json.dumps({name: 1}),
+        headers={"content-type": "application/merge-patch+json"},
+    )
+    assert_problem(answer, 422, code="invalid_input", pointer=f"/{name}")
