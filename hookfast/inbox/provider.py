@@ -162,8 +162,11 @@ def bind(provider: type[Provider], options: Mapping[str, Any], *, pointer: str) 
             FieldError(_pointer(pointer, one["loc"]), _advice(provider, one["type"], one["msg"]))
             for one in error.errors(include_url=False, include_input=False, include_context=False)
         )
+        first = errors[0]
+        option = first.pointer.removeprefix(pointer).removeprefix("/")
         raise InvalidInput(
-            f"the options do not fit a source of {provider.name}: {errors[0].detail}",
+            f"the options do not fit a source of {provider.name}: "
+            + (f"{option}: {first.detail}" if option else first.detail),
             code="invalid_options",
             errors=errors,
         ) from None

@@ -50,6 +50,9 @@ def post(url: str, *, headers: Mapping[str, str], body: bytes) -> Answered:
         raise Unreachable(f"Nothing answers at {url} ({error}). Is it started?") from None
     except httpx2.TimeoutException:
         raise Unreachable(f"{url} did not answer in time.") from None
+    except httpx2.LocalProtocolError:
+        # without its text, which quotes the header: GitLab's token is one
+        raise Unreachable(f"This cannot be sent to {url}: HTTP does not allow a header.") from None
     except (httpx2.TransportError, httpx2.DecodingError) as error:
         raise Unreachable(f"The connection to {url} failed: {reason(error)}.") from None
     except (httpx2.InvalidURL, ValueError) as error:

@@ -243,6 +243,10 @@ def _secret(path: Path | None) -> _Secret:
         )
     if not found.text:
         raise Misconfigured(f"the secret from {found.origin} is empty")
+    if not found.text.isprintable():
+        raise Misconfigured(
+            f"the secret from {found.origin} is more than one line, or holds control characters"
+        )
     return found
 
 

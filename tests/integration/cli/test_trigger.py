@@ -172,3 +172,27 @@ async def test_the_token_of_a_provider_is_not_shown(hookfast: Run, receiver: Rec
     assert ended.code == 0, ended.err
     assert receiver.requests[0].headers["x-gitlab-token"] == SECRET
     assert SECRET not in ended.out + ended.err
+
+
+@pytest.mark.parametrize("name", ["gitlab.push", "github.push"])
+async def test_a_secret_of_several_lines_is_refused_and_not_repeated(
+    hookfast: Run, receiver: Receiver, name: str
+) -> None:
+    """GitLab's goes into a header as it is, and what a header cannot carry came back in an error
+    message."""
+    ended = await hookfast(
+        *("trigger", name, "--to", receiver.url("/hooks"), "--secret-file", "-"),
+        stdin="first line\nsecond line\n",
+    )
+    assert ended.code == 1
+    assert "the secret from its input is more than one line" in ended.words
+    assert "second line" not in ended.out + ended.err
+    assert receiver.requests == []
+
+
+async def test_an_option_that_a_provider_lacks_is_named(hookfast: Run, receiver: Receiver) -> None:
+    ended = await hookfast(
+        "trigger", "generic.order.created", "--to", receiver.url("/hooks"), env=WITH_SECRET
+    )
+    assert ended.code == 1
+    assert "the options do not fit a source of generic: signature_header: " in ended.words
