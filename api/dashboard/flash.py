@@ -33,7 +33,8 @@ class Flash:
 def put(request: Request, response: Response, flash: Flash, *, owner: str) -> None:
     """Tell `owner` (a session) on its next page."""
     context: Context = request.app.state.context
-    text = json.dumps([owner, flash.tone, flash.text[:_MAX_TEXT]])
+    # as it is, four bytes a character at most: escaped, it would not fit into a cookie
+    text = json.dumps([owner, flash.tone, flash.text[:_MAX_TEXT]], ensure_ascii=False)
     sealed = context.keyring.seal(text, context=_CONTEXT)
     set_cookie(request, response, _COOKIE, sealed, seconds=_SECONDS)
 
