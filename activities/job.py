@@ -1,14 +1,16 @@
 """Jobs: telling many deliveries to do one thing, a chunk at a time and evenly spaced.
 
-After each chunk its counts and the last delivery's id are committed together. A worker that dies
-repeats at most the chunk it was at; one that was only thought dead finds the job moved on when it
-comes to commit, and stops.
+The ids of a chunk are committed before it is told, and its counts with the last delivery's id
+after it. Whoever goes on after a worker that died tells those of its chunk that the job still
+chooses, and counts the others as done; a worker that was only thought dead finds the job moved on
+when it comes to commit, and stops.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -98,31 +100,60 @@ class JobActivities:
         while not JobStatus(job.status).finished:
             if job.cancel_requested:
                 return await self._finish(job, JobStatus.CANCELLED)
-            async with self._database.read() as connection:
-                ids = await chosen_deliveries.next_ids(
-                    connection, chosen, after=job.cursor, limit=_chunk(job.rate_per_second)
-                )
+            job, ids, told_before = await self._take(job, chosen)
             if not ids:
                 return await self._finish(job, JobStatus.DONE)
-            job = await self._tell_all(job, ids, spacing)
+            job = await self._tell_all(job, ids, spacing, told_before=told_before)
             if asyncio.get_running_loop().time() >= enough or activity.is_worker_shutdown():
                 break
         return job
 
-    async def _tell_all(self, job: Job, delivery_ids: Sequence[str], spacing: Spacing) -> Job:
-        """Tell these deliveries, and commit that. Where Temporal went away in the middle, commit
-        what was told before, and raise."""
+    async def _take(
+        self, job: Job, chosen: ChosenDeliveries
+    ) -> tuple[Job, Sequence[str], Collection[str]]:
+        """The job with its next chunk in hand, that chunk, and those of it that were told before:
+        by a worker that died before it could count them."""
+        left = [id for id in job.in_hand or () if job.cursor is None or id > job.cursor]
+        async with self._database.read() as connection:
+            if left:
+                again = replace(chosen, ids=tuple(left))
+                still = await chosen_deliveries.next_ids(
+                    connection, again, after=None, limit=len(left)
+                )
+                return job, left, set(left).difference(still)
+            ids = await chosen_deliveries.next_ids(
+                connection, chosen, after=job.cursor, limit=_chunk(job.rate_per_second)
+            )
+        if not ids:
+            return job, (), ()
+        async with self._database.write() as connection:
+            taken = await jobs.take(connection, job, ids)
+        return _still_ours(taken), ids, ()
+
+    async def _tell_all(
+        self,
+        job: Job,
+        delivery_ids: Sequence[str],
+        spacing: Spacing,
+        *,
+        told_before: Collection[str],
+    ) -> Job:
+        """Tell these deliveries, but for `told_before`, and commit that. Where Temporal went away
+        in the middle, commit what was told before that, and raise."""
         sendable = await self._sendable(job, delivery_ids)
         telling: dict[str, asyncio.Task[_Told | Exception]] = {}
         async with asyncio.TaskGroup() as group:
             for delivery_id in delivery_ids:
-                if delivery_id in sendable:
+                if delivery_id in sendable and delivery_id not in told_before:
                     await asyncio.sleep(spacing.wait(asyncio.get_running_loop().time()))
                     telling[delivery_id] = group.create_task(self._tell(job, delivery_id))
         told: list[_Told] = []
         for delivery_id in delivery_ids:
-            task = telling.get(delivery_id)
-            answer = _Told.SKIPPED if task is None else task.result()
+            answer: _Told | Exception = _Told.SKIPPED
+            if delivery_id in telling:
+                answer = telling[delivery_id].result()
+            elif delivery_id in told_before:
+                answer = _Told.DONE
             if isinstance(answer, Exception):
                 if told:
                     await self._commit(job, told, cursor=delivery_ids[len(told) - 1])
@@ -173,9 +204,7 @@ class JobActivities:
                 if failed
                 else None,
             )
-        if moved is None:
-            raise Conflict("Another worker has taken the job over.", code="job_taken_over")
-        return moved
+        return _still_ours(moved)
 
     async def _finish(self, job: Job, status: JobStatus, *, error: str | None = None) -> Job:
         async with self._database.write() as connection:
@@ -195,6 +224,12 @@ class JobActivities:
             first_at=asyncio.get_running_loop().time() + min(max(rest, 0.0), gap),
             catch_up=_CHUNK_SECONDS,
         )
+
+
+def _still_ours(job: Job | None) -> Job:
+    if job is None:
+        raise Conflict("Another worker has taken the job over.", code="job_taken_over")
+    return job
 
 
 def _chunk(per_second: float) -> int:

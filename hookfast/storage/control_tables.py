@@ -127,9 +127,9 @@ class Notice(Record, table=True):
 
 class Job(Record, table=True):
     """One action on many deliveries, carried out by a workflow. `tenant_id` is None for the
-    operator's. `chosen` is the filter; `cursor` the last delivery that was dealt with, so that a
-    crash repeats at most the deliveries since. `status`: `pending`, `running`, `done`, `cancelled`,
-    `failed`."""
+    operator's. `chosen` is the filter; `cursor` the last delivery that was dealt with, and
+    `in_hand` those that were taken last: the ones beyond `cursor` are being told, or were when
+    their worker died. `status`: `pending`, `running`, `done`, `cancelled`, `failed`."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -149,6 +149,7 @@ class Job(Record, table=True):
     skipped: int = 0
     failed: int = 0
     cursor: str | None = None
+    in_hand: list[str] | None = Field(default=None, sa_type=JSON)
     error: str | None = Field(default=None, sa_type=Text)
     cancel_requested: bool = False
     requested_by: str

@@ -1,5 +1,5 @@
-"""Statements on `jobs`. What a job has done and how far it has come are written together, so that a
-crash repeats at most what was done since."""
+"""Statements on `jobs`. What a job is about to do is written before it does it, and what it has
+done and how far it has come together, afterwards: a crash repeats at most what was in hand."""
 
 from __future__ import annotations
 
@@ -61,6 +61,12 @@ async def begin(connection: AsyncConnection, job_id: str, *, now: datetime) -> J
     return begun or await get(connection, job_id)
 
 
+async def take(connection: AsyncConnection, job: Job, delivery_ids: Sequence[str]) -> Job | None:
+    """Have these deliveries, beyond the cursor of `job`, in hand. None when another worker has
+    taken the job over."""
+    return await _change(connection, _while_as(job).values(in_hand=list(delivery_ids)))
+
+
 async def progress(
     connection: AsyncConnection,
     job: Job,
@@ -76,9 +82,7 @@ async def progress(
     no longer where it was then: another worker has taken it over, and counts."""
     return await _change(
         connection,
-        update(_JOBS)
-        .where(_C.id == job.id, _C.cursor.is_not_distinct_from(job.cursor), _UNFINISHED)
-        .values(
+        _while_as(job).values(
             cursor=cursor,
             done=_C.done + done,
             skipped=_C.skipped + skipped,
@@ -143,6 +147,12 @@ def progress_of(job: Job) -> JobProgress:
         skipped=job.skipped,
         failed=job.failed,
     )
+
+
+def _while_as(job: Job) -> Update:
+    """An update of the job if it is still where `job` says."""
+    unmoved = _C.cursor.is_not_distinct_from(job.cursor)
+    return update(_JOBS).where(_C.id == job.id, unmoved, _UNFINISHED)
 
 
 async def _change(connection: AsyncConnection, statement: Update) -> Job | None:

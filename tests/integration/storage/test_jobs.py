@@ -244,6 +244,22 @@ async def test_a_worker_that_was_overtaken_counts_nothing(database: Database) ->
     assert (await stored(database, seen)).done == 5
 
 
+async def test_what_a_job_has_in_hand_is_stored_before_it_is_counted(database: Database) -> None:
+    seen = await add_job(database)
+    async with database.write() as connection:
+        taken = await jobs.take(connection, seen, ["dlv_1", "dlv_2"])
+    assert taken is not None
+    assert taken.in_hand == ["dlv_1", "dlv_2"]
+    assert await stored(database, seen) == taken
+    async with database.write() as connection:
+        moved = await jobs.progress(
+            connection, taken, cursor="dlv_2", done=2, skipped=0, failed=0, now=LATER
+        )
+        assert moved is not None
+        assert await jobs.take(connection, seen, ["dlv_1"]) is None, "it was overtaken"
+        assert await jobs.take(connection, moved, ["dlv_3"]) is not None
+
+
 async def test_a_job_that_has_ended_stays_as_it_is(database: Database) -> None:
     job = await add_job(database)
     async with database.write() as connection:
