@@ -36,7 +36,7 @@ NOT_RUN = {
     "the tests start the service themselves",
 }
 JSON_WITHOUT_MARK = {
-    "docs/polling.md": 1,  # tests/integration/api/test_poll.py has such answers
+    "docs/polling.md": 1,  # tests/integration/api/polling/test_items.py has such answers
     "docs/receiving.md": 1,  # two members of a source
 }
 DOCUMENT: dict[str, Any] = json.loads((DOCS / "openapi.json").read_text())
