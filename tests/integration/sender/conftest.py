@@ -9,6 +9,7 @@ from ipaddress import ip_network
 import pytest
 import trustme
 
+from hookfast.outcome import Outcome
 from hookfast.sender import AddressGuard, Sender
 from tests.receiver import Receiver
 
@@ -49,3 +50,8 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 async def sender(trusting: ssl.SSLContext) -> AsyncIterator[Sender]:
     async with Sender(guard=AddressGuard(LOOPBACK), ssl_context=trusting) as sender:
         yield sender
+
+
+async def post(sender: Sender, url: str, **options: object) -> Outcome:
+    """What becomes of a small request; `options` are the sender's, the timeout 5 s unless given."""
+    return await sender.post(url, headers={}, body=b"{}", **{"timeout": 5.0, **options})

@@ -15,20 +15,16 @@ from sqlalchemy import func, select
 
 from api.context import Context
 from hookfast.clock import rfc3339
-from hookfast.storage import schema_checks
 from hookfast.storage.tables import Event
-from tests.api_client import (
-    OPERATOR_KEY,
-    KeyClient,
-    Make,
-    MakeEventType,
-    assert_problem,
-)
+from tests.api_client import OPERATOR_KEY, KeyClient, Make, MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
 
+
 TYPE = "order.invoice.paid"
+
 JSON = {"Content-Type": "application/json"}
+
 TENANT = "tnt_" + "0" * 32
 
 
@@ -180,121 +176,6 @@ async def test_a_tenant_that_is_not_there_is_not_found(
     assert_problem(answer, 404, code="not_found")
 
 
-# -- schemas
-
-SCHEMA = {
-    "type": "object",
-    "required": ["id", "amount"],
-    "properties": {
-        "id": {"type": "string"},
-        "amount": {"type": "integer", "minimum": 0},
-        "lines": {"type": "array", "items": {"$ref": "#/$defs/line"}},
-    },
-    "$defs": {"line": {"type": "object", "properties": {"a/b": {"const": 1}}}},
-    "additionalProperties": False,
-}
-
-
-@pytest.mark.parametrize(
-    ("data", "pointers"),
-    [
-        ([], ["/data"]),
-        ({"id": "x"}, ["/data"]),
-        ({"id": 1, "amount": -1}, ["/data/amount", "/data/id"]),
-        ({"id": "x", "amount": 1, "more": 1}, ["/data"]),
-        ({"id": "x", "amount": 1, "lines": [{}, {"a/b": 2}]}, ["/data/lines/1/a~1b"]),
-    ],
-)
-async def test_data_that_does_not_fit_the_schema_is_refused_with_pointers(
-    client: httpx2.AsyncClient, make_event_type: MakeEventType, data: Any, pointers: list[str]
-) -> None:
-    await make_event_type(TYPE, schema=SCHEMA)
-    answer = await client.post("/events", json={"type": TYPE, "data": data})
-    problem = assert_problem(answer, 422, code="schema_violation")
-    assert sorted(error["pointer"] for error in problem["errors"]) == pointers
-    assert (
-        await client.post("/events", json={"type": TYPE, "data": {"id": "x", "amount": 1}})
-    ).status_code == 202
-
-
-async def test_at_most_twenty_schema_errors_are_listed(
-    client: httpx2.AsyncClient, make_event_type: MakeEventType
-) -> None:
-    await make_event_type(TYPE, schema={"items": {"type": "string"}})
-    answer = await client.post("/events", json={"type": TYPE, "data": list(range(1000))})
-    problem = assert_problem(answer, 422, code="schema_violation")
-    assert [error["pointer"] for error in problem["errors"]] == [f"/data/{n}" for n in range(20)]
-
-
-async def test_a_problem_never_repeats_the_data(
-    client: httpx2.AsyncClient, make_event_type: MakeEventType
-) -> None:
-    await make_event_type(TYPE, schema={"type": "integer"})
-    answer = await client.post("/events", json={"type": TYPE, "data": "s3cret"})
-    assert "s3cret" not in answer.text
-
-
-async def test_a_changed_schema_counts_from_the_next_event(
-    client: httpx2.AsyncClient, make_event_type: MakeEventType
-) -> None:
-    event = {"type": TYPE, "data": 1}
-    for schema, status in [({"type": "string"}, 422), (True, 202), (False, 422), (None, 202)]:
-        await make_event_type(TYPE, schema=schema)
-        assert (await client.post("/events", json=event)).status_code == status
-
-
-async def test_a_deleted_event_type_is_unknown_from_the_next_event(
-    client: httpx2.AsyncClient,
-) -> None:
-    event = {"type": TYPE, "data": 1}
-    assert (await client.post("/events", json=event)).status_code == 202
-    assert (await client.delete(f"/event-types/{TYPE}")).status_code == 204
-    assert_problem(await client.post("/events", json=event), 422, code="unknown_event_type")
-
-
-SLOW_PATTERN = {"pattern": "[^@]+[@!][^@]+"}
-
-
-async def test_data_that_takes_too_long_to_check_is_refused_and_the_others_are_not(
-    client: httpx2.AsyncClient, make_event_type: MakeEventType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schema_checks, "EVENT_SECONDS", 0.1)
-    await make_event_type(TYPE, schema=SLOW_PATTERN)
-    bad, good = {"type": TYPE, "data": "a" * 60_000}, {"type": TYPE, "data": "a@b"}
-    refused, taken = await asyncio.gather(
-        client.post("/events", json=bad), client.post("/events", json=good)
-    )
-    assert_problem(refused, 422, code="schema_too_slow", pointer="/data")
-    assert taken.status_code == 202, taken.text
-    batch = await client.post("/events/batch", json={"events": [good, bad, good]})
-    assert [one["status"] for one in batch.json()["data"]] == [202, 422, 202]
-    assert batch.json()["data"][1]["problem"]["code"] == "schema_too_slow"
-
-
-async def test_many_small_things_that_must_differ_are_compared_in_no_time(
-    client: httpx2.AsyncClient, make_event_type: MakeEventType
-) -> None:
-    await make_event_type(TYPE, schema={"uniqueItems": True})
-    things: list[dict[str, int]] = [{"a": n} for n in range(5_000)]
-    answer = await client.post("/events", json={"type": TYPE, "data": things})
-    assert answer.status_code == 202, answer.text
-    answer = await client.post("/events", json={"type": TYPE, "data": [*things, {"a": 7}]})
-    assert_problem(answer, 422, code="schema_violation", pointer="/data")
-
-
-async def test_a_schema_that_meets_data_it_cannot_handle_says_so(
-    client: httpx2.AsyncClient, make_event_type: MakeEventType
-) -> None:
-    await make_event_type(TYPE, schema={"multipleOf": 0.5})
-    # an integer that is no float: dividing it overflows
-    raw = b'{"type": "order.invoice.paid", "data": 1' + b"0" * 400 + b"}"
-    answer = await client.post("/events", content=raw, headers=JSON)
-    assert_problem(answer, 422, code="schema_unusable", pointer="/type")
-
-
-# -- headers and parameters
-
-
 @pytest.mark.parametrize("media_type", ["text/plain", "application/xml", None])
 async def test_a_body_that_is_not_declared_as_json_is_refused(
     client: httpx2.AsyncClient, media_type: str | None
@@ -349,9 +230,6 @@ async def test_an_ill_formed_id_in_a_path_is_not_found(
 ) -> None:
     for path in (f"/events/{event_id}", f"/events/{event_id}/deliveries"):
         assert (await client.get(path)).status_code == 404
-
-
-# -- sizes
 
 
 @pytest.fixture

@@ -1,0 +1,205 @@
+"""A run of retention: told before it is made, cut off by a crash, beside those who write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import distinct, func, select, text
+from temporalio.testing import ActivityEnvironment
+
+import activities.retention
+from activities.retention import RetentionActivities
+from hookfast.ids import new_id
+from hookfast.retention import SWEEPS, RunOrder, SweepOrder, Swept
+from hookfast.storage import retention, retention_runs
+from hookfast.storage.engine import Database
+from hookfast.storage.retention import ById
+from hookfast.storage.retention_tables import RetentionRun, RetentionSweep
+from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
+from tests.integration.storage.old_rows import (
+    AGES,
+    BEFORE,
+    CUTOFF,
+    DAY,
+    NOW,
+    add_attempt,
+    add_delivery,
+    add_endpoint,
+    add_event,
+    add_key,
+    in_daily_partitions,
+    left,
+    number_of,
+)
+from tests.integration.storage.retention_run import run
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("daily", [False, True], ids=["one partition", "daily partitions"])
+async def test_a_dry_run_says_what_a_run_then_does_and_does_nothing(
+    database: Database, daily: bool
+) -> None:
+    if daily:
+        await in_daily_partitions(database, CUTOFF - 3 * DAY, CUTOFF + DAY)
+    for day in range(5):
+        at = CUTOFF - 3 * DAY + day * DAY
+        for status, ended in (("delivered", at), ("dead", at), ("paused", None)):
+            if status == "paused" and day != 1:
+                continue
+            event = await add_event(database, at)
+            delivery = await add_delivery(database, event, at, status=status, ended=ended)
+            await add_attempt(database, delivery, at)
+            await add_key(database, f"{status} {day}", event, at)
+    tables = (Event, Delivery, Attempt, IdempotencyKey)
+    before = [await number_of(database, table) for table in tables]
+
+    dry = await run(database, dry_run=True)
+
+    assert [await number_of(database, table) for table in tables] == before
+    real = await run(database)
+    # with the dead letters go their attempts, which are past their own age and went before
+    assert dry == real
+    assert [real[name].deleted for name in ("attempts", "dead_letters", "deliveries")] == [7, 3, 3]
+    assert (real["events"].deleted, real["events"].kept) == (6, 1)
+    if daily and database.kind == "postgresql":
+        # three days each, but for the one that the paused delivery keeps
+        assert (real["attempts"].partitions, real["events"].partitions) == (3, 2)
+
+
+async def test_a_crash_between_two_batches_neither_loses_nor_doubles_a_count(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activities.retention, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(activities.retention, "_BATCHES_AT_ONCE", 3)
+    for number in range(9):
+        event = await add_event(database, BEFORE)
+        if number % 3 == 0:
+            await add_delivery(database, event, BEFORE, status="paused")
+    batch = ById.batch
+    crashed = []
+
+    async def crash(self: ById, connection: Any, *args: Any, **options: Any) -> retention.Batch:
+        """Each batch is made twice: the first time, everything it did is rolled back."""
+        made = await batch(self, connection, *args, **options)
+        if self.name == "events" and options["after"] not in crashed:
+            crashed.append(options["after"])
+            raise RuntimeError("the worker dies")
+        return made
+
+    monkeypatch.setattr(ById, "batch", crash)
+    done = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
+    order = RunOrder(new_id("ret", NOW), dry_run=False)
+    environment = ActivityEnvironment()
+    await environment.run(done.begin_retention, order)
+    swept = Swept("events", done=False)
+    while not swept.done:
+        try:
+            swept = await environment.run(
+                done.sweep_rows, SweepOrder(order.run_id, "events", False)
+            )
+        except RuntimeError:
+            continue
+    assert len(crashed) == 5
+    assert (swept.deleted, swept.kept) == (6, 3)
+    assert await number_of(database, Event) == 3
+
+
+async def test_a_run_keeps_the_cutoffs_of_its_beginning(database: Database) -> None:
+    order = RunOrder(new_id("ret", NOW), dry_run=False)
+    environment = ActivityEnvironment()
+    first = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
+    await environment.run(first.begin_retention, order)
+    later = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW + 9 * DAY)
+    await environment.run(later.begin_retention, order)
+    event = await add_event(database, CUTOFF)
+    await environment.run(later.sweep_rows, SweepOrder(order.run_id, "events", False))
+    assert await left(database, Event) == {event}
+
+
+async def test_runs_are_remembered_for_a_year(database: Database) -> None:
+    for now in (NOW - 370 * DAY, NOW - 360 * DAY, NOW):
+        await run(database, now=now, only=())
+    async with database.read() as connection:
+        runs = await retention_runs.newest(connection, limit=10)
+        sweeps = await connection.execute(
+            select(func.count(distinct(RetentionSweep.__table__.c.run_id)))
+        )
+    assert [one.run.started_at for one in runs] == [NOW, NOW - 360 * DAY]
+    assert sweeps.scalar_one() == 2
+    assert all([sweep.name for sweep in one.sweeps] == list(SWEEPS) for one in runs)
+    assert await number_of(database, RetentionRun) == 2
+
+
+async def test_a_delivery_that_is_made_of_an_event_right_now_keeps_it(
+    postgresql_url: str,
+) -> None:
+    """A replay locks the event's row and adds a delivery. Retention passes by what is locked, and
+    asks again for deliveries once it has the lock. (SQLite has one writer at a time.)"""
+    async with Database(postgresql_url) as database:
+        event = await add_event(database, BEFORE, deliveries=0)
+        async with database.write() as connection:
+            c = Event.__table__.c
+            await connection.execute(select(c.id).where(c.id == event).with_for_update())
+            swept = await run(database, only=("events",))
+            assert (swept["events"].deleted, swept["events"].kept) == (0, 1)
+        assert await left(database, Event) == {event}
+
+
+async def test_nobody_waits_for_more_than_a_batch(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PostgreSQL the batch under way holds no lock that emitting or recording needs, so they
+    come through while it is open; on SQLite it is over before they begin, and they come between
+    two batches."""
+    monkeypatch.setattr(activities.retention, "_ROWS_AT_ONCE", 50)
+    await add_endpoint(database)
+    async with database.write() as connection:
+        await connection.execute(
+            text(
+                "INSERT INTO events (id, type, body, traceparent, deliveries, created_at) "
+                "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 399) "
+                "SELECT 'evt_0100000000007' || (1000000000000000000 + i), 'a.b.c', :body, '00', 0, "
+                "CREATED FROM n".replace("CREATED", _moment(database))
+            ),
+            {"body": b"{}"},
+        )
+    batch = ById.batch
+    began: list[str] = []
+    written: list[str] = []
+    sizes: list[int] = []
+    writers: list[asyncio.Task[None]] = []
+
+    async def write() -> None:
+        event = await add_event(database, NOW)
+        began.append(event)
+        delivery = await add_delivery(database, event, NOW, status="pending")
+        await add_attempt(database, delivery, NOW)
+        written.append(event)
+
+    async def watched(self: ById, *args: Any, **options: Any) -> retention.Batch:
+        made = await batch(self, *args, **options)
+        if self.name == "events":
+            sizes.append(made.deleted)
+            writer = asyncio.create_task(write())
+            writers.append(writer)
+            if database.kind == "postgresql":
+                await writer  # the batch's transaction is still open
+            else:
+                # what was waiting for the batch before came in after it, ahead of this one
+                assert len(began) >= len(writers) - 1
+        return made
+
+    monkeypatch.setattr(ById, "batch", watched)
+    swept = await run(database, only=("events",))
+    await asyncio.gather(*writers)
+    assert swept["events"].deleted == 400
+    assert sizes == [50] * 8 + [0]
+    assert await left(database, Event) == set(written)
+
+
+def _moment(database: Database) -> str:
+    at = "'2026-01-01T00:00:00.000000Z'"
+    return at if database.kind == "sqlite" else f"{at}::timestamptz"
