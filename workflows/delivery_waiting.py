@@ -27,6 +27,10 @@ held, and the plan's own attempt was made when its turn came."""
 SEES_RESUMES = "a-resume-is-seen-whenever-it-comes"
 """Patch: before, one that came during a resend, or with the start of a workflow that had been lost,
 left the delivery's row `paused` until its next attempt, and the pause used up its plan."""
+LET_GO = "what-is-let-go-is-held-no-more"
+"""Patch: before, a gentle resend that was held, let go, and then failed (or met a limit, or an
+endpoint that was disabled) left its delivery `held` until the plan's next attempt, and its circuit
+could not close before that."""
 _LIMIT = "the endpoint's limit"
 
 
@@ -129,8 +133,12 @@ class Waiting:
     # -- the waits ------------------------------------------------------------------------------
 
     async def _until_planned(self) -> None:
+        now = self._now
+        if now.status is DeliveryStatus.HELD and workflow.patched(LET_GO):
+            await self._standing.note(now.waiting_status, next_attempt_at=now.next_attempt_at)
+            return
         self._standing.show(f"next attempt {rfc3339(self._due)}")
-        await self._wait((self._due, self._standing.what_is_next), unless=lambda: self._now.paused)
+        await self._wait((self._due, self._standing.what_is_next), unless=lambda: now.paused)
 
     async def _while_paused(self) -> None:
         now = self._now

@@ -1,4 +1,5 @@
-"""The shapes the history of a circuit can take, and of the deliveries it holds and lets go."""
+"""The shapes the history of a circuit can take, and of the deliveries it holds and lets go. The one
+that ends in `_before` was saved when what had been let go in vain stayed held."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from hookfast.clock import utc_now
 from hookfast.episode import workflow_id
 from hookfast.steering import Steering
 from hookfast.storage import endpoint_state
-from tests.integration.delivery.circuits import QUICK, broken, circuit, until_all, until_circuit
+from tests.integration.delivery.circuits import (
+    QUICK,
+    broken,
+    circuit,
+    until_all,
+    until_attempts,
+    until_circuit,
+)
 from tests.integration.delivery.conftest import Stack, eventually
 
 ON_REQUEST = QUICK | {"probe_delays_seconds": [600]}
@@ -64,6 +72,21 @@ async def resent_gently_while_held(stack: Stack) -> str:
 
     await eventually(held_anew)
     await _heal(stack, failed[0])
+    return delivery
+
+
+async def resent_gently_in_vain(stack: Stack) -> str:
+    _, [delivery, other, _] = await broken(stack, circuit=ON_REQUEST)
+    steering = Steering(stack.client, stack.database, fast_lane_timeout=timedelta(seconds=5))
+    await steering.signal(delivery, "resend", gently=True)
+    await stack.until_status(delivery, "held")
+    stack.receiver.routes["/hook"] = "/fail-first/1"
+    for attempts in (2, 3):
+        await stack.workflow(other).signal("resend")
+        await until_attempts(stack, other, attempts)
+    await until_attempts(stack, delivery, 2)
+    await stack.until_status(delivery, "retrying")
+    await stack.workflow(delivery).signal("cancel")
     return delivery
 
 
@@ -205,6 +228,7 @@ CIRCUIT_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     probed_then_released,
     resent_in_vain_while_held,
     resent_gently_while_held,
+    resent_gently_in_vain,
     paused_while_held,
     cancelled_while_held,
     dead_when_its_endpoint_was_disabled,
