@@ -12,6 +12,8 @@ from hookfast.cli.remote.client import Answer
 from hookfast.cli.remote.moment import ahead
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import counted
+from hookfast.errors import InvalidInput
+from hookfast.json_text import parse
 
 
 def emit(
@@ -60,10 +62,15 @@ def _data(data: str | None, data_file: Path | None) -> bytes:
         except OSError as error:
             raise typer.BadParameter(f"{data_file}: {error.strerror}") from None
     try:
-        json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"the data are not JSON: {error}") from None
+        parse(text)
+    except InvalidInput as error:
+        raise typer.BadParameter(f"the data are not JSON: {fault_of(error)}") from None
     return text
+
+
+def fault_of(error: InvalidInput) -> str:
+    """What is wrong with a JSON text that was given here: what the API says of a whole body."""
+    return error.message.removeprefix("the body is not JSON: ").replace("the body", "it", 1)
 
 
 def _sentence(answer: Answer) -> str:

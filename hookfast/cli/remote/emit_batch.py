@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import secrets
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -28,10 +29,11 @@ from hookfast.cli.remote.client import (
     field_errors,
     problem_sentences,
 )
-from hookfast.cli.remote.emit import header_value
+from hookfast.cli.remote.emit import fault_of, header_value
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import INTERRUPTED, counted, say
-from hookfast.errors import HookfastError
+from hookfast.errors import HookfastError, InvalidInput
+from hookfast.json_text import parse
 
 MAX_EVENTS = 1_000
 """Events in one request; the API takes no more."""
@@ -78,7 +80,8 @@ def emit_batch(remote: Remote, file: Path, *, key: str | None, from_line: int) -
                     raise HookfastError(_told(refused))
                 next_line = chunk.lines[-1] + 1
         except (HookfastError, KeyboardInterrupt) as error:
-            again = f"hookfast emit --batch {file} --idempotency-key {run_key}"
+            command = ("hookfast", "emit", "--batch", str(file), "--idempotency-key", run_key)
+            again = shlex.join(command)
             how_to_go_on = (
                 f"Stopped after {counted(emitted, 'event')}. To go on (what was emitted is not "
                 f"emitted again):\n  {again} --from-line {next_line}"
@@ -122,9 +125,12 @@ def _with_key(text: bytes, *, number: int, key: str) -> bytes:
     """The event on one line, with an idempotency key where it has none. Its text stays: the data in
     it are delivered byte for byte."""
     try:
-        event = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise HookfastError(f"Line {number} is not JSON: {error}.") from None
+        # by the API's own rules: what it refuses would cost the whole request, and it could not say
+        # which line that was
+        event = parse(text)
+    except InvalidInput as error:
+        why = fault_of(error).replace(" at line 1, column ", " at column ", 1)
+        raise HookfastError(f"Line {number} is not JSON: {why}.") from None
     if not isinstance(event, dict) or not event:
         raise HookfastError(f"Line {number} is not an event: it must be a JSON object.")
     if "idempotency_key" in event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -142,6 +143,20 @@ async def test_a_line_that_is_no_event_stops_a_batch_after_what_came_before_it(
     assert "--from-line 3" in ended.err
 
 
+async def test_how_a_batch_goes_on_can_be_typed_as_it_is_said(
+    hookfast: Run, tenant: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "events of $may's.ndjson"
+    file.write_text(_lines(2) + '{"type": "a.b.c", "data": NaN}\n')
+    stopped = await hookfast("emit", "--batch", str(file))
+    assert "Line 3 is not JSON: NaN and Infinity are not JSON at column 27" in stopped.err
+    assert "Stopped after 2 events." in stopped.err
+    file.write_text(_lines(3))
+    [again] = [line for line in stopped.err.splitlines() if line.startswith("  hookfast ")]
+    mended = await hookfast(*shlex.split(again)[1:])
+    assert mended.out == "1 event emitted.\n"
+
+
 async def test_ctrl_c_says_how_a_batch_goes_on(
     service_environment: dict[str, str], client: httpx2.AsyncClient, tenant: str, tmp_path: Path
 ) -> None:
@@ -206,3 +221,23 @@ async def test_a_replay_counts_new_subscribers_too(
     done = await hookfast("events", "replay", event["id"], "--include-new", "--yes", "--no-wait")
     assert "1 new delivery made." in done.err
     assert len((await client.get(f"/events/{event['id']}/deliveries")).json()["data"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ('{"a": 1', "Expecting ',' delimiter at line 1, column 8; mend it there"),
+        ('{"a": 1, "a": 2}', "two members of an object have the same name at line 1, column 10"),
+        ("\ufeff{}", "it starts with a byte order mark; send UTF-8 without one"),
+        ("", "it is empty; send a JSON value"),
+    ],
+)
+async def test_data_that_the_api_would_refuse_are_not_sent(
+    hookfast: Run, tmp_path: Path, data: str, why: str
+) -> None:
+    """Within a request the place would be one that nobody sees."""
+    file = tmp_path / "data.json"
+    file.write_text(data)
+    ended = await hookfast("emit", TYPE, "--data-file", str(file), "--url", "http://127.0.0.1:9")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"the data are not JSON: {why}" in ended.words

@@ -53,3 +53,25 @@ def test_what_comes_before_a_line_that_is_no_event_is_sent(line: bytes) -> None:
     assert next(made).lines == [1]
     with pytest.raises(HookfastError, match=r"^Line 2 is not"):
         next(made)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"data": NaN}', "NaN and Infinity are not JSON at column 10; send null or a string"),
+        (b'{"data": 1, "data": 2}', "two members of an object have the same name at column 13"),
+        (b'{"data": "\\ud800"}', "half of a surrogate pair stands alone at column 11"),
+        (b'{"data": "\\u0000"}', "the character \\u0000 is not accepted at column 11"),
+        (b'\xef\xbb\xbf{"data": 1}', "it starts with a byte order mark; send UTF-8 without one"),
+        (b'{"data": 1', "Expecting ',' delimiter at column 11; mend it there"),
+        (b'{"data": ' + b"[" * 70 + b"]" * 70 + b"}", "nests deeper than 64 levels at column 73"),
+    ],
+)
+def test_what_the_api_would_refuse_is_told_with_its_line(line: bytes, why: str) -> None:
+    """Sent along, it would have the request refused as a whole, without a word of the line."""
+    made = chunks(io.BytesIO(b'{"data": 1}\n\n' + line), key="run", from_line=1)
+    assert next(made).lines == [1]
+    with pytest.raises(HookfastError) as told:
+        next(made)
+    assert told.value.message.startswith("Line 3 is not JSON: ")
+    assert why in told.value.message
