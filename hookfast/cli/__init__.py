@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hookfast.cli import remote
+from hookfast.cli.output_encoding import escape_what_cannot_be_written
 from hookfast.cli.remote.lazy_group import lazy_group
 from hookfast.errors import HookfastError
 
@@ -140,6 +141,7 @@ remote.add_to(app)
 
 def main() -> None:
     """Entry of the `hookfast` command. Exits with 1 and a sentence when something cannot work."""
+    escape_what_cannot_be_written()
     try:
         app()
     except HookfastError as error:

@@ -1,0 +1,37 @@
+"""Output whose encoding is not UTF-8: what it cannot write does not end a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.cli.conftest import Run
+
+pytestmark = pytest.mark.anyio
+
+_NAME = "Ünï 日本 🎉"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-15", "utf-8"])
+async def test_json_says_the_same_in_every_encoding(hookfast: Run, encoding: str) -> None:
+    # the tests' own end of the pipe reads UTF-8, in which ASCII is the same
+    env = {"PYTHONIOENCODING": encoding}
+    await hookfast("tenants", "create", _NAME.removeprefix("Ünï ") if "8859" in encoding else _NAME)
+    listed = await hookfast("tenants", "list", "--json", env=env)
+    assert listed.code == 0, listed.err
+    [tenant] = listed.json["data"]
+    assert tenant["name"] in _NAME
+
+
+async def test_tables_and_sentences_are_written_as_far_as_can_be(hookfast: Run) -> None:
+    await hookfast("tenants", "create", _NAME)
+    listed = await hookfast("tenants", "list", env={"PYTHONIOENCODING": "ascii"})
+    assert listed.code == 0, listed.err
+    assert "\\u00dcn\\u00ef \\u65e5\\u672c \\ud83c\\udf89" in listed.out
+    settings = await hookfast("config", env={"PYTHONIOENCODING": "ascii"})
+    assert settings.code == 0, settings.err
+
+
+async def test_the_doctor_speaks_to_every_terminal(hookfast: Run) -> None:
+    ended = await hookfast("doctor", env={"PYTHONIOENCODING": "ascii"})
+    assert "\\u2192 " in ended.out  # the arrow before what to do
+    assert "Traceback" not in ended.err
