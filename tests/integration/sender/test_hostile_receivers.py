@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from hookfast.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from tests.integration.sender.conftest import LOOPBACK
-from tests.receiver import CUT_ANSWER, Receiver
+from tests.receiver import Receiver
+from tests.receiver_misbehaviour import CUT_ANSWER
 from tests.waiting import within
 
 pytestmark = pytest.mark.anyio
