@@ -68,6 +68,23 @@ class Answer:
     headers: Mapping[str, str]
 
 
+class _Object(dict[str, Any]):
+    """A JSON object of an answer. Raises NotHookfast for a member that is not there: what answers
+    is another version, or something else that speaks JSON."""
+
+    __slots__ = ("_url",)
+
+    def __init__(self, members: dict[str, Any], *, url: str) -> None:
+        super().__init__(members)
+        self._url = url
+
+    def __missing__(self, name: str) -> Any:
+        raise NotHookfast(
+            f"{self._url} answered without {name!r}, which Hookfast {VERSION} has there. "
+            "Is HOOKFAST_URL right, and is the service of this version?"
+        )
+
+
 class Api:
     """Calls `/v1` of the Hookfast at `url`. `key_origin` says where the key came from, for the
     message when it does not work."""
@@ -169,10 +186,10 @@ class Api:
 
     def _answer(self, response: httpx2.Response) -> Answer:
         try:
-            value = response.json() if response.content else None
-        except ValueError:
+            value = response.json(object_hook=self._object) if response.content else None
+        except (ValueError, RecursionError):
             value = None
-        if response.is_success and (value is not None or response.status_code == 204):
+        if response.is_success and (isinstance(value, dict) or response.status_code == 204):
             return Answer(response.text, value, response.headers)
         if isinstance(value, dict) and isinstance(value.get("detail"), str):
             raise _refused(response, value, key_origin=self._key_origin)
@@ -182,6 +199,9 @@ class Api:
             f"{self._url} answered {response.status_code} {response.reason_phrase}, "
             "not as Hookfast does. Is HOOKFAST_URL right?"
         )
+
+    def _object(self, members: dict[str, Any]) -> _Object:
+        return _Object(members, url=self._url)
 
     def _how_to_start(self, error: httpx2.ConnectError) -> str:
         text = f"There is no Hookfast at {self._url} ({error})."
@@ -207,10 +227,13 @@ def problem_sentences(detail: str, errors: Iterable[FieldError]) -> str:
 
 
 def field_errors(problem: Mapping[str, Any]) -> tuple[FieldError, ...]:
-    """The `errors` of a problem document."""
+    """The `errors` of a problem document. Others than Hookfast may have something else there: it is
+    passed over."""
+    errors = problem.get("errors")
     return tuple(
         FieldError(str(error.get("pointer", "")), str(error.get("detail", "")))
-        for error in problem.get("errors") or ()
+        for error in (errors if isinstance(errors, list) else ())
+        if isinstance(error, dict)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -82,6 +83,28 @@ async def test_something_else_that_answers_is_not_taken_for_it(
     ended = await hookfast("tenants", "list", "--url", receiver.url(""))
     assert ended.code == 1
     assert "answered 200 OK, not as Hookfast does" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        ("200 OK", "{}", "answered without 'data', which Hookfast "),
+        ("200 OK", '{"data": [{}], "next_cursor": null}', "answered without 'id', which Hookfast "),
+        ("200 OK", "[]", "answered 200 OK, not as Hookfast does"),
+        ("200 OK", "[" * 100_000, "answered 200 OK, not as Hookfast does"),
+        ("404 No", '{"detail": "Not here.", "errors": ["x"]}', "hookfast: Not here."),
+        ("422 No", '{"detail": "Not so.", "errors": {"url": "x"}}', "hookfast: Not so."),
+    ],
+)
+async def test_something_else_that_speaks_json_is_not_taken_for_it(
+    hookfast: Run, receiver: Receiver, status: str, body: str, told: str
+) -> None:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n"
+    receiver.routes["/v1/tenants"] = f"/wire/{quote(head + body, safe='')}?close"
+    ended = await hookfast("tenants", "list", "--url", receiver.url(""))
+    assert (ended.code, ended.out) == (1, "")
+    assert told in ended.words
+    assert "Traceback" not in ended.err
 
 
 async def test_the_port_of_the_service_on_this_machine_is_known(
