@@ -10,17 +10,20 @@ from api.audit import Audit
 from api.authentication import Principal, Reader, Writer
 from api.context import AppContext, Context
 from api.dashboard import endpoint_fields, live
+from api.dashboard.form import check_unchanged, faults, seen
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
+from api.endpoint_form import EndpointView
 from api.fields import EndpointPath
 from api.pagination import Page
+from api.problems import problem_of
 from api.routes.deliveries import list_deliveries
 from api.routes.endpoint_checks import TestView, get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import change_endpoint, get_endpoint
 from api.routes.event_types import list_event_types
 from api.routes.subscriptions import list_subscriptions
-from hookfast.errors import FieldError, InvalidInput
+from hookfast.errors import Conflict, HookfastError, InvalidInput
 
 routes = page_router()
 
@@ -107,34 +110,31 @@ async def change_settings(
     """Change them."""
     endpoint = await get_endpoint(endpoint_id, context, principal)
     try:
+        check_unchanged(view.form, endpoint.updated_at)
         patch = endpoint_fields.changed(endpoint_fields.members_of(view.form), endpoint)
         if patch:
             await change_endpoint(endpoint_id, patch, context, audit, principal)
-    except InvalidInput as error:
-        return _wrong(view, endpoint, error)
+    except (InvalidInput, Conflict) as error:
+        sent = endpoint_fields.fields_sent(view.form)
+        return _form(view, endpoint, sent, refused=error)
     told = "The settings are saved." if patch else "Nothing was different."
     return view.go(f"/dashboard/endpoints/{endpoint_id}", told)
 
 
-def _wrong(view: View, endpoint: Any, error: InvalidInput) -> Response:
-    errors = error.errors or (FieldError("", error.message),)
-    return _form(view, endpoint, endpoint_fields.fields_sent(view.form), errors=errors, status=422)
-
-
 def _form(
     view: View,
-    endpoint: Any,
+    endpoint: EndpointView,
     fields: dict[str, Any],
     *,
-    errors: tuple[FieldError, ...] = (),
-    status: int = 200,
+    refused: HookfastError | None = None,
 ) -> Response:
     return view.render(
         "endpoint_settings.html",
-        status=status,
+        status=200 if refused is None else problem_of(refused).status,
         endpoint=endpoint,
+        seen=seen(endpoint.updated_at),
         fields=fields,
-        errors=errors,
+        errors=() if refused is None else faults(refused),
         plans=endpoint_fields.PLANS,
         profiles=endpoint_fields.PROFILES,
     )

@@ -10,14 +10,14 @@ from api.audit import Audit
 from api.authentication import Reader, Writer
 from api.context import AppContext
 from api.dashboard import endpoint_fields
-from api.dashboard.form import filled
+from api.dashboard.form import faults, filled
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.endpoint_form import NewEndpoint, State
 from api.fields import TenantId
 from api.pagination import PageQuery
 from api.routes.endpoints import create_endpoint, list_endpoints
-from hookfast.errors import FieldError, InvalidInput
+from hookfast.errors import FieldError, InvalidInput, NotFound
 from hookfast.storage import endpoint_glances
 
 routes = page_router()
@@ -60,6 +60,8 @@ async def add_endpoint(
         given["tenant_id"] = view.form.text("tenant_id") or view.tenant_id
         given["events"] = view.form.lines("events")
         made = await create_endpoint(filled(NewEndpoint, given), context, audit, principal)
+    except NotFound:
+        return _refused(view, InvalidInput.at("/tenant_id", "there is no such tenant"))
     except InvalidInput as error:
         return _refused(view, error)
     view.result_at = f"/dashboard/endpoints/{made.id}"
@@ -67,9 +69,8 @@ async def add_endpoint(
 
 
 def _refused(view: View, error: InvalidInput) -> Response:
-    errors = error.errors or (FieldError("", error.message),)
-    sent = endpoint_fields.fields_sent(view.form)
-    return _form(view, sent | {"tenant_id": view.form.text("tenant_id")}, errors=errors, status=422)
+    sent = endpoint_fields.fields_sent(view.form) | {"tenant_id": view.form.text("tenant_id")}
+    return _form(view, sent, errors=faults(error), status=422)
 
 
 def _form(

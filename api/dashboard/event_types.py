@@ -10,12 +10,13 @@ from fastapi import Response
 from api.audit import Audit
 from api.authentication import OperatorOnly, Reader
 from api.context import AppContext, Context
-from api.dashboard.form import filled
+from api.dashboard.form import check_unchanged, faults, filled, seen
 from api.dashboard.json_view import shown
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.dashboard.schema_example import example_of
 from api.pagination import PageQuery
+from api.problems import problem_of
 from api.routes.endpoint_checks import sample_of
 from api.routes.event_types import (
     EventTypeForm,
@@ -26,7 +27,7 @@ from api.routes.event_types import (
     list_event_types,
     put_event_type,
 )
-from hookfast.errors import FieldError, InvalidInput
+from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.operational import is_reserved
 from hookfast.storage import event_types
 
@@ -45,7 +46,7 @@ async def event_types_page(
 @routes.get("/event-types/new")
 async def new_event_type_page(view: PageView, _: OperatorOnly) -> Response:
     """The form for a new one."""
-    return _form(view, {"name": "", "description": "", "schema": ""}, is_new=True)
+    return _form(view, {"name": "", "description": "", "schema": ""}, None)
 
 
 @routes.post("/event-types/new")
@@ -54,7 +55,7 @@ async def add_event_type(
 ) -> Response:
     """A new one."""
     name = view.form.get("name", "")
-    return await _put(name, view, context, audit, principal, is_new=True)
+    return await _put(name, view, context, audit, principal, None)
 
 
 @routes.get("/event-types/{name}")
@@ -82,7 +83,7 @@ async def edit_page(
     event_type = await get_event_type(name, context, principal)
     schema = _text(event_type.json_schema)
     fields = {"name": name, "description": event_type.description, "schema": schema}
-    return _form(view, fields, is_new=False)
+    return _form(view, fields, event_type)
 
 
 @routes.post("/event-types/{name}/edit")
@@ -90,8 +91,8 @@ async def edit(
     name: NamePath, view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
 ) -> Response:
     """Replace it."""
-    await get_event_type(name, context, principal)
-    return await _put(name, view, context, audit, principal, is_new=False)
+    event_type = await get_event_type(name, context, principal)
+    return await _put(name, view, context, audit, principal, event_type)
 
 
 @routes.get("/event-types/{name}/delete")
@@ -128,12 +129,13 @@ async def _put(
     context: AppContext,
     audit: Audit,
     principal: OperatorOnly,
-    *,
-    is_new: bool,
+    replaced: EventTypeView | None,
 ) -> Response:
     try:
-        if is_new:
+        if replaced is None:
             await _check_free(name, context)
+        else:
+            check_unchanged(view.form, replaced.updated_at)
         schema = view.form.json("schema", pointer="/schema")
         if not isinstance(schema, dict | bool | None):
             raise InvalidInput.at(
@@ -142,8 +144,9 @@ async def _put(
         members = {"description": view.form.get("description", ""), "schema": schema}
         form = filled(EventTypeForm, members)
         await put_event_type(name, form, context, Response(), audit, principal)
-    except InvalidInput as error:
-        return _refused(view, error, name, is_new=is_new)
+    except (InvalidInput, Conflict) as error:
+        sent = {each: view.form.get(each, "") for each in ("description", "schema")}
+        return _form(view, {"name": name} | sent, replaced, refused=error)
     return view.go(f"/dashboard/event-types/{name}", f"{name} is registered.")
 
 
@@ -154,22 +157,20 @@ async def _check_free(name: str, context: Context) -> None:
             raise InvalidInput.at("/name", "there is an event type of this name; edit that one")
 
 
-def _refused(view: View, error: InvalidInput, name: str, *, is_new: bool) -> Response:
-    errors = error.errors or (FieldError("", error.message),)
-    sent = {each: view.form.get(each, "") for each in ("description", "schema")}
-    return _form(view, {"name": name} | sent, is_new=is_new, errors=errors, status=422)
-
-
 def _form(
     view: View,
     fields: dict[str, str],
+    replaced: EventTypeView | None,
     *,
-    is_new: bool,
-    errors: tuple[FieldError, ...] = (),
-    status: int = 200,
+    refused: HookfastError | None = None,
 ) -> Response:
     return view.render(
-        "event_type_form.html", status=status, fields=fields, is_new=is_new, errors=errors
+        "event_type_form.html",
+        status=200 if refused is None else problem_of(refused).status,
+        fields=fields,
+        is_new=replaced is None,
+        seen=None if replaced is None else seen(replaced.updated_at),
+        errors=() if refused is None else faults(refused),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -15,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from api.problems import UnsupportedMediaType, invalid_members
 from hookfast import json_text
-from hookfast.errors import InvalidInput
+from hookfast.clock import rfc3339
+from hookfast.errors import Conflict, FieldError, HookfastError, InvalidInput
 from hookfast.json_text import MAX_DEPTH, JsonValue
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -99,6 +101,28 @@ def filled(kind: type[Model], members: Mapping[str, Any]) -> Model:
         return kind.model_validate(members)
     except ValidationError as error:
         raise invalid_members(error, members) from None
+
+
+def seen(updated_at: datetime) -> str:
+    """What a form that changes something carries: as of when it shows it."""
+    return rfc3339(updated_at)
+
+
+def check_unchanged(form: Form, updated_at: datetime) -> None:
+    """Raises Conflict where something was changed after a form that shows it was made: the fields
+    that nobody touched would set that back."""
+    if form.text("seen") not in (None, seen(updated_at)):
+        raise Conflict(
+            "It was changed after you opened this form. Look at what it is now, on its page: "
+            "saving again replaces that with what is below.",
+            code="changed_meanwhile",
+        )
+
+
+def faults(error: HookfastError) -> tuple[FieldError, ...]:
+    """What is wrong with a form, to be told above it."""
+    found = error.errors if isinstance(error, InvalidInput) else ()
+    return found or (FieldError("", error.message),)
 
 
 async def read_form(request: Request) -> Form:

@@ -10,11 +10,12 @@ from api.audit import Audit
 from api.authentication import Reader, Writer
 from api.context import AppContext
 from api.dashboard import source_fields
-from api.dashboard.form import filled
+from api.dashboard.form import check_unchanged, faults, filled, seen
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.fields import SourcePath
 from api.pagination import Page, PageQuery
+from api.problems import problem_of
 from api.routes.inbox import list_inbox
 from api.routes.sources import (
     change_source,
@@ -24,7 +25,7 @@ from api.routes.sources import (
     list_sources,
 )
 from api.source_form import NewSource, SourceView
-from hookfast.errors import FieldError, InvalidInput
+from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.inbox import PROVIDERS
 from hookfast.storage import source_stats
 
@@ -75,7 +76,9 @@ async def add_source(
             "secrets": secrets or None,
         }
         made = await create_source(filled(NewSource, members), context, audit, principal)
-    except InvalidInput as error:
+    except NotFound:
+        return _refused(view, InvalidInput.at("/tenant_id", "there is no such tenant"))
+    except (InvalidInput, Conflict) as error:
         return _refused(view, error)
     view.result_at = f"/dashboard/sources/{made.id}"
     return view.render("source_secret.html", source=made, secret=made.secret, rotated=False)
@@ -112,31 +115,28 @@ async def change_settings(
     """Change them."""
     source = await get_source(source_id, context, principal)
     try:
+        check_unchanged(view.form, source.updated_at)
         patch = source_fields.patch(source_fields.members_of(view.form), source)
         if patch:
             await change_source(source_id, patch, context, audit, principal)
-    except InvalidInput as error:
-        errors = error.errors or (FieldError("", error.message),)
+    except (InvalidInput, Conflict) as error:
         sent = source_fields.fields_sent(view.form)
-        return _settings(view, source, sent, errors=errors, status=422)
+        return _settings(view, source, sent, refused=error)
     told = "The settings are saved." if patch else "Nothing was different."
     return view.go(f"/dashboard/sources/{source_id}", told)
 
 
-def _refused(view: View, error: InvalidInput) -> Response:
-    errors = error.errors or (FieldError("", error.message),)
+def _refused(view: View, error: HookfastError) -> Response:
     sent = source_fields.fields_sent(view.form) | {"tenant_id": view.form.text("tenant_id")}
-    return _new(view, sent, errors=errors, status=422)
+    return _new(view, sent, refused=error)
 
 
-def _new(
-    view: View, fields: dict[str, Any], *, errors: tuple[FieldError, ...] = (), status: int = 200
-) -> Response:
+def _new(view: View, fields: dict[str, Any], *, refused: HookfastError | None = None) -> Response:
     return view.render(
         "source_new.html",
-        status=status,
+        status=200 if refused is None else problem_of(refused).status,
         fields={"tenant_id": None} | fields,
-        errors=errors,
+        errors=() if refused is None else faults(refused),
         providers=source_fields.NAMES,
         chooses=source_fields.CHOOSES,
     )
@@ -147,9 +147,13 @@ def _settings(
     source: SourceView,
     fields: dict[str, Any],
     *,
-    errors: tuple[FieldError, ...] = (),
-    status: int = 200,
+    refused: HookfastError | None = None,
 ) -> Response:
     return view.render(
-        "source_settings.html", status=status, source=source, fields=fields, errors=errors
+        "source_settings.html",
+        status=200 if refused is None else problem_of(refused).status,
+        source=source,
+        seen=seen(source.updated_at),
+        fields=fields,
+        errors=() if refused is None else faults(refused),
     )
