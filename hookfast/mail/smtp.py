@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from contextlib import suppress
 from email.message import EmailMessage
@@ -25,6 +26,9 @@ _DEADLINE_SECONDS = 60.0
 _MAX_WORDS = 300
 # "Authenticate first", "encrypt first" and the like (RFC 4954): about us, wherever they come.
 _ABOUT_US = frozenset({530, 534, 535, 538})
+# "Relay access denied" and the like, to a recipient: security or policy (RFC 3463, section 3.8).
+# Of the address itself it would say 5.1 or 5.2.
+_NOT_FOR_US = re.compile(r"5\.7\.")
 
 log = structlog.get_logger()
 
@@ -44,8 +48,9 @@ class SmtpTransport:
         """Hand the message to the server.
 
         A refusal for good (5xx) of the recipient or the message raises AddressRefused. Anything
-        else that goes wrong raises MailDelayed: a server that refuses the connection, the login or
-        the sender is set up otherwise than ours, which is no fault of the address.
+        else that goes wrong raises MailDelayed: a server that refuses the connection, the login,
+        the sender, or to pass mail on for us is set up otherwise than ours, which is no fault of
+        the address.
         """
         sender, recipient = _only(message, "From"), _only(message, "To")
         wire = message.as_bytes(policy=ON_THE_WIRE)
@@ -55,7 +60,11 @@ class SmtpTransport:
                 await client.connect()
                 await client.sendmail(sender, [recipient], wire)
         except SMTPRecipientsRefused as error:
-            _refuse(error.recipients[0])
+            answer = error.recipients[0]
+            if _NOT_FOR_US.match(answer.message):
+                log.warning("The mail server passes nothing on for us; mail waits.")
+                raise _delayed(answer) from None
+            _refuse(answer)
         except SMTPDataError as error:
             _refuse(error)
         except SMTPResponseException as error:

@@ -151,6 +151,31 @@ async def test_a_refusal_of_the_recipient_or_the_message_is_for_good(
     assert mail_server.mails == []
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "554 5.7.1 <owner@shop.example>: Relay access denied",  # Postfix
+        "550 5.7.1 Relaying denied. Proper authentication required",  # Sendmail
+        "550 5.7.54 SMTP; Unable to relay recipient in non-accepted domain",  # Exchange
+    ],
+)
+async def test_a_server_that_passes_nothing_on_for_us_is_our_fault(
+    mail_server: MailServer, answer: str
+) -> None:
+    """It says so of every address. Taken for the address's fault, all mail would be given up."""
+    mail_server.answers[OWNER] = answer
+    with pytest.raises(MailDelayed) as delayed:
+        await SmtpTransport(mail_server.url()).send(mail())
+    assert delayed.value.words == answer
+    assert OWNER not in str(delayed.value)  # which goes into workflow history
+
+
+async def test_a_message_that_policy_refuses_is_refused_for_good(mail_server: MailServer) -> None:
+    mail_server.answers["DATA"] = "554 5.7.1 Looks like spam"
+    with pytest.raises(AddressRefused):
+        await SmtpTransport(mail_server.url()).send(mail())
+
+
 @pytest.mark.parametrize("where", [OWNER, "DATA", "MAIL"])
 async def test_a_server_that_is_busy_delays_mail(mail_server: MailServer, where: str) -> None:
     mail_server.answers[where] = "451 4.7.1 Greylisted, owner@shop.example"
