@@ -119,7 +119,8 @@ class KeySet:
             kind = (jwk.get("kty"), jwk.get("alg"))
             if jwk.get("use", "sig") != "sig":
                 continue
-            if kind in {("RSA", "RS256"), ("RSA", None)}:
+            # tuples, and no sets: a damaged directory may hold there what has no hash
+            if kind in (("RSA", "RS256"), ("RSA", None)):
                 key_id = jwk.get("kid")
                 if not isinstance(key_id, str) or key_id in rsa:
                     raise Misconfigured("an RSA key of the set has no `kid`, or shares it")
@@ -127,11 +128,11 @@ class KeySet:
                     int.from_bytes(_member(jwk, "n"), "big"),
                     int.from_bytes(_member(jwk, "e"), "big"),
                 )
-            elif jwk.get("crv") == "Ed25519" and kind in {
+            elif jwk.get("crv") == "Ed25519" and kind in (
                 ("OKP", "EdDSA"),
                 ("OKP", "Ed25519"),  # the name RFC 9864 gives this use of EdDSA
                 ("OKP", None),
-            }:
+            ):
                 ed25519.append(Ed25519Key(_member(jwk, "x")))
         return cls(rsa=rsa, ed25519=ed25519)
 

@@ -125,7 +125,10 @@ def test_without_any_keys_the_sender_is_asked_to_come_again(sender: Sender, stat
     verifier.verify(signed("rsa"), BODY)
 
 
-@pytest.mark.parametrize("document", [b"<html>", b'{"keys": []}', b"[" * 300_000])
+@pytest.mark.parametrize(
+    "document",
+    [b"<html>", b'{"keys": []}', b'{"keys": [{"kty": [], "alg": {}}]}', b"[" * 300_000],
+)
 def test_an_answer_that_is_no_key_set_leaves_the_keys_in_use(
     sender: Sender, document: bytes
 ) -> None:
