@@ -1,0 +1,30 @@
+"""The page of an endpoint when it answers a form: it shows what came of that, and works on."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from tests.api_client import event_type_maker
+from tests.integration.dashboard.belongings import EVENT_TYPE, new_endpoint, new_tenant
+from tests.integration.dashboard.visitor import Forms, tenant_visitor, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_its_buttons_lead_back_to_it(app: FastAPI, client: httpx2.AsyncClient) -> None:
+    await event_type_maker(client)(EVENT_TYPE)
+    tenant = await new_tenant(client)
+    path = f"/dashboard/endpoints/{await new_endpoint(client, tenant)}"
+    async with tenant_visitor(app, client, tenant) as visitor:
+        for button in ("pause", "resume", "enable"):
+            if button == "enable":
+                await visitor.post(f"{path}/disable")
+            tested = await visitor.post(f"{path}/test", type=EVENT_TYPE, back=path)
+            assert "The test: order.invoice.paid" in text_of(tested.text)
+            [fields] = [
+                fields for _, to, fields in Forms(tested.text).found if to == f"{path}/{button}"
+            ]
+            told = await visitor.post(f"{path}/{button}", back=fields["back"])
+            assert told.headers["location"] == path
