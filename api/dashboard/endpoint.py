@@ -63,13 +63,15 @@ async def show(
     principal: Principal,
     test: TestView | None = None,
     tested_type: str | None = None,
+    status: int = 200,
 ) -> Response:
-    """The page, with what came of a test."""
+    """The page, with what came of a test, or with what is wrong in a form of it."""
     figures = await _figures(endpoint_id, context, principal)
     types = await list_event_types(_ALL, context, principal)
     subscribed = await list_subscriptions(_ALL, context, principal, endpoint_id=endpoint_id)
     return view.render(
         "endpoint.html",
+        status=status,
         **figures,
         subscriptions=subscribed.data,
         event_types=sorted((each.name for each in types.data), key=_own_first),

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from api.dashboard.page import HOME, View, WrongFilter
+from api.dashboard.page import HOME, View, WrongField
 from api.problems import invalid_request
 from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix
@@ -74,7 +74,7 @@ def _set_aside(view: View, wrong: Mapping[str, str]) -> bool:
     if not wrong:
         return False
     for name, detail in wrong.items():
-        view.wrong[name] = WrongFilter(view.request.query_params[name], detail)
+        view.wrong[name] = WrongField(view.request.query_params[name], detail)
     scope = view.request.scope
     given = parse_qsl(scope["query_string"].decode("latin-1"))
     kept = [(name, value) for name, value in given if name not in wrong]

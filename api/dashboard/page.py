@@ -65,8 +65,8 @@ def templates() -> Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class WrongFilter:
-    """What was typed into a filter, and why it cannot be right."""
+class WrongField:
+    """What was typed into a field, and why it cannot be right."""
 
     value: str
     why: str
@@ -86,8 +86,8 @@ class View:
     """The token of the forms on this page; see `one_effect`."""
     result_at: str = HOME
     """In the answer to a form that is a page of its own: where what came of it is seen later."""
-    wrong: dict[str, WrongFilter] = field(default_factory=dict)
-    """The filters of a list that cannot be right, by name; see `filters`."""
+    wrong: dict[str, WrongField] = field(default_factory=dict)
+    """The fields that cannot be right, by name, which say so; for those of lists see `filters`."""
     live: bool = False
     """Whether it is rendered for a live part, again and again: then times are written so that they
     stay the same, and the script says how long ago they are."""

@@ -7,9 +7,10 @@ from fastapi import Response
 from api.audit import Audit
 from api.authentication import Principal, Writer
 from api.context import AppContext, Context
+from api.dashboard import endpoint
 from api.dashboard.form import filled
-from api.dashboard.page import PageView
-from api.dashboard.page_route import page_router
+from api.dashboard.page import PageView, WrongField
+from api.dashboard.page_route import page_router, sentence
 from api.fields import EndpointPath, SubscriptionPath
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
@@ -20,7 +21,7 @@ from api.routes.subscriptions import (
     delete_subscription,
     get_subscription,
 )
-from hookfast.errors import NotFound
+from hookfast.errors import InvalidInput, NotFound
 
 routes = page_router()
 
@@ -31,12 +32,20 @@ async def subscribe(
 ) -> Response:
     """To more events. Its receiver is asked about those that are new to it."""
     await get_endpoint(endpoint_id, context, principal)
+    typed = view.form.get("events", "")
     members = {
         "endpoint_id": endpoint_id,
-        "events": view.form.get("events", "").replace(",", " ").split(),
+        "events": typed.replace(",", " ").split(),
         "payload": view.form.get("payload", "full"),
     }
-    made = await create_subscription(filled(NewSubscription, members), context, audit, principal)
+    try:
+        form = filled(NewSubscription, members)
+        made = await create_subscription(form, context, audit, principal)
+    except InvalidInput as error:
+        view.wrong["events"] = WrongField(typed, sentence(error))
+        return await endpoint.show(
+            endpoint_id, view=view, context=context, principal=principal, status=422
+        )
     return view.go_back(f"It is subscribed to {', '.join(made.events)}.")
 
 

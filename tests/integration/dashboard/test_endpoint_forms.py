@@ -134,8 +134,9 @@ async def test_an_endpoint_is_subscribed_and_its_subscription_switched_off_and_d
             f"{path}/subscriptions", events="user.account.closed, user.team.*", back=path
         )
         assert "It is subscribed to user.account.closed, user.team.*." in told
-        wrong = await visitor.posted(f"{path}/subscriptions", events="user", back=path)
-        assert 'role="alert"' in wrong
+        wrong = await visitor.post(f"{path}/subscriptions", events="user", back=path)
+        assert wrong.status_code == 422
+        assert 'role="alert"' in wrong.text
         listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
         newest = listed.json()["data"][0]
         assert newest["events"] == ["user.account.closed", "user.team.*"]

@@ -28,3 +28,18 @@ async def test_its_buttons_lead_back_to_it(app: FastAPI, client: httpx2.AsyncCli
             ]
             told = await visitor.post(f"{path}/{button}", back=fields["back"])
             assert told.headers["location"] == path
+
+
+async def test_a_subscription_that_is_refused_costs_nothing_of_what_was_filled_in(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    path = f"/dashboard/endpoints/{await new_endpoint(client, tenant)}"
+    fields = {"events": "user.team.*, User.Account", "payload": "thin", "back": path}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        refused = await visitor.post(f"{path}/subscriptions", **fields)
+        assert refused.status_code == 422
+        assert 'value="user.team.*, User.Account"' in refused.text
+        assert 'value="thin" selected' in refused.text
+        assert "Events/1: a pattern is an event type" in text_of(refused.text)
+        assert 'aria-describedby="events-wrong"' in refused.text
