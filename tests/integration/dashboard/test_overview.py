@@ -71,3 +71,16 @@ async def test_the_overview_counts_what_became_of_deliveries(
     assert "Waiting 1 1 pending" in told
     assert "Dead letters 1" in told
     assert "3 delivered, 1 failed, 1 under way" in told  # by the bar that holds them
+
+
+async def test_the_overview_says_that_every_receiver_answers_only_where_it_is_so(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint = await new_endpoint(client, tenant)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        assert "every receiver answers" in text_of((await visitor.get("/dashboard")).text)
+        await client.post(f"/endpoints/{endpoint}/disable")
+        told = text_of((await visitor.get("/dashboard")).text)
+        assert "Open circuits 0 see what to look at" in told
+        assert "every receiver answers" not in told
