@@ -318,21 +318,30 @@ async def next_probe(connection: AsyncConnection, owned: Owned) -> str | None:
 
 # -- asking for the workflow --------------------------------------------------------------------
 
+_ASKED_AT_ONCE = 1_000
+
 
 async def ask_again(connection: AsyncConnection, *, overdue_since: datetime) -> int:
     """Have the workflows of circuits that have not moved since then started or woken: they were
     lost with Temporal's own data, or are waiting for a person, which a look does not change.
-    Returns how many."""
-    result = await connection.execute(
-        update(_HEALTH)
+    Returns how many; those beyond a thousand are for the next time."""
+    unmoved = await connection.execute(
+        select(_H.endpoint_id)
         .where(
             _H.circuit != "closed",
             _H.conducted_at < overdue_since,
             or_(_H.next_probe_at.is_(None), _H.next_probe_at < overdue_since),
         )
-        .values(conducted_at=None)
+        .limit(_ASKED_AT_ONCE)
+        # PostgreSQL only: what somebody holds moves, and is not waited for in an order of its own
+        .with_for_update(skip_locked=True)
     )
-    return result.rowcount
+    ids = list(unmoved.scalars())
+    if ids:
+        await connection.execute(
+            update(_HEALTH).where(_H.endpoint_id.in_(ids)).values(conducted_at=None)
+        )
+    return len(ids)
 
 
 # What is different after every transition that a circuit's workflow has to know of.
@@ -351,11 +360,13 @@ class Circuits:
     """Circuits that ask for their workflow (see `hookfast.conductor`)."""
 
     async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
-        """Circuits that changed since their workflow was last told."""
+        """Circuits that changed since their workflow was last told, in the order of their ids: that
+        is how they are marked, and how others lock them."""
         rows = await connection.execute(
             select(_E.url, *_VERSION)
             .join_from(_HEALTH, _ENDPOINTS, _H.endpoint_id == _E.id)
             .where(_H.circuit != "closed", _H.conducted_at.is_(None))
+            .order_by(_H.endpoint_id)
             .limit(limit)
         )
         return [

@@ -156,7 +156,7 @@ async def reopen_lost(
     """Put deliveries that should have been attempted before `overdue_since` back into the outbox,
     and return how many. Their workflows are late, or lost with Temporal's own data (restored from
     a backup, say); starting one that still runs changes nothing."""
-    late = (
+    late = await connection.execute(
         select(_C.id)
         .where(
             and_(_C.next_attempt_at.is_not(None), _C.next_attempt_at < overdue_since),
@@ -164,13 +164,18 @@ async def reopen_lost(
             _C.updated_at < overdue_since,
         )
         .limit(limit)
+        # PostgreSQL only: what somebody holds is not lost, and is not waited for. Whoever records
+        # attempts holds many, in the order of their ids.
+        .with_for_update(skip_locked=True)
     )
-    result = await connection.execute(
-        update(_DELIVERIES)
-        .where(_C.id.in_(late.scalar_subquery()))
-        .values(started_at=None, leased_until=None, updated_at=now, reopened=_C.reopened + 1)
-    )
-    return result.rowcount
+    ids = list(late.scalars())
+    if ids:
+        await connection.execute(
+            update(_DELIVERIES)
+            .where(_C.id.in_(ids))
+            .values(started_at=None, leased_until=None, updated_at=now, reopened=_C.reopened + 1)
+        )
+    return len(ids)
 
 
 async def backlog(connection: AsyncConnection) -> tuple[int, datetime | None]:

@@ -1,0 +1,83 @@
+"""Processes that change the same rows at once: they lock them in one order, or pass by what others
+hold. Else PostgreSQL ends one of them after a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, text, update
+
+from hookfast.clock import utc_now
+from hookfast.storage import circuits, outbox
+from hookfast.storage.circuits import Circuits
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Delivery, Endpoint
+from tests.integration.storage.stored_circuits import HOUR, NOON, open_circuit
+from tests.seed import delivery_row, seed_delivery, seed_endpoint
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def postgresql(postgresql_url: str) -> AsyncIterator[Database]:
+    """A database with locks on rows: SQLite has one writer."""
+    async with Database(postgresql_url) as database:
+        yield database
+
+
+async def test_a_lost_delivery_whose_attempt_is_being_recorded_is_passed_by(
+    postgresql: Database,
+) -> None:
+    endpoint = await seed_endpoint(postgresql, "https://example.com/hook")
+    now = utc_now() + HOUR
+    overdue = now - timedelta(minutes=5)
+    recorded, lost = [
+        await seed_delivery(postgresql, endpoint, started_at=utc_now()) for _ in range(2)
+    ]
+    async with postgresql.write() as recorder, asyncio.timeout(PATIENCE):
+        table = Delivery.__table__
+        await recorder.execute(select(table).where(table.c.id == recorded).with_for_update())
+        async with postgresql.write() as sweep:
+            assert await outbox.reopen_lost(sweep, overdue_since=overdue, now=now, limit=9) == 1
+    assert (await delivery_row(postgresql, lost)).reopened == 1
+    assert (await delivery_row(postgresql, recorded)).reopened == 0
+
+
+async def test_a_circuit_that_is_being_moved_is_not_asked_for_again(postgresql: Database) -> None:
+    moving, unmoved = [
+        await seed_endpoint(postgresql, "https://example.com/hook") for _ in range(2)
+    ]
+    for endpoint in (moving, unmoved):
+        await open_circuit(postgresql, endpoint)
+    async with postgresql.write() as conductor:
+        wanted = await Circuits().wanted(conductor, limit=9)
+        await Circuits().mark(conductor, wanted, now=NOON)
+    async with postgresql.write() as other, asyncio.timeout(PATIENCE):
+        await circuits.lock(other, [moving])
+        async with postgresql.write() as sweep:
+            assert await circuits.ask_again(sweep, overdue_since=NOON + 2 * HOUR) == 1
+    async with postgresql.read() as connection:
+        [asking] = await Circuits().wanted(connection, limit=9)
+    assert asking.key[0] == unmoved
+
+
+async def test_circuits_are_marked_in_the_order_in_which_attempts_lock_them(
+    postgresql: Database,
+) -> None:
+    endpoints = [await seed_endpoint(postgresql, "https://example.com/hook") for _ in range(5)]
+    table = Endpoint.__table__
+    for endpoint in reversed(endpoints):
+        await open_circuit(postgresql, endpoint)
+        async with postgresql.write() as connection:  # its row moves to the end of the table
+            await connection.execute(
+                update(table).where(table.c.id == endpoint).values(mode="push")
+            )
+    async with postgresql.read() as connection:
+        for plan in ("indexscan", "bitmapscan", "mergejoin"):  # as it may be with other statistics
+            await connection.execute(text(f"SET LOCAL enable_{plan} = off"))
+        wanted = await Circuits().wanted(connection, limit=9)
+    assert [one.key[0] for one in wanted] == endpoints
