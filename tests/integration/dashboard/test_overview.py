@@ -80,7 +80,7 @@ async def test_the_overview_says_that_every_receiver_answers_only_where_it_is_so
     endpoint = await new_endpoint(client, tenant)
     async with tenant_visitor(app, client, tenant) as visitor:
         assert "every receiver answers" in text_of((await visitor.get("/dashboard")).text)
-        await client.post(f"/endpoints/{endpoint}/disable")
+        await client.post(f"/endpoints/{endpoint}/pause")
         told = text_of((await visitor.get("/dashboard")).text)
         assert "Open circuits 0 see what to look at" in told
         assert "every receiver answers" not in told
