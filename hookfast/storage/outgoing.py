@@ -273,6 +273,17 @@ class OutgoingLoader:
         return self._signer
 
     def _open(self, row: Any, *, rsa: RsaSigner | None) -> Target:
+        try:
+            return self._read(row, rsa=rsa)
+        except HookfastError:
+            raise
+        except Exception as error:
+            kind = type(error).__name__  # and no more of it: it may quote a secret
+            raise Misconfigured(
+                f"Its row cannot be read ({kind}): a later version wrote it."
+            ) from None
+
+    def _read(self, row: Any, *, rsa: RsaSigner | None) -> Target:
         opened = open_secrets(
             row["secrets"], self._keyring, endpoint_id=row["id"], now=self._clock()
         )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from hookfast.clock import utc_now
+from hookfast.errors import Misconfigured
 from hookfast.storage import endpoint_state
 from hookfast.storage.engine import Database
 from hookfast.storage.outbox import find_pending
@@ -65,3 +68,34 @@ async def test_one_whose_time_has_come_already_needs_no_second_look(database: Da
     loader = OutgoingLoader(database, KEYRING)
     delivery = await primed_then_paused(database, loader, deliver_at=utc_now())
     assert (await loader.load(delivery, 1)).gate.endpoint_state == "enabled"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"signature_hash": "sha3"},
+        {"signatures": ["hook", "ml-dsa"]},
+        {"allowed_networks": ["somewhere"]},
+        {"headers": {"X-Key": {"vault": "kv/hook"}}},
+        {"secrets": [{"vault": "kv/hook"}]},
+        {"encryption": {"suite": "hybrid"}},
+    ],
+    ids=lambda columns: next(iter(columns)),
+)
+async def test_an_endpoint_that_a_later_version_wrote_does_not_hold_up_the_others(
+    database: Database, columns: dict[str, Any]
+) -> None:
+    """A version that was taken back, say. Neither the relay's batch nor its log line suffers."""
+    strange = await seed_endpoint(database, "https://example.com/hook", **columns)
+    known = await seed_endpoint(database, "https://example.com/hook")
+    ids = [await seed_delivery(database, endpoint) for endpoint in (strange, known)]
+    loader = OutgoingLoader(database, KEYRING)
+    async with database.read() as connection:
+        rows = [row for one in ids if (row := await find_pending(connection, one)) is not None]
+        with capture_logs() as lines:
+            primed = await loader.prime(connection, rows)
+    assert [row.delivery_id for row, _ in primed] == ids[1:]
+    [line] = lines
+    assert line["endpoint_id"] == strange
+    with pytest.raises(Misconfigured):
+        await loader.load(ids[0], 1)
