@@ -19,8 +19,7 @@ from hookfast.job import JobKind
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from tests.api_client import KeyClient
 from tests.integration.dashboard.belongings import end
-from tests.integration.dashboard.portal import OWN, link
-from tests.integration.dashboard.test_isolation import (
+from tests.integration.dashboard.page_paths import (
     EVERYBODYS,
     FORMS,
     PAGES,
@@ -28,6 +27,7 @@ from tests.integration.dashboard.test_isolation import (
     UNKNOWN,
     fields_for,
 )
+from tests.integration.dashboard.portal import OWN, link
 from tests.integration.dashboard.visitor import browser
 
 pytestmark = pytest.mark.anyio

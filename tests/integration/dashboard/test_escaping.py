@@ -14,7 +14,7 @@ from hookfast.ids import new_id
 from hookfast.storage.control_tables import EndpointHealth, Notice
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from tests.api_client import endpoint_maker, event_type_maker
-from tests.integration.dashboard.test_isolation import SHOWN
+from tests.integration.dashboard.page_paths import SHOWN
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor
 from tests.seed_inbox import SOURCE_SECRET, seed_entry
 

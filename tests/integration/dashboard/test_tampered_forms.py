@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.integration.dashboard.test_isolation import SHOWN
+from tests.integration.dashboard.page_paths import SHOWN
 from tests.integration.dashboard.visitor import Visitor
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 from api.context import Context
 from tests.api_client import Make, MakeEventType
 from tests.integration.api.audit.scenes import EVENT_TYPE, needs_temporal
-from tests.integration.api.standing.test_isolation import Operation
+from tests.integration.api.standing.operations import Operation
 from tests.seed_inbox import seed_entry, seed_source
 from tests.temporal_server import temporal_server
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.api_client import Json
-from tests.integration.api.standing.test_isolation import OPERATIONS, Operation
+from tests.integration.api.standing.operations import OPERATIONS, Operation
 from tests.seed_inbox import SOURCE_SECRET
 
 EVENT_TYPE = "order.invoice.paid"

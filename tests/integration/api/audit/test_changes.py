@@ -29,7 +29,7 @@ from tests.integration.api.audit.scenes import (
     WRITING,
     Scene,
 )
-from tests.integration.api.standing.test_isolation import Operation
+from tests.integration.api.standing.operations import Operation
 
 pytestmark = pytest.mark.anyio
 

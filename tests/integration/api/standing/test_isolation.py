@@ -3,62 +3,21 @@ document, so a new one is covered from its first day."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.app import create_app
-from hookfast.settings import Settings
 from tests.api_client import Json, KeyClient, Make, client_with
 from tests.integration.api.standing.one_of_everything import EVENT_TYPE
+from tests.integration.api.standing.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
 
 pytestmark = pytest.mark.anyio
 
-UNKNOWN = "0" * 32
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One route and method of the OpenAPI document."""
-
-    method: str
-    path: str
-    document: Json
-
-    @property
-    def parameters(self) -> list[str]:
-        """The names in its path."""
-        return re.findall(r"\{(\w+)\}", self.path)
-
-    @property
-    def queries(self) -> set[str]:
-        """The names of its query parameters."""
-        listed = self.document.get("parameters", [])
-        return {item["name"] for item in listed if item["in"] == "query"}
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
-
-
-def _operations() -> list[Operation]:
-    paths = create_app(Settings()).openapi()["paths"]
-    return [
-        Operation(method.upper(), path.removeprefix("/v1"), document)
-        for path, methods in paths.items()
-        if path.startswith("/v1/")
-        for method, document in methods.items()
-    ]
-
-
-OPERATIONS = _operations()
 # the catalogue of event types belongs to all
 OWNED = [each for each in OPERATIONS if set(each.parameters) - {"name"}]
 LISTS = [each for each in OPERATIONS if each.method == "GET" and "cursor" in each.queries]
-EMITTING = {"POST /events", "POST /events/batch"}
 
 # A body that would be fine if everything it names were the caller's. `{…}` names the victim's ids.
 BODIES: dict[str, Json] = {

@@ -14,7 +14,7 @@ from api.context import Context
 from api.key_cache import Scope
 from hookfast.storage import api_keys
 from tests.api_client import Make, assert_problem, client_with
-from tests.integration.api.standing.test_isolation import EMITTING, OPERATIONS, UNKNOWN, Operation
+from tests.integration.api.standing.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
 
 pytestmark = pytest.mark.anyio
 

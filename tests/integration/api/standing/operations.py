@@ -1,0 +1,50 @@
+"""The operations of the API: those of the OpenAPI document, so a new one is among them at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from api.app import create_app
+from hookfast.settings import Settings
+from tests.api_client import Json
+
+UNKNOWN = "0" * 32
+"""What follows the prefix of an id that nobody has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One route and method of the OpenAPI document."""
+
+    method: str
+    path: str
+    document: Json
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in its path."""
+        return re.findall(r"\{(\w+)\}", self.path)
+
+    @property
+    def queries(self) -> set[str]:
+        """The names of its query parameters."""
+        listed = self.document.get("parameters", [])
+        return {item["name"] for item in listed if item["in"] == "query"}
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def _operations() -> list[Operation]:
+    paths = create_app(Settings()).openapi()["paths"]
+    return [
+        Operation(method.upper(), path.removeprefix("/v1"), document)
+        for path, methods in paths.items()
+        if path.startswith("/v1/")
+        for method, document in methods.items()
+    ]
+
+
+OPERATIONS = _operations()
+EMITTING = {"POST /events", "POST /events/batch"}
