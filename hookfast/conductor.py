@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock, utc_now
 from hookfast.conducting import CONTROL_QUEUE, LOOK, Wanted
@@ -115,30 +115,41 @@ class Conductor:
 
     async def conduct(self) -> int:
         """Start or wake everything that is asked for; returns how many that were. Raises the
-        database's errors and Temporal's (RPCError; RuntimeError when it cannot be reached)."""
+        database's errors, and Temporal's when it is away (RPCError; RuntimeError when it cannot be
+        reached)."""
         count = 0
         for kind in self._asking:
             while True:
                 async with self._database.read() as connection:
                     wanted = await kind.wanted(connection, limit=_BATCH)
-                for one in wanted:
-                    await self._start(one)
-                if wanted:
+                told = [one for one in wanted if await self._tell(one)]
+                if told:
                     async with self._database.write() as connection:
-                        await kind.mark(connection, wanted, now=self._clock())
-                count += len(wanted)
-                if len(wanted) < _BATCH:
+                        await kind.mark(connection, told, now=self._clock())
+                count += len(told)
+                if len(told) < _BATCH:
                     break
         return count
 
-    async def _start(self, wanted: Wanted) -> None:
-        await self._client.start_workflow(
-            wanted.workflow,
-            wanted.argument,
-            id=wanted.workflow_id,
-            task_queue=CONTROL_QUEUE,
-            start_signal=LOOK,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            static_summary=wanted.summary,
-            rpc_timeout=RPC_TIMEOUT,
-        )
+    async def _tell(self, wanted: Wanted) -> bool:
+        """Start or wake a workflow. False where Temporal refuses just this one: its row goes on
+        asking, and holds up nobody."""
+        try:
+            await self._client.start_workflow(
+                wanted.workflow,
+                wanted.argument,
+                id=wanted.workflow_id,
+                task_queue=CONTROL_QUEUE,
+                start_signal=LOOK,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                static_summary=wanted.summary,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+        except RPCError as error:
+            if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                raise
+            log.error(
+                "A workflow cannot be told.", workflow_id=wanted.workflow_id, error=str(error)[:200]
+            )
+            return False
+        return True

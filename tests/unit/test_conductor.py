@@ -1,0 +1,84 @@
+"""The conductor starts what is asked for, whatever becomes of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from temporalio.service import RPCError, RPCStatusCode
+
+from hookfast import conductor
+from hookfast.conducting import Wanted
+from hookfast.conductor import Conductor
+
+pytestmark = pytest.mark.anyio
+
+
+class Rows:
+    """A kind of row that asks, of which nothing is stored."""
+
+    def __init__(self, *workflow_ids: str) -> None:
+        self.asking = list(workflow_ids)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[None]:
+        yield
+
+    write = read
+
+    async def wanted(self, connection: Any, *, limit: int) -> list[Wanted]:
+        return [
+            Wanted(key=(id,), workflow="W", workflow_id=id, argument=None, summary="")
+            for id in self.asking[:limit]
+        ]
+
+    async def mark(self, connection: Any, wanted: Sequence[Wanted], *, now: object) -> None:
+        for one in wanted:
+            self.asking.remove(one.workflow_id)
+
+
+class Temporal:
+    """Refuses some workflows, each with its status."""
+
+    def __init__(self, **refused: RPCStatusCode) -> None:
+        self._refused = refused
+        self.told: list[str] = []
+
+    async def start_workflow(self, *args: Any, id: str, **kwargs: Any) -> None:
+        if id in self._refused:
+            raise RPCError("no", self._refused[id], b"")
+        self.told.append(id)
+
+
+def conducting(temporal: Temporal, *kinds: Rows) -> Conductor:
+    return Conductor(temporal, kinds[0], kinds)  # type: ignore[arg-type]
+
+
+async def test_a_workflow_that_temporal_refuses_holds_up_no_other_one() -> None:
+    temporal = Temporal(b=RPCStatusCode.INVALID_ARGUMENT)
+    circuits, jobs = Rows("a", "b", "c"), Rows("d")
+    with capture_logs() as lines:
+        assert await conducting(temporal, circuits, jobs).conduct() == 3
+    assert temporal.told == ["a", "c", "d"]
+    assert (circuits.asking, jobs.asking) == (["b"], [])
+    assert [line["workflow_id"] for line in lines] == ["b"]
+
+
+async def test_a_page_of_refused_ones_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conductor, "_BATCH", 2)
+    refused = {id: RPCStatusCode.INVALID_ARGUMENT for id in ("a", "b")}
+    circuits, jobs = Rows("a", "b", "c"), Rows("d")
+    temporal = Temporal(**refused)
+    with capture_logs():
+        await conducting(temporal, circuits, jobs).conduct()
+    assert temporal.told == ["d"]
+
+
+async def test_a_temporal_that_is_away_is_told_of_and_nothing_is_marked() -> None:
+    circuits = Rows("a", "b")
+    with pytest.raises(RPCError):
+        await conducting(Temporal(b=RPCStatusCode.UNAVAILABLE), circuits).conduct()
+    assert circuits.asking == ["a", "b"]
