@@ -1,4 +1,5 @@
-"""`GET /healthz`: this process answers. `GET /readyz`: everything a delivery needs is there."""
+"""`GET /healthz`: this process answers. `GET /readyz`: everything a delivery needs is there. Both
+also for HEAD, with which many monitors ask."""
 
 from __future__ import annotations
 
@@ -35,11 +36,13 @@ class Readiness(BaseModel):
     missing: list[Part] = Field(description="What is not there.")
 
 
+@routes.head("/healthz", include_in_schema=False)
 @routes.get("/healthz", summary="Is the process alive?")
 async def healthz() -> Health:
     return Health()
 
 
+@routes.head("/readyz", include_in_schema=False)
 @routes.get(
     "/readyz",
     summary="Can deliveries be made?",

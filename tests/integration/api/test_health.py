@@ -22,10 +22,10 @@ def no_temporal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
 
 
-async def _get(app: FastAPI, path: str) -> httpx2.Response:
+async def _get(app: FastAPI, path: str, *, method: str = "GET") -> httpx2.Response:
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
-        return await client.get(path)
+        return await client.request(method, path)
 
 
 async def test_healthz_answers_without_a_key(app: FastAPI) -> None:
@@ -40,6 +40,11 @@ async def test_readyz_names_what_is_missing(app: FastAPI, context: Context) -> N
     async with context.database.write() as connection:
         await workers.beat(connection, "w1", version="1", now=context.clock())
     assert (await _get(app, "/readyz")).json()["missing"] == ["temporal"]
+
+
+async def test_a_monitor_that_asks_with_head_hears_the_same(app: FastAPI) -> None:
+    assert (await _get(app, "/healthz", method="HEAD")).status_code == 200
+    assert (await _get(app, "/readyz", method="HEAD")).status_code == 503
 
 
 async def test_a_worker_not_seen_for_fifteen_seconds_does_not_count(
