@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import socket
 import socketserver
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -16,12 +17,18 @@ from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, ThreadingWSGIServer
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
-_READ_SECONDS = 10.0
+_REQUEST_SECONDS = 10.0
+"""From the connection to the last byte of the answer; also Prometheus's own patience."""
+_MOST_AT_ONCE = 16
+"""Each has a thread. A worker is asked by one or two Prometheus, and by whoever finds the port."""
+
+log = structlog.get_logger()
 
 Environ = dict[str, Any]
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -101,18 +108,47 @@ class MetricsServer:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Logs no request, and waits for one only so long."""
-
-    timeout = _READ_SECONDS
+    """Logs no request."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
 class _Server(ThreadingWSGIServer):
-    """One thread per request; on IPv4."""
+    """One thread per request, bounded in number and time; on IPv4."""
 
     allow_reuse_port = False  # two workers on one port would take turns in answering
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        super().__init__(*args, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        # not the socket's own time-out, which begins anew with each byte
+        too_late = threading.Timer(_REQUEST_SECONDS, _cut, [request])
+        too_late.daemon = True
+        too_late.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            too_late.cancel()
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # socketserver's prints a traceback between the lines of the log, also where the caller just
+        # went away
+        if not isinstance(sys.exc_info()[1], OSError):
+            log.exception("A request for metrics failed.")
 
     def server_bind(self) -> None:
         # HTTPServer's asks the name server who we are, which can take seconds
@@ -132,6 +168,11 @@ def _listen(host: str, port: int, app: Callable[..., Iterable[bytes]]) -> WSGISe
     with suppress(OSError):
         return make_server(host, port, app, kind, handler_class=_Quiet)
     return make_server(host, 0, app, kind, handler_class=_Quiet)
+
+
+def _cut(request: socket.socket) -> None:
+    with suppress(OSError):  # it has ended meanwhile
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def _plain(start: StartResponse, status: str, body: bytes) -> Iterable[bytes]:

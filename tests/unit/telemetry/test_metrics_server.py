@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import struct
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
+from hookfast.telemetry import exposition
 from hookfast.telemetry.exposition import MetricsServer, bears, is_local
+from tests.waiting import PATIENCE
 
 TOKEN = "a-token"
 
@@ -106,3 +111,71 @@ def test_a_name_that_anybody_may_give_this_machine_is_not_its_own(host: str, loc
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "bearer a-toke", "Bearer a-tokén"])
 def test_what_is_no_bearer_of_the_token(header: str) -> None:
     assert not bears(header, TOKEN)
+
+
+def _connect(server: MetricsServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+
+
+def test_a_caller_that_says_nothing_is_let_go_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As probes and port scanners do. The log is lines of JSON, and takes no traceback."""
+    monkeypatch.setattr(exposition, "_REQUEST_SECONDS", 0.05)
+    with _server(token=None) as server, _connect(server) as caller:
+        assert caller.recv(1) == b""
+        assert _get(server)[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_caller_that_resets_the_connection_leaves_no_word(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with _server(token=None) as server:
+        with _connect(server) as caller:
+            caller.sendall(b"GET ")
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for _ in range(20):  # the thread of the first has ended long before
+            assert _get(server)[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_caller_that_goes_on_for_ever_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "_REQUEST_SECONDS", 0.2)
+    with _server(token=None) as server, _connect(server) as caller:
+        caller.settimeout(0.02)
+        give_up = time.monotonic() + PATIENCE
+        caller.sendall(b"GET /")
+        with suppress(ConnectionError):
+            while not _has_ended(caller):
+                assert time.monotonic() < give_up, "it may go on for ever"
+                caller.sendall(b"x")
+
+
+def test_callers_take_so_many_threads_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "_MOST_AT_ONCE", 2)
+    with _server(token=None) as server, _connect(server) as first, _connect(server) as second:
+        first.sendall(b"GET ")
+        second.sendall(b"GET ")
+        with _connect(server) as third:
+            assert third.recv(1) == b""
+        first.close()
+        _until_answered(server)
+
+
+def _has_ended(caller: socket.socket) -> bool:
+    try:
+        return caller.recv(1) == b""
+    except TimeoutError:
+        return False
+
+
+def _until_answered(server: MetricsServer) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while True:
+        try:
+            assert _get(server)[0] == 200
+        except (ConnectionError, http.client.HTTPException):  # the thread has not ended yet
+            assert time.monotonic() < give_up
+        else:
+            return
