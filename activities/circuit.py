@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio import activity
+from temporalio.service import RPCError
 
 from activities.heartbeat import heartbeat
 from hookfast.circuit import (
@@ -352,6 +353,12 @@ class _Drain:
             await self._steering.release(delivery_id)
         except (Conflict, NotFound):  # it ended a moment ago, by another hand
             return
+        except RPCError as error:  # Temporal is there, and refuses just this one
+            log.error(
+                "A held delivery cannot be told to go.",
+                delivery_id=delivery_id,
+                error=str(error)[:200],
+            )
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
