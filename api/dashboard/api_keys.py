@@ -6,17 +6,18 @@ from typing import Any, Final
 
 from fastapi import Response
 
-from api.audit import Audit
-from api.authentication import Writer
-from api.context import AppContext
+from api.audit import Audit, RequestAudit
+from api.authentication import Principal, Writer
+from api.context import AppContext, Context
 from api.dashboard.form import filled
-from api.dashboard.page import PageView
+from api.dashboard.page import PageView, View, WrongField
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import utc
 from api.fields import ApiKeyPath
 from api.ownership import found
-from api.pagination import PageQuery
+from api.pagination import Page, PageQuery
 from api.routes.api_keys import (
+    CreatedKey,
     NewOperatorKey,
     NewTenantKey,
     create_operator_key,
@@ -25,10 +26,12 @@ from api.routes.api_keys import (
     list_tenant_keys,
     revoke_key,
 )
+from hookfast.errors import InvalidInput
 from hookfast.storage import api_keys
 
 routes = page_router()
 
+_TYPED: Final = frozenset({"name", "expires_at"})
 _OF_TENANTS: Final = {
     "tenant": "tenant: reads and changes what is the tenant's",
     "tenant:read": "tenant:read: only looks",
@@ -45,17 +48,41 @@ async def api_keys_page(
     view: PageView, page: PageQuery, context: AppContext, principal: Writer
 ) -> Response:
     """The keys, the newest first."""
+    return await _show(view, page, context, principal)
+
+
+@routes.post("/api-keys")
+async def add_key(
+    view: PageView, page: PageQuery, context: AppContext, audit: Audit, principal: Writer
+) -> Response:
+    """A new key, which is in the answer and nowhere else."""
+    try:
+        made = await _made(view, context, audit, principal)
+    except InvalidInput as error:
+        typed = {each.pointer.strip("/"): each.detail for each in error.errors}
+        if not typed.keys() <= _TYPED:
+            raise
+        for name, why in typed.items():
+            view.wrong[name] = WrongField(view.form.get(name, ""), why)
+        return await _show(view, page, context, principal, status=422)
+    view.result_at = "/dashboard/api-keys"
+    return view.render("api_key_made.html", made=made)
+
+
+async def _show(
+    view: View, page: Page, context: Context, principal: Principal, *, status: int = 200
+) -> Response:
     if view.tenant_id is None:
         listing = await list_operator_keys(page, context, principal)
     else:
         listing = await list_tenant_keys(view.tenant_id, page, context, principal)
     scopes = _OF_OPERATORS if view.tenant_id is None else _OF_TENANTS
-    return view.render("api_keys.html", listing=listing, scopes=scopes.items())
+    return view.render("api_keys.html", status=status, listing=listing, scopes=scopes.items())
 
 
-@routes.post("/api-keys")
-async def add_key(view: PageView, context: AppContext, audit: Audit, principal: Writer) -> Response:
-    """A new key, which is in the answer and nowhere else."""
+async def _made(
+    view: View, context: Context, audit: RequestAudit, principal: Principal
+) -> CreatedKey:
     members: dict[str, Any] = {
         "name": view.form.get("name", ""),
         "scope": view.form.get("scope", "emit"),
@@ -65,12 +92,9 @@ async def add_key(view: PageView, context: AppContext, audit: Audit, principal: 
         members["expires_at"] += "T23:59:59Z"
     if view.tenant_id is None:
         operators = filled(NewOperatorKey, members)
-        made = await create_operator_key(operators, context, audit, principal)
-    else:
-        tenants = filled(NewTenantKey, members)
-        made = await create_tenant_key(view.tenant_id, tenants, context, audit, principal)
-    view.result_at = "/dashboard/api-keys"
-    return view.render("api_key_made.html", made=made)
+        return await create_operator_key(operators, context, audit, principal)
+    tenants = filled(NewTenantKey, members)
+    return await create_tenant_key(view.tenant_id, tenants, context, audit, principal)
 
 
 @routes.get("/api-keys/{key_id}/revoke")

@@ -151,8 +151,14 @@ async def test_what_was_refused_may_be_sent_again_with_the_same_token(
     assert (await visitor.post(path, **fields)).status_code == 200
     keys = "/dashboard/api-keys"
     fields = {"scope": "emit", "back": keys, "once": await token_of(visitor, keys)}
-    assert "at least 1 character" in await visitor.posted(keys, name="", **fields)
+    refused = await visitor.post(keys, name="", **fields)
+    assert refused.status_code == 422
+    assert "at least 1 character" in refused.text
     assert (await visitor.post(keys, name="named", **fields)).status_code == 200
+    links = "/dashboard/portal-links"
+    fields = {"back": links, "once": await token_of(visitor, links)}
+    assert "choose one of those in the list" in await visitor.posted(links, span="9", **fields)
+    assert (await visitor.post(links, span="3600", **fields)).status_code == 200
 
 
 async def test_a_form_whose_work_was_cut_off_is_not_done_again_and_says_so(

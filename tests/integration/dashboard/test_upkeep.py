@@ -86,6 +86,20 @@ async def test_the_audit_log_says_what_was_before_and_what_is_after(
         assert "No change is like this." in none.text
 
 
+async def test_a_key_that_is_refused_costs_nothing_of_what_was_filled_in(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    fields = {"name": "Kept", "scope": "tenant:read", "expires_at": "2020-01-01"}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        refused = await visitor.post("/dashboard/api-keys", **fields, back="/dashboard/api-keys")
+        assert refused.status_code == 422
+        assert 'value="Kept"' in refused.text
+        assert 'value="tenant:read" selected' in refused.text
+        assert 'name="expires_at" value="2020-01-01" aria-invalid="true"' in refused.text
+        assert "Must be in the future." in text_of(refused.text)
+
+
 async def test_a_key_is_made_shown_once_and_revoked(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
