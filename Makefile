@@ -32,7 +32,7 @@ fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o timeout=0 -m hypothesis tests
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) tests/integration/api/test_schemathesis.py
 
-slow: $(VENV)/.dev-ready    ## outages of days with 2,000 deliveries waiting; workflows and crashes on SQLite
+slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; workflows once more, on SQLite
 	$(BIN)/pytest -n 2 -m slow tests
 
 bench: $(VENV)/.dev-ready   ## the floor and the product, measured in one run

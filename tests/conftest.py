@@ -52,8 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """What is `heavy` runs on PostgreSQL; on SQLite only where what is slow is asked for."""
     for item in items:
         if item.get_closest_marker("heavy") is not None:
-            parameters = item.callspec.params if isinstance(item, pytest.Function) else {}
-            if parameters.get("database_url") == "sqlite":
+            callspec = getattr(item, "callspec", None)
+            if callspec is not None and callspec.params.get("database_url") == "sqlite":
                 item.add_marker(pytest.mark.slow)
     yield
     items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

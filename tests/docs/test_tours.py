@@ -50,6 +50,7 @@ console.log(await emit("order.refund.created", data,
 
 
 @pytest.mark.timeout(400)  # most of it is sleeping, but some sixty programs start
+@pytest.mark.slow
 def test_the_quickstart_and_the_guides_work_as_they_are_written(tmp_path: Path) -> None:
     ports = tour_ports()
     (tmp_path / "var/tour").mkdir(parents=True)

@@ -31,7 +31,7 @@ from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 from tests.temporal_server import temporal_server
 from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 PATIENT = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
 ON_REQUEST = {"failure_threshold": 3, "min_span_seconds": 0, "probe_delays_seconds": [600]}

@@ -19,7 +19,7 @@ from tests.seed_jobs import job_row, seed_ended, seed_job, statuses
 from tests.temporal_server import temporal_server
 from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 CHUNK = 10  # what a job of 40 a second tells between two commits
 

@@ -158,6 +158,7 @@ def test_nothing_outlives_a_killed_up_and_the_next_one_takes_over(home: Path) ->
         eventually(again.ready)
 
 
+@pytest.mark.slow
 def test_a_second_up_on_the_same_home_says_who_holds_it(home: Path) -> None:
     with running_up(home) as up:
         code, error = _failing_up(home)
@@ -166,6 +167,7 @@ def test_a_second_up_on_the_same_home_says_who_holds_it(home: Path) -> None:
         assert "HOOKFAST_HOME" in error
 
 
+@pytest.mark.slow
 def test_it_says_how_to_move_away_from_a_taken_port(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -175,6 +177,7 @@ def test_it_says_how_to_move_away_from_a_taken_port(home: Path) -> None:
     assert "HOOKFAST_PORT" in error
 
 
+@pytest.mark.slow
 def test_it_takes_the_next_port_for_temporal_when_the_wanted_one_is_taken(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -192,6 +195,7 @@ def test_it_takes_the_next_port_for_temporal_when_the_wanted_one_is_taken(home: 
     assert "All task queues are polled" in seen["temporal.workers"]
 
 
+@pytest.mark.slow
 def test_port_0_takes_a_free_port_and_prints_it(home: Path) -> None:
     with running_up(home, wait=False, HOOKFAST_PORT="0") as up:
         assert up.process.stdout is not None
@@ -200,6 +204,7 @@ def test_port_0_takes_a_free_port_and_prints_it(home: Path) -> None:
         eventually(up.ready)
 
 
+@pytest.mark.slow
 def test_it_gives_up_when_a_part_cannot_start(home: Path) -> None:
     code, error = _failing_up(home, HOOKFAST_ENCRYPTION_KEYS="not a key")
     assert code == 1

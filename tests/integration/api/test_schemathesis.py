@@ -30,7 +30,7 @@ from hookfast.storage.engine import Database
 from tests.api_client import OPERATOR_KEY, Json
 from tests.integration.api.inbound import SECRET, signed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 FUZZ = int(os.environ.get("HOOKFAST_FUZZ", "0"))  # `make fuzz`; see tests/conftest.py
 EXAMPLES = FUZZ or 12  # for each operation and mode; 12 take about 10 s on each database

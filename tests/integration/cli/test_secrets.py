@@ -11,7 +11,7 @@ from hookfast.settings import Settings
 from tests.api_client import Json
 from tests.integration.cli.conftest import ON_BOTH_DATABASES, Run
 
-pytestmark = [pytest.mark.anyio, ON_BOTH_DATABASES]
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy, ON_BOTH_DATABASES]
 
 NEW = base64.b64encode(b"n" * 32).decode()
 

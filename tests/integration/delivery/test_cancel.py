@@ -8,7 +8,7 @@ from hookfast.steering import Steering
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 async def test_cancel_ends_a_waiting_delivery(stack: Stack) -> None:

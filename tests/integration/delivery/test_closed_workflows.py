@@ -14,7 +14,7 @@ from hookfast.storage import endpoint_state
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])

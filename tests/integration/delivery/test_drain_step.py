@@ -18,7 +18,7 @@ from hookfast.storage import circuits
 from hookfast.storage.engine import Database
 from tests.seed import seed_delivery, seed_endpoint
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 class Refusing:

@@ -66,6 +66,7 @@ async def test_what_comes_during_the_drain_waits_its_turn(stack: Stack) -> None:
     assert max(abs(places[one] - at) for at, one in enumerate(arrived)) <= _RELEASED_AT_ONCE
 
 
+@pytest.mark.slow
 async def test_a_drain_stays_within_the_endpoints_rate(stack: Stack) -> None:
     endpoint, held = await held_for(stack, 40, rate_limit_per_second=5)
 
@@ -78,6 +79,7 @@ async def test_a_drain_stays_within_the_endpoints_rate(stack: Stack) -> None:
     await until_circuit(stack, endpoint, "closed")
 
 
+@pytest.mark.slow
 async def test_a_drain_never_has_more_requests_under_way_than_the_endpoint_takes(
     stack: Stack,
 ) -> None:

@@ -46,7 +46,9 @@ async def in_draining(stack: Stack, control: Control, endpoint: str) -> None:
     assert (await circuit(stack, endpoint)).state == "draining"
 
 
-PHASES = pytest.mark.parametrize("phase", [in_open, in_half_open, in_draining])
+PHASES = pytest.mark.parametrize(
+    "phase", [in_open, pytest.param(in_half_open, marks=pytest.mark.slow), in_draining]
+)
 
 
 @PHASES

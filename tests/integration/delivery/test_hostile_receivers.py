@@ -17,7 +17,7 @@ from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 ONCE = {"delays_seconds": [], "jitter": 0, "retry_on": "all"}
 TWICE = {"delays_seconds": [0.3], "jitter": 0, "retry_on": "all"}

@@ -10,7 +10,7 @@ from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK
 from tests.seed import SECRET
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 async def test_the_query_tells_where_a_delivery_stands(stack: Stack) -> None:

@@ -162,6 +162,7 @@ async def test_a_job_that_is_cancelled_before_it_begins_does_nothing(
     assert set(await statuses(database, ids)) == {"dead"}
 
 
+@pytest.mark.slow
 async def test_a_job_goes_on_where_it_was_when_its_worker_is_replaced(
     temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> None:

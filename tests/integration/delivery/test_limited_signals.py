@@ -14,7 +14,7 @@ from tests.integration.delivery.circuits import QUICK, until_all, until_circuit
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 SLOW = {"rate_limit_per_second": 0.5}
 """So that what comes right after an attempt waits for two seconds."""

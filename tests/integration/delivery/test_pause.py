@@ -15,7 +15,7 @@ from hookfast.steering import Steering
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 async def test_pause_stops_the_retries_and_resume_goes_on(stack: Stack) -> None:

@@ -23,7 +23,7 @@ from tests.integration.api.inbound import SECRET, post, signed
 from tests.integration.delivery.conftest import Stack
 from tests.receiver import Request
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from hookfast.storage.tables import Event
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 async def test_a_failed_resend_neither_ends_nor_moves_the_plan(stack: Stack) -> None:

@@ -34,7 +34,7 @@ from tests.integration.storage.old_rows import (
     number_of,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ from tests.integration.delivery.plans import QUICK
 from tests.receiver import Receiver, Request
 from tests.seed import EVENT_TYPE, KEY
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 NEW = b"n" * 32
 HEADER_VALUE = "Basic c3RhZ2luZzpodW50ZXIy"

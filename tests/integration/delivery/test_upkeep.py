@@ -27,7 +27,7 @@ from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.seed import seed_delivery, seed_endpoint
 from workflows.upkeep import UpkeepWorkflow
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 NOW = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

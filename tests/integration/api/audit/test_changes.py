@@ -31,7 +31,7 @@ from tests.integration.api.audit.scenes import (
 )
 from tests.integration.api.standing.operations import Operation
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 def filled(value: Any, ids: dict[str, str]) -> Any:
