@@ -32,11 +32,12 @@ def print_operator_key(key: str) -> None:
     """Show a new operator key, the only time anyone sees it."""
     out.print(
         Panel.fit(
-            f"[bold]{key}[/bold]\n\n"
-            "It is shown this once and stored only as a hash: keep it now.\n"
+            "It is shown below, this once, and stored only as a hash: keep it now.\n"
             "Send it as `Authorization: Bearer hf_…`.\n"
             "HOOKFAST_OPERATOR_KEY sets one of your own.",
             title="New operator key",
             border_style="yellow",
         )
     )
+    # outside of the frame: in a narrow terminal that would break it, and what is copied be no key
+    out.print(key, style="bold", soft_wrap=True, markup=False, highlight=False)
