@@ -7,14 +7,15 @@ from typing import Final
 from fastapi import Response
 
 from api.audit import Audit
-from api.authentication import Writer
-from api.context import AppContext
+from api.authentication import Principal, Writer
+from api.context import AppContext, Context
 from api.dashboard.form import filled
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
+from api.endpoint_form import EndpointView
 from api.fields import EndpointId
 from api.pagination import Page
-from api.routes.endpoints import list_endpoints
+from api.routes.endpoints import get_endpoint, list_endpoints
 from api.routes.portal_links import PortalLinkForm, create_portal_link
 from hookfast.errors import InvalidInput
 
@@ -37,10 +38,15 @@ async def portal_links_page(
     endpoint_id: EndpointId | None = None,
 ) -> Response:
     """The form. `endpoint_id` is chosen in it."""
-    endpoints = await list_endpoints(_NAMED, context, principal, tenant_id=view.tenant_id)
+    endpoints = []
+    if view.tenant_id is not None:
+        named = await list_endpoints(_NAMED, context, principal, tenant_id=view.tenant_id)
+        endpoints = named.data
+        if endpoint_id is not None and endpoint_id not in {each.id for each in endpoints}:
+            endpoints.append(await _of_tenant(endpoint_id, view, context, principal))
     return view.render(
         "portal_links.html",
-        endpoints=endpoints.data if view.tenant_id else [],
+        endpoints=endpoints,
         endpoint_id=endpoint_id,
         spans=SPANS.items(),
     )
@@ -63,6 +69,17 @@ async def make_link(
     made = await create_portal_link(_tenant(view), context, audit, principal, form)
     view.result_at = "/dashboard/portal-links"
     return view.render("portal_link_made.html", made=made)
+
+
+async def _of_tenant(
+    endpoint_id: str, view: View, context: Context, principal: Principal
+) -> EndpointView:
+    """The endpoint. Raises InvalidInput for another tenant's: with nothing chosen in the form the
+    link would be to all that is this tenant's."""
+    endpoint = await get_endpoint(endpoint_id, context, principal)
+    if endpoint.tenant_id != view.tenant_id:
+        raise InvalidInput("This endpoint is another tenant's: choose that tenant first.")
+    return endpoint
 
 
 def _tenant(view: View) -> str:

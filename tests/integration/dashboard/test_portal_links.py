@@ -9,10 +9,12 @@ import pytest
 from fastapi import FastAPI
 
 from api.context import Context
+from api.dashboard import portal_links
+from api.pagination import Page
 from hookfast.notice import owner_hash
 from hookfast.portal_link import OwnerLinks
 from tests.api_client import OPERATOR_KEY, KeyClient, assert_problem
-from tests.integration.dashboard.belongings import end
+from tests.integration.dashboard.belongings import end, new_endpoint, new_tenant
 from tests.integration.dashboard.portal import OWN, link
 from tests.integration.dashboard.visitor import ORIGIN, Forms, Visitor, browser, signed_in
 
@@ -232,3 +234,21 @@ async def test_making_one_is_in_the_audit_log_and_the_link_is_not(
     assert entry["resource_id"] == shop["tenant_id"]
     assert entry["changes"]["scope"] == {"after": "tenant"}
     assert url.rpartition("=")[2] not in str(entry)
+
+
+async def test_a_link_to_an_endpoint_is_offered_for_that_endpoint_however_many_there_are(
+    app: FastAPI, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another choice in the form, or with none, the link would show more than was meant."""
+    monkeypatch.setattr(portal_links, "_NAMED", Page(limit=1, after=None))
+    tenants = [await new_tenant(client) for _ in range(2)]
+    first, _ = [await new_endpoint(client, tenants[0]) for _ in range(2)]
+    path = f"/dashboard/portal-links?endpoint_id={first}"
+    async with signed_in(app, OPERATOR_KEY) as operator:
+        assert "Whose part of it?" in (await operator.get(path)).text
+        await operator.post("/dashboard/settings/tenant", tenant_id=tenants[0])
+        assert f'<option value="{first}" selected>' in (await operator.get(path)).text
+        await operator.post("/dashboard/settings/tenant", tenant_id=tenants[1])
+        refused = await operator.get(path)
+    assert refused.status_code == 422
+    assert "choose that tenant first" in refused.text
