@@ -150,9 +150,7 @@ async def running_worker(
     worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     try:
         async with (
-            deliveries,
-            retries,
-            control,
+            _together(deliveries, retries, control),
             _background(
                 relay.run(),
                 conductor.run(),
@@ -221,6 +219,19 @@ def _control_worker(
         max_concurrent_activities=settings.max_concurrent_control,
         graceful_shutdown_timeout=settings.shutdown_grace,
     )
+
+
+@asynccontextmanager
+async def _together(*workers: Worker) -> AsyncIterator[None]:
+    """Run these while the block lasts. They are told to end at once: one after the other, each
+    would take on new work for as long as the grace of those before it."""
+    async with contextlib.AsyncExitStack() as running:
+        for one in workers:
+            await running.enter_async_context(one)
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(one.shutdown() for one in workers))
 
 
 @asynccontextmanager
