@@ -13,15 +13,17 @@ from socket import socket
 import httpx2
 import structlog
 from rich.table import Table
+from rich.text import Text
 
 from hookfast import whereabouts
 from hookfast.cli import home_lock
 from hookfast.cli.api import GRACE_SECONDS, listen
-from hookfast.cli.console import out, print_operator_key, read_settings
+from hookfast.cli.console import print_operator_key, read_settings
 from hookfast.cli.embedded_temporal import EmbeddedTemporal, embedded_temporal
 from hookfast.cli.interrupt import interruptible
 from hookfast.cli.prepare import prepare
 from hookfast.cli.processes import CannotStart, Part, Supervisor
+from hookfast.cli.remote.screen import show
 from hookfast.local_url import local_url
 from hookfast.logs import configure_logging
 from hookfast.settings import Settings
@@ -56,7 +58,7 @@ def main() -> None:
 
 async def _run(settings: Settings) -> None:
     async with interruptible() as hurry, service(settings, hurry) as running:
-        out.print(_banner(running, settings), highlight=False)
+        show(banner(running, settings))
         await asyncio.Event().wait()
 
 
@@ -166,15 +168,19 @@ async def _wait_until_ready(api_url: str) -> tuple[str, ...]:
     return missing
 
 
-def _banner(running: Service, settings: Settings) -> Table:
+def banner(running: Service, settings: Settings) -> Table:
+    """Where everything is."""
     table = Table.grid(padding=(0, 3))
     table.add_row(f"[bold]Hookfast {VERSION}[/bold]", _state(running))
-    table.add_row("Dashboard", f"{running.api_url}/  (sign in with an API key)")
-    table.add_row("API", running.api_url)
-    table.add_row("API docs", f"{running.api_url}/docs")
-    table.add_row("Temporal UI", running.temporal_ui_url or "(set HOOKFAST_TEMPORAL_UI_URL)")
-    table.add_row("Temporal", f"{running.temporal_address}, namespace {running.temporal_namespace}")
-    table.add_row("Data", str(settings.home.absolute()))
+    for name, value in (
+        ("Dashboard", f"{running.api_url}/  (sign in with an API key)"),
+        ("API", running.api_url),
+        ("API docs", f"{running.api_url}/docs"),
+        ("Temporal UI", running.temporal_ui_url or "(set HOOKFAST_TEMPORAL_UI_URL)"),
+        ("Temporal", f"{running.temporal_address}, namespace {running.temporal_namespace}"),
+        ("Data", str(settings.home.absolute())),
+    ):
+        table.add_row(name, Text(value))  # no markup: a path may hold brackets
     return table
 
 

@@ -1,0 +1,31 @@
+"""What `up` says when it is ready."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hookfast.cli.remote.screen import show
+from hookfast.cli.up import Service, banner
+from hookfast.settings import Settings
+
+
+def test_no_address_and_no_path_is_cut_in_the_log_of_a_container(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no terminal, 80 columns are taken for its width."""
+    monkeypatch.setenv("COLUMNS", "80")
+    home = Path("/srv") / ("x" * 50) / "[production]" / ("y" * 50)
+    running = Service(
+        api_url="http://127.0.0.1:8080",
+        temporal_address="a-namespace.a1b2c.tmprl.cloud:7233",
+        temporal_namespace="a-namespace.a1b2c",
+        temporal_ui_url=f"https://temporal.example.com/{'z' * 80}",
+        missing=(),
+    )
+    show(banner(running, Settings(home=home)))
+    printed = capsys.readouterr().out
+    for shown in (str(home), running.temporal_ui_url, running.temporal_address, "/docs"):
+        assert shown is not None
+        assert shown in printed
