@@ -171,16 +171,16 @@ def _report(sides: list[Side], latencies: dict[str, list[float]]) -> None:
     processes = ["temporal", "worker", "api", "sink", "load generator"]
     title = f"Medians of {len(floor.rates)} rounds, {os.cpu_count()} cores; CPU ms per delivery"
     table = Table(title=title)
-    for name in ("", "deliveries/s", *processes, "sum"):
-        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
-    for side in sides:
-        costs = [statistics.median(side.cpu.get(name, [0.0])) for name in processes]
-        table.add_row(
-            side.name,
-            f"{side.rate:.0f} ({min(side.rates):.0f}–{max(side.rates):.0f})",
-            *(f"{cost:.2f}" for cost in costs),
-            f"{sum(costs):.2f}",
-        )
+    for name in ("", *(side.name for side in sides)):
+        table.add_column(name, justify="right")
+    table.add_row(
+        "deliveries/s",
+        *(f"{side.rate:.0f} ({min(side.rates):.0f}–{max(side.rates):.0f})" for side in sides),
+    )
+    costs = [[statistics.median(side.cpu.get(name, [0.0])) for name in processes] for side in sides]
+    for name, row in zip(processes, zip(*costs, strict=True), strict=True):
+        table.add_row(name, *(f"{cost:.2f}" for cost in row))
+    table.add_row("sum", *(f"{sum(column):.2f}" for column in costs))
     console.print(table)
     ratios = [b / a for a, b in zip(floor.rates, product.rates, strict=True)]
     console.print(
