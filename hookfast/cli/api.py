@@ -62,12 +62,15 @@ def listen(settings: Settings) -> socket.socket:
         family, *_, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         raise Misconfigured(
             f"the API cannot listen on {settings.host}:{settings.port}: "
             f"{error.strerror or error}. Set HOOKFAST_PORT (0 takes a free port) or HOOKFAST_HOST"
         ) from None
+    # what is accepted inherits it; uvloop would set it, asyncio on no socket of `create_server`'s
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def server_config(settings: Settings) -> uvicorn.Config:

@@ -1,0 +1,24 @@
+"""The sockets that the commands listen on."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from hookfast.cli.api import listen
+from hookfast.cli.demo.receiver import _listening
+from hookfast.settings import Settings
+
+
+@pytest.mark.parametrize("of", ["the API", "the demo's receiver"])
+def test_an_answers_body_does_not_wait_for_its_head_to_be_acknowledged(
+    tmp_path: Path, of: str
+) -> None:
+    """40 ms of each request, where the event loop is asyncio's."""
+    listener = listen(Settings(home=tmp_path, port=0)) if of == "the API" else _listening(0)
+    with listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
