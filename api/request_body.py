@@ -2,7 +2,8 @@
 
 One place bounds a body's size (declared or chunked), the time it may take to arrive, and the memory
 that all of them take, so nothing behind it can be made to wait or to fill memory. The application
-gets the body as one message.
+gets the body as one message; whoever parses it takes it by `body_to_parse`, which has room for what
+it becomes.
 
 Inbound webhooks are the exception: whether their source exists and takes them is asked before their
 bodies are. Their route reads the body itself, through `streamed_body`, under the same bounds.
@@ -65,7 +66,7 @@ class RequestBody:
                 await _refuse(problem_for(Request(scope), error), scope, receive, send)
                 return
             if body is not None:
-                await self._app(scope, _replay(body, receive), send)
+                await self._app({**scope, _HELD: held}, _replay(body, receive), send)
 
     async def _streamed(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings: Settings = scope["app"].state.settings
@@ -118,12 +119,23 @@ class RequestBody:
                 body = await _collect(receive, cap, share)
         except TimeoutError:
             raise BodyTimeout(f"The body did not arrive within {seconds:g} seconds.") from None
-        if body and scope["method"] in _WITHOUT_BODIES:
+        if scope["method"] in _WITHOUT_BODIES:
             await held.aclose()
-            return b""
-        if body:
-            await held.enter_async_context(_bodies(scope).parsed.room(body))
+            return None if body is None else b""
         return body
+
+
+_HELD = "hookfast.held"
+
+
+async def body_to_parse(request: Request) -> bytes:
+    """The request's body, with room for what it becomes until the request is answered. To be called
+    once. Raises Unavailable (`overloaded`)."""
+    body = await request.body()
+    if body:
+        held: AsyncExitStack = request.scope[_HELD]
+        await held.enter_async_context(_bodies(request.scope).parsed.room(body))
+    return body
 
 
 _STREAMED = "hookfast.streamed_body"

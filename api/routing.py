@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from api.authentication import authenticate
 from api.openapi import problem_responses
 from api.problems import UnsupportedMediaType
+from api.request_body import body_to_parse
 from hookfast import json_text
 from hookfast.errors import InvalidInput
 
@@ -56,9 +57,10 @@ def router(tag: str) -> APIRouter:
 async def json_body(request: Request) -> bytes:
     """The body's bytes, once its Content-Type says JSON. For routes that parse it themselves.
 
-    Raises UnsupportedMediaType. An empty body is left to the parser, whatever its type.
+    Raises UnsupportedMediaType and Unavailable. An empty body is left to the parser, whatever its
+    type.
     """
-    raw = await request.body()
+    raw = await body_to_parse(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     main, _, sub = media_type.partition("/")
     if raw and not (main == "application" and (sub == "json" or sub.endswith("+json"))):

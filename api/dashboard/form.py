@@ -15,6 +15,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from api.problems import UnsupportedMediaType, invalid_members
+from api.request_body import body_to_parse
 from hookfast import json_text
 from hookfast.clock import rfc3339
 from hookfast.errors import Conflict, FieldError, HookfastError, InvalidInput
@@ -132,7 +133,7 @@ async def read_form(request: Request) -> Form:
     if media_type != "application/x-www-form-urlencoded":
         raise UnsupportedMediaType("This address takes HTML forms.")
     try:
-        text = (await request.body()).decode("ascii")
+        text = (await body_to_parse(request)).decode("ascii")
         fields = parse_qsl(
             text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
         )

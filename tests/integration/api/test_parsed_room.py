@@ -1,0 +1,119 @@
+"""Room for what bodies become is taken where they are parsed, and by nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from api import body_memory
+from tests.api_client import OPERATOR_KEY, development_settings
+from tests.api_server import api_server
+from tests.waiting import PATIENCE, within
+
+pytestmark = pytest.mark.anyio
+
+TYPE = "order.invoice.paid"
+
+
+class Slow:
+    """A receiver that agrees: to the first who asks at once, to others when it is let go."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.waiting = 0
+        self.go = asyncio.Event()
+        self._agreed = False
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+        if self._agreed:
+            self.waiting += 1
+            await self.go.wait()
+        self._agreed = True
+        [challenge] = [line for line in lines if line.lower().startswith("x-hook-challenge:")]
+        writer.write(f"HTTP/1.1 200 OK\r\n{challenge}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    async def until_waiting(self, count: int) -> None:
+        while self.waiting < count:  # noqa: ASYNC110 - counted by connections
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def slow_receiver() -> AsyncIterator[Slow]:
+    slow = Slow()
+    server = await asyncio.start_server(slow.serve, "127.0.0.1", 0)
+    slow.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    async with server:
+        yield slow
+        slow.go.set()
+
+
+@pytest.fixture
+async def client(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """Of a server that has room for 4 MB of what is parsed."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.1)
+    settings = development_settings(sqlite_url, tmp_path)
+    settings = settings.model_copy(update={"max_body_memory": 1_000_000})
+    async with (
+        api_server(settings) as server,
+        httpx2.AsyncClient(
+            base_url=f"{server.url}/v1",
+            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+            timeout=PATIENCE,
+            trust_env=False,
+        ) as client,
+    ):
+        await client.put(f"/event-types/{TYPE}", json={})
+        yield client
+
+
+async def emit(client: httpx2.AsyncClient, count: int) -> httpx2.Response:
+    """An event that takes some 300 bytes for each of so many objects."""
+    return await client.post(
+        "/events/batch", json={"events": [{"type": TYPE, "data": [{}] * count}]}
+    )
+
+
+async def test_a_body_that_a_route_does_not_take_shuts_nobody_out(
+    client: httpx2.AsyncClient,
+) -> None:
+    """However long that route takes."""
+    async with slow_receiver() as slow:
+        tenant = (await client.post("/tenants", json={"name": "Acme"})).json()["id"]
+        form = {"tenant_id": tenant, "url": slow.url, "events": [TYPE]}
+        endpoint = (await client.post("/endpoints", json=form)).json()["id"]
+        path = f"/endpoints/{endpoint}/verify"
+        verifying = asyncio.create_task(client.post(path, content=b"{" * 20_000))
+        await within(PATIENCE, slow.until_waiting(1))
+        emitted = await emit(client, 4_000)
+        assert emitted.status_code == 202, emitted.text
+        slow.go.set()
+        assert (await verifying).status_code == 200
+
+
+async def test_what_was_parsed_has_its_room_until_it_is_answered(
+    client: httpx2.AsyncClient,
+) -> None:
+    async with slow_receiver() as slow:
+        tenant = (await client.post("/tenants", json={"name": "Acme"})).json()["id"]
+        form = {"tenant_id": tenant, "url": slow.url, "events": [TYPE]}
+        assert (await client.post("/endpoints", json=form)).status_code == 201
+        form["metadata"] = {"a": [{}] * 2_000}  # 0.6 MB
+        making = [asyncio.create_task(client.post("/endpoints", json=form)) for _ in range(2)]
+        await within(PATIENCE, slow.until_waiting(2))
+        refused = await emit(client, 12_000)  # 3 MB
+        assert refused.status_code == 503, refused.text
+        assert refused.json()["code"] == "overloaded"
+        assert (await emit(client, 4_000)).status_code == 202
+        slow.go.set()
+        assert [(await each).status_code for each in making] == [201, 201]
+        assert (await emit(client, 12_000)).status_code == 202
