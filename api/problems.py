@@ -292,7 +292,17 @@ def _pointer(error: Any, location: Sequence[str | int], given: Any) -> str:
     return pointer
 
 
+_DETAILS: Mapping[str, str] = {
+    "extra_forbidden": "there is no such member; remove it",
+    "missing": "is required",
+    # whoever sends JSON need not know what Python calls it
+    "dict_type": "must be a JSON object",
+    "list_type": "must be a JSON array",
+    "model_attributes_type": "must be a JSON object",
+    "model_type": "must be a JSON object",
+}
+
+
 def _detail(error: Any) -> str:
-    unknown = error["type"] == "extra_forbidden"
-    detail: str = "there is no such member; remove it" if unknown else error["msg"]
+    detail: str = _DETAILS.get(error["type"]) or error["msg"]
     return detail.removeprefix("Value error, ")

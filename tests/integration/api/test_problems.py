@@ -207,3 +207,22 @@ async def test_a_patch_of_an_unknown_member_is_told_of_by_its_name(
         headers={"content-type": "application/merge-patch+json"},
     )
     assert_problem(answer, 422, code="invalid_input", pointer=f"/{name}")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer", "detail"),
+    [
+        ("/tenants", [], "", "must be a JSON object"),
+        ("/tenants", None, "", "must be a JSON object"),
+        ("/tenants", {}, "/name", "is required"),
+        ("/tenants", {"name": "x", "metadata": []}, "/metadata", "must be a JSON object"),
+        ("/endpoints", {"owner_emails": "a@b.example"}, "/owner_emails", "must be a JSON array"),
+        ("/endpoints", {"circuit": 5}, "/circuit", "must be a JSON object"),
+    ],
+)
+async def test_what_is_wrong_is_said_in_the_words_of_json(
+    client: httpx2.AsyncClient, path: str, body: object, pointer: str, detail: str
+) -> None:
+    answer = await client.post(path, content=json.dumps(body), headers=JSON)
+    problem = assert_problem(answer, 422, code="invalid_input")
+    assert {"pointer": pointer, "detail": detail} in problem["errors"]
