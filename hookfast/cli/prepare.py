@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sqlalchemy import text
-from sqlalchemy.exc import ArgumentError
 
 from api.authentication import ensure_operator_key
 from hookfast.cli.console import out, print_operator_key, read_settings
 from hookfast.clock import utc_now
-from hookfast.doctor.database import AWAY, away, unreadable
+from hookfast.doctor.database import AWAY, UNREADABLE, away, parsed_url, unreadable
 from hookfast.doctor.finding import Finding
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
@@ -35,10 +34,11 @@ async def reached(settings: Settings) -> AsyncIterator[Database]:
     or there is no place for it."""
     url = settings.resolved_database_url
     try:
+        parsed_url(url)
         database = Database(url)
     except OSError as error:
         raise _misconfigured(away(url, error)) from None
-    except (ArgumentError, ValueError):
+    except UNREADABLE:
         raise _misconfigured(unreadable()) from None
     async with database:
         try:

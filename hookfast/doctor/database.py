@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 import asyncpg
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,6 +24,8 @@ _SQLITE_HEADER = b"SQLite format 3\0"
 
 AWAY = (SQLAlchemyError, asyncpg.PostgresError, OSError)
 """What a database that cannot be used raises."""
+UNREADABLE = (ArgumentError, ValueError)
+"""What a URL that is none raises; the latter of a port that is no number."""
 
 
 async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
@@ -46,16 +48,23 @@ def opened(settings: Settings) -> tuple[Database | None, Finding | None]:
     """The database, or why there is none to open. Makes no SQLite file: opening one would."""
     url = settings.resolved_database_url
     try:
-        parsed = make_url(url)
-        if "@" in f"{parsed.host}{parsed.database}" and parsed.get_backend_name() != "sqlite":
-            raise ArgumentError("the password holds a character that ends it")
-    except (ArgumentError, ValueError):  # the latter of a port that is no number
+        parsed = parsed_url(url)
+    except UNREADABLE:
         return None, unreadable()
     if parsed.get_backend_name() == "sqlite" and parsed.database:
         wrong = _sqlite_file(Path(parsed.database))
         if wrong is not None:
             return None, wrong
     return Database(url), None
+
+
+def parsed_url(url: str) -> URL:
+    """The parts of a database's URL. Raises one of UNREADABLE, also where a part of the password
+    would pass for the host and be shown."""
+    parsed = make_url(url)
+    if "@" in f"{parsed.host}{parsed.database}" and parsed.get_backend_name() != "sqlite":
+        raise ArgumentError("the password holds a character that ends it")
+    return parsed
 
 
 def unreadable() -> Finding:
