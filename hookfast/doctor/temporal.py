@@ -233,6 +233,13 @@ async def _schedule(client: Client, schedule: str) -> Finding:
             todo=f"`temporal schedule toggle --unpause --schedule-id {schedule}`.",
         )
     following = next(iter(described.info.next_action_times), None)
+    if following is None:
+        return warn(
+            check,
+            f"The schedule {schedule} has no next run.",
+            todo="Look again in a minute. If it stays so, delete it (`temporal schedule delete "
+            f"--schedule-id {schedule}`): a worker makes it anew when it starts.",
+        )
     return ok(check, f"{schedule} runs next at {following:%Y-%m-%d %H:%M} UTC.")
 
 

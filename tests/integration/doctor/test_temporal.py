@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleIntervalSpec,
+    ScheduleSpec,
+)
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast import retention, upkeep, whereabouts
 from hookfast.cli import home_lock
 from hookfast.doctor.finding import Finding
+from hookfast.doctor.temporal import _schedule as look_at_schedule
 from hookfast.storage.engine import Database
 from hookfast.temporal import register_search_attributes
 from hookfast.whereabouts import Whereabouts
@@ -123,6 +131,20 @@ async def test_before_the_first_worker_it_names_everything_a_worker_makes(
     # and with the attributes registered, that much is well
     await _until_known(temporal.client, "fresh")
     assert "temporal.search_attributes" not in await found_it()
+
+
+async def test_a_schedule_without_a_next_run_is_told_of(temporal: WorkflowEnvironment) -> None:
+    """One that is over, or that the server has not come to yet."""
+    action = ScheduleActionStartWorkflow("Nothing", id="nothing", task_queue="nobody")
+    spec = ScheduleSpec(
+        intervals=[ScheduleIntervalSpec(every=timedelta(hours=1))],
+        end_at=datetime(2020, 1, 1, tzinfo=UTC),
+    )
+    await temporal.client.create_schedule("over", Schedule(action=action, spec=spec))
+    found = await look_at_schedule(temporal.client, "over")
+    assert (found.status, "over has no next run" in found.saw) == ("warn", True)
+    assert found.todo is not None
+    assert "temporal schedule delete --schedule-id over" in found.todo
 
 
 @pytest.mark.usefixtures("at_temporal")
