@@ -94,8 +94,8 @@ AUDITED: Mapping[type[Record], Audited] = {
         resource="job",
         told=("kind", "action", "chosen", "total", "rate_per_second"),
         untold=(
-            *("id", "tenant_id", "status", "done", "skipped", "failed", "cursor", "error"),
-            *("cancel_requested", "requested_by", *_TIMES),
+            *("id", "tenant_id", "status", "done", "skipped", "failed", "cursor", "in_hand"),
+            *("error", "cancel_requested", "requested_by", *_TIMES),
             *("started_at", "finished_at", "conducted_at"),
         ),
     ),

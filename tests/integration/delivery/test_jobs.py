@@ -326,6 +326,6 @@ async def test_a_job_without_a_row_ends(stack: Stack, settings: Settings) -> Non
         [wanted] = await jobs.AskingJobs().wanted(connection, limit=10)
     async with stack.database.write() as connection:
         await connection.execute(table.delete().where(table.c.id == job_id))
-    await conductor._start(wanted)
+    await conductor._tell(wanted)
     result = await workflow_of(stack.client, job_id).result()
     assert result.status == "failed"
