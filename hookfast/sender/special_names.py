@@ -3,7 +3,8 @@
 A name inside somebody's network is as good a way in as an address, and what it resolves to must
 not be told to strangers: such names are judged before anything is asked. Sources: RFC 6761 and its
 registry, RFC 6762 (`.local`), RFC 8375 (`home.arpa`), RFC 9476 (`.alt`), and ICANN's reservations
-of `.internal` (2024) and of the names that collide too often (`.home`, `.corp`, `.mail`).
+of `.internal` (2024) and of the names that collide too often (`.home`, `.corp`, `.mail`). `.svc` is
+what a pod calls the services of its cluster by: its resolver adds the rest (`ndots:5`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _LOCAL_SUFFIXES = (
     "mail",
     "onion",
     "private",
+    "svc",
 )
 # The clouds' metadata services: AWS, Google, IBM, Tencent, Equinix. Their addresses are refused
 # too; the names are so that a resolver which answers for them cannot put others in their place.

@@ -257,6 +257,7 @@ def test_a_denied_network_wins_over_an_allowed_one_and_over_being_public() -> No
         "foo.localhost",
         "printer.local",
         "api.svc.cluster.local",
+        "kubernetes.default.svc",
         "vault.internal",
         "x.localdomain",
         "router.home.arpa",
