@@ -42,9 +42,16 @@ async def test_a_live_part_stays_the_same_while_only_time_passes(
 
 
 async def test_a_live_part_says_what_is_different_and_ends_with_the_session(
-    app: FastAPI, operator: Visitor
+    app: FastAPI, operator: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = ["<p>one\ntwo</p>", "<p>one\ntwo</p>", "<p>three</p>", "<p>four</p>"]
+    looks: list[float] = []
+
+    def pause(every: float, *, took: float) -> float:
+        looks.append(took)
+        return every
+
+    monkeypatch.setattr(live, "pause", pause)
     async with signed_in(app, OPERATOR_KEY) as visitor:
         request = visitor.client.build_request("GET", "/dashboard/live/overview")
         scope = {
@@ -74,3 +81,4 @@ async def test_a_live_part_says_what_is_different_and_ends_with_the_session(
         "data: <p>three</p>\n\n",
         "data: <p>four</p>\n\n",
     ]
+    assert len(looks) == 4
