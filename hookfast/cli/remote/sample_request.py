@@ -33,8 +33,11 @@ class Answered:
         return 200 <= self.status < 300
 
 
-def post(url: str, *, headers: Mapping[str, str], body: bytes) -> Answered:
-    """POST these bytes. Raises Unreachable where no answer came."""
+def post(
+    url: str, *, headers: Mapping[str, str], body: bytes, answer_seconds: float = 30.0
+) -> Answered:
+    """POST these bytes. Raises Unreachable where no answer came, or it went on coming for longer
+    than `answer_seconds`."""
     body_read = bytearray()
     began = time.perf_counter()
     try:
@@ -46,6 +49,8 @@ def post(url: str, *, headers: Mapping[str, str], body: bytes) -> Answered:
                 body_read += chunk
                 if len(body_read) >= _ANSWER_BYTES:
                     break
+                if time.perf_counter() - began > answer_seconds:
+                    raise Unreachable(f"{url} did not come to the end of its answer in time.")
     except httpx2.ConnectError as error:
         raise Unreachable(f"Nothing answers at {url} ({error}). Is it started?") from None
     except httpx2.TimeoutException:
