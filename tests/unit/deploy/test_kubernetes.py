@@ -127,6 +127,17 @@ def test_the_ports_are_the_ones_hookfast_opens() -> None:
     assert ports == [fields["port"].default, fields["worker_metrics_port"].default]
 
 
+@each_deployment
+def test_prometheus_finds_the_metrics_of_each(which: tuple[str, str]) -> None:
+    """What the workers are scaled by, and most alerts, come from the APIs too."""
+    annotations = OBJECTS[which]["spec"]["template"]["metadata"]["annotations"]
+    [port] = _container(which)["ports"]
+    assert annotations == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(port["containerPort"]),
+    }
+
+
 def test_workers_are_scaled_by_metrics_that_there_are() -> None:
     metrics = OBJECTS["HorizontalPodAutoscaler", "hookfast-worker"]["spec"]["metrics"]
     names = {one[one["type"].lower()]["metric"]["name"] for one in metrics}
