@@ -1,15 +1,17 @@
 """The route class of every `/v1` route: authenticates first, then refuses what is not strictly
-what the route declares (unknown query parameters, NUL characters, bodies that are not strict JSON).
+what the route declares (query parameters that are unknown or come twice, NUL characters, bodies
+that are not strict JSON).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
 
 from api.authentication import authenticate
 from api.openapi import problem_responses
@@ -26,11 +28,11 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
-        known = frozenset(
-            parameter.alias
+        known = {
+            parameter.alias: _is_list(parameter.field_info.annotation)
             for parameter in get_flat_params(self.dependant)
             if isinstance(parameter.field_info, params.Query)
-        )
+        }
         takes_json = self.body_field is not None
         needs_json = self.body_field is not None and self.body_field.field_info.is_required()
 
@@ -84,10 +86,17 @@ class _JsonRequest(Request):
         return self._document
 
 
-def _check_query(given: Mapping[str, str], known: frozenset[str]) -> None:
-    for name, value in given.items():
+def _check_query(given: QueryParams, known: Mapping[str, bool]) -> None:
+    """`known` says of each parameter whether it may come several times."""
+    for name, value in given.multi_items():
         if name not in known:
             known_names = ", ".join(sorted(known)) or "none"
             raise InvalidInput.at(name, f"unknown query parameter; this path has: {known_names}")
+        if not known[name] and len(given.getlist(name)) > 1:
+            raise InvalidInput.at(name, "this query parameter comes more than once; keep one")
         if "\x00" in value:
             raise InvalidInput.at(name, "a NUL character is not allowed")
+
+
+def _is_list(annotation: Any) -> bool:
+    return list in (get_origin(annotation), *map(get_origin, get_args(annotation)))

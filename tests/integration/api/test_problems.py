@@ -108,6 +108,15 @@ async def test_a_nul_in_a_query_parameter_is_refused(client: httpx2.AsyncClient)
     assert_problem(answer, 422, code="invalid_input", pointer="matches")
 
 
+@pytest.mark.parametrize("query", ["limit=1&limit=2", "limit=2&limit=2", "limit=&limit=2"])
+async def test_a_query_parameter_that_comes_twice_is_refused(
+    client: httpx2.AsyncClient, query: str
+) -> None:
+    """Whoever repeats a filter means both, and would get the last one's rows."""
+    answer = await client.get(f"/tenants?{query}")
+    assert_problem(answer, 422, code="invalid_input", pointer="limit")
+
+
 @pytest.mark.parametrize(
     "url", ["postgresql://u:s3cret@127.0.0.1:1/hookfast", "sqlite:///{folder}"]
 )
