@@ -48,6 +48,10 @@ def parse_smtp_url(url: str) -> SmtpServer:
         raise _misconfigured("it must begin with smtp:// or smtps://")
     if not host:
         raise _misconfigured("it names no host")
+    try:
+        host.encode("idna")
+    except UnicodeError:  # a label that is empty or too long: nothing would ever look it up
+        raise _misconfigured("its host is no name") from None
     if parts.path not in ("", "/") or parts.fragment:
         raise _misconfigured("nothing but a query may follow the host and port")
     username = unquote(parts.username) if parts.username else None
