@@ -260,6 +260,7 @@ def _checked_url(url: str) -> str:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
         httpx2.URL(url)
+        (parts.hostname or "").encode("idna")  # UnicodeError for what could not be looked up
     except (ValueError, httpx2.InvalidURL):
         valid = False
     if not valid or parts.query or parts.fragment:

@@ -146,6 +146,6 @@ def is_near(address: IPv4Address | IPv6Address) -> bool:
 def _addresses(host: str) -> list[IPv4Address | IPv6Address]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of a label that is empty or too long
         raise InvalidInput.at("--forward-to", f"{host} cannot be resolved: {error}") from None
     return [ip_address(str(address[0]).partition("%")[0]) for *_, address in found]

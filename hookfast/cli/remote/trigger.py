@@ -96,8 +96,12 @@ def to_source(remote: Remote, name: str, source_id: str, *, sending: Sending) ->
 
 def to_url(remote: Remote, name: str, url: str, *, options: str | None, sending: Sending) -> None:
     """Send the sample to a server. No key is needed, and no Hookfast."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+    except ValueError:
+        usable = False
+    if not usable:
         raise typer.BadParameter(
             "it is not a URL like http://localhost:3000/hooks", param_hint="--to"
         )

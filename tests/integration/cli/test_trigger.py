@@ -140,6 +140,9 @@ async def test_what_cannot_be_sent_is_said(hookfast: Run) -> None:
         "trigger", "github.push", "--to", "http://127.0.0.1:9/hooks", env=WITH_SECRET
     )
     assert (nobody.code, "Is it started?" in nobody.words) == (1, True)
+    for url in ("http://[::1/hooks", "http://me@127.0.0.1/", "127.0.0.1/hooks"):
+        nowhere = await hookfast("trigger", "github.push", "--to", url, env=WITH_SECRET)
+        assert (nowhere.code, "it is not a URL" in nowhere.words) == (2, True), nowhere.err
     unsigned = await hookfast("trigger", "github.push", "--to", "http://127.0.0.1:9/hooks")
     assert (unsigned.code, "HOOKFAST_TRIGGER_SECRET" in unsigned.words) == (1, True)
 

@@ -26,6 +26,8 @@ _KEY = "hf_" + "k" * 40
         "http://[",
         "http://h:port",
         "http://h/?a=b",
+        "http://hooks..example",
+        f"http://{'h' * 64}.example",
         "x",
     ],
 )

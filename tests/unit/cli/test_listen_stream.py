@@ -82,7 +82,11 @@ def test_near_is_this_machine_and_private_networks(address: str, near: bool) -> 
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:3000", "ftp://localhost/", "http://", "http://u:p@localhost/", "http://[x/"]
+    "url",
+    [
+        *("localhost:3000", "ftp://localhost/", "http://", "http://u:p@localhost/", "http://[x/"),
+        *("http://local..host/", f"http://{'h' * 64}.example/"),
+    ],
 )
 def test_what_is_no_url_is_not_forwarded_to(url: str) -> None:
     with pytest.raises(InvalidInput):
