@@ -79,12 +79,18 @@ async def authenticate(request: Request) -> None:
     """Find the request's principal. Raises Unauthenticated without a key that works, and
     TooManyRequests after too many of these failures or too many requests with this key."""
     known = await check_key(request)
-    context: Context = request.app.state.context
     request.state.principal = Principal(
         scope=known.scope, tenant_id=known.tenant_id, key_id=known.key_id
     )
+    count_request(request, known.key_id)
+
+
+def count_request(request: Request, name: str) -> None:
+    """Count a request of a key, or of what is counted apart from keys, under its name. Raises
+    TooManyRequests beyond the rate in force."""
+    context: Context = request.app.state.context
     if context.key_rate is not None:
-        context.key_rate.count(known.key_id, request.scope)
+        context.key_rate.count(name, request.scope)
 
 
 async def check_key(request: Request) -> KnownKey:

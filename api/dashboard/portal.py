@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import structlog
 from fastapi import Query, Request, Response
 
+from api.authentication import count_request
 from api.client_address import client_site
 from api.context import AppContext, Context
 from api.dashboard import session
@@ -67,9 +68,8 @@ async def _is_signed_in(request: Request) -> bool:
 async def _opened(view: View, request: Request, context: Context, sig: str) -> Response:
     try:
         link = await _checked(sig, request, context)
-        if context.key_rate is not None:
-            # each session has a rate of its own: who could begin any number would have none
-            context.key_rate.count(f"portal:{link.tenant_id}", request.scope)
+        # each session has a rate of its own: who could begin any number would have none
+        count_request(request, f"portal:{link.tenant_id}")
     except (TooManyRequests, Unauthenticated) as error:
         return _refused(view, request, error)
     key = KnownKey(

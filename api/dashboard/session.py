@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from fastapi import Request, Response
 
-from api.authentication import Principal
+from api.authentication import Principal, count_request
 from api.client_address import client_site
 from api.context import Context
 from api.key_cache import KnownKey, Scope
@@ -61,11 +61,10 @@ async def current_visitor(request: Request) -> Visitor:
         endpoint_id=session.endpoint_id,
     )
     request.state.principal = principal
-    if context.key_rate is not None:
-        # Whoever came by a link must not use up the requests of the key that made it: with those
-        # a platform emits its events.
-        counted = session.key_id if session.via is None else f"session:{session.token_sha256}"
-        context.key_rate.count(counted, request.scope)
+    # Whoever came by a link must not use up the requests of the key that made it: with those a
+    # platform emits its events.
+    by_link = f"session:{session.token_sha256}"
+    count_request(request, session.key_id if session.via is None else by_link)
     context.keys.used(session.key_id)
     return Visitor(principal=principal, session=session, csrf=csrf_of(token))
 

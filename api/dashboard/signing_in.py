@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from api.authentication import OperatorOnly, Reader, check_given_key
+from api.authentication import OperatorOnly, Reader, check_given_key, count_request
 from api.context import AppContext
 from api.dashboard import session
 from api.dashboard.page import HOME, THEMES, PageView, View, own_path
@@ -36,6 +36,7 @@ async def sign_in(view: PageView, request: Request) -> Response:
         key = await check_given_key(request, view.form.get("key", ""))
         if key.scope == "emit":
             raise Forbidden("This key emits events and sees nothing. Use another one.")
+        count_request(request, key.key_id)
     except (Unauthenticated, TooManyRequests, Forbidden) as error:
         refused = "Enter an API key." if error.code == "unauthenticated" else error.message
         return sign_in_form(

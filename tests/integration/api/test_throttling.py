@@ -17,7 +17,7 @@ from hookfast.clock import utc_now
 from hookfast.settings import Settings
 from hookfast.storage.tables import Tenant
 from tests.api_client import OPERATOR_KEY, assert_problem, client_with
-from tests.integration.dashboard.visitor import browser
+from tests.integration.dashboard.visitor import browser, sign_in
 
 pytestmark = pytest.mark.anyio
 
@@ -204,6 +204,18 @@ async def test_who_came_by_a_portal_link_has_a_rate_apart_from_the_key_that_made
             async with browser(app) as visitor:
                 opened.append((await visitor.get(f"/dashboard{link}")).status_code)
         assert opened == [303, 303, 429]
+
+
+async def test_signing_in_counts_as_a_request_of_its_key(started: Started) -> None:
+    """A session has its key's rate, but beginning any number of them would have none."""
+    async with started(key_rate_per_second=0.001, key_rate_burst=2) as app:
+        answers = []
+        for _ in range(3):
+            async with browser(app) as visitor:
+                answers.append(await sign_in(visitor, OPERATOR_KEY))
+    assert [answer.status_code for answer in answers] == [303, 303, 429]
+    assert "more requests than an API key" in answers[-1].text
+    assert "hookfast-session" not in answers[-1].headers.get("set-cookie", "")
 
 
 async def test_a_refused_request_changes_nothing(started: Started) -> None:
