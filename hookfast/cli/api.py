@@ -63,10 +63,11 @@ def listen(settings: Settings) -> socket.socket:
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of a host that is no name
+        why = getattr(error, "strerror", None) or error
         raise Misconfigured(
-            f"the API cannot listen on {settings.host}:{settings.port}: "
-            f"{error.strerror or error}. Set HOOKFAST_PORT (0 takes a free port) or HOOKFAST_HOST"
+            f"the API cannot listen on {settings.host}:{settings.port}: {why}. Set HOOKFAST_PORT "
+            "(0 takes a free port) or HOOKFAST_HOST"
         ) from None
     # what is accepted inherits it; uvloop would set it, asyncio on no socket of `create_server`'s
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

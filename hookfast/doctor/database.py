@@ -25,7 +25,7 @@ _SQLITE_HEADER = b"SQLite format 3\0"
 AWAY = (SQLAlchemyError, asyncpg.PostgresError, OSError)
 """What a database that cannot be used raises."""
 UNREADABLE = (ArgumentError, ValueError)
-"""What a URL that is none raises; the latter of a port that is no number."""
+"""What a URL that is none raises; the latter of a port that is no number, or a host no name."""
 
 
 async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
@@ -64,6 +64,7 @@ def parsed_url(url: str) -> URL:
     parsed = make_url(url)
     if "@" in f"{parsed.host}{parsed.database}" and parsed.get_backend_name() != "sqlite":
         raise ArgumentError("the password holds a character that ends it")
+    (parsed.host or "").encode("idna")  # UnicodeError, a ValueError, for what is no name
     return parsed
 
 

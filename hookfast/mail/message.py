@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -103,7 +104,7 @@ def parse_sender(mail_from: str) -> Address:
         if one_line(mail_from) != mail_from:
             raise ValueError("more than one line")
         return Address(display_name=one_line(name), addr_spec=_address(address).addr_spec)
-    except ValueError:
+    except (ValueError, HeaderParseError):  # the latter of a domain that is none
         raise Misconfigured(
             f"HOOKFAST_MAIL_FROM is {mail_from!r}; it must be an address such as hooks@example.com "
             "or 'Hooks <hooks@example.com>'"

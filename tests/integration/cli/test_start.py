@@ -33,6 +33,7 @@ def blocked(tmp_path: Path) -> Path:
         (NOWHERE, "PostgreSQL at 127.0.0.1:1 cannot be reached"),
         ("postgresql://x:s3cret@127.0.0.1:port/db", "HOOKFAST_DATABASE_URL cannot be read"),
         ("postgresql://x:p@s3cret@127.0.0.1:1/db", "HOOKFAST_DATABASE_URL cannot be read"),
+        ("postgresql://x:s3cret@db..example/db", "HOOKFAST_DATABASE_URL cannot be read"),
         ("s3cret", "HOOKFAST_DATABASE_URL cannot be read"),
         ("sqlite:///{folder}", "cannot be used"),
         ("sqlite:///{folder}/file/hookfast.db", "cannot be used: "),

@@ -9,6 +9,7 @@ import pytest
 
 from hookfast.cli.api import listen
 from hookfast.cli.demo.receiver import _listening
+from hookfast.errors import Misconfigured
 from hookfast.settings import Settings
 
 
@@ -22,3 +23,11 @@ def test_an_answers_body_does_not_wait_for_its_head_to_be_acknowledged(
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+@pytest.mark.parametrize("host", ["api..internal", "h" * 64, "192.0.2.1"])
+def test_a_host_that_is_none_of_this_machines_is_told_in_a_sentence(
+    tmp_path: Path, host: str
+) -> None:
+    with pytest.raises(Misconfigured, match=f"the API cannot listen on {host}:8080: "):
+        listen(Settings(home=tmp_path, host=host))

@@ -211,7 +211,10 @@ def test_what_is_no_address_is_refused(to: str) -> None:
         mail(news(), to=to)
 
 
-@pytest.mark.parametrize("sender", ["", "hooks", "Hooks <hooks>", "a@b\r\nBcc: c@d"])
+@pytest.mark.parametrize(
+    "sender",
+    ["", "hooks", "Hooks <hooks>", "a@b\r\nBcc: c@d", "a@shop..example", "A <a@shop..example>"],
+)
 def test_a_sender_that_is_no_address_names_the_setting(sender: str) -> None:
     with pytest.raises(Misconfigured, match="HOOKFAST_MAIL_FROM"):
         parse_sender(sender)
