@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from contextlib import ExitStack
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from api import body_memory
 from api.body_memory import Arriving, BodyMemory, Parsed, parsed_size
 from hookfast.errors import Unavailable
+from hookfast.inbox.form import form_object
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +102,25 @@ async def test_what_would_wait_too_long_is_told_to_come_again(
             pass
     async with parsed.room(b"[" * 1_000):
         pass
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"a=" + b"%20" * 100_000,
+        b"a=" + b"%20x" * 100_000,
+        b"a=" + b"%F0%9F%A6%8A" * 25_000,
+        b"&".join(b"a%d=%s" % (number, b"%20" * 300) for number in range(300)),
+        b"a=" + b"+" * 300_000,
+        b"a=" + b"x" * 300_000,
+    ],
+    ids=lambda body: repr(body[:12]),
+)
+def test_a_form_takes_no_more_than_is_reckoned(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        form_object(body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= parsed_size(body)
