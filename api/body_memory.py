@@ -126,9 +126,8 @@ class Parsed:
 
 def parsed_size(body: bytes) -> int:
     """About how many bytes the body takes with all that is made of it: the text, the values, the
-    rows; of a form what it takes to undo its escapes, which is done for Twilio before anybody is
-    verified. Measured on CPython 3.11; what is in strings counts too, which errs on the safe side.
-    """
+    rows; of a form of the dashboard's what `urllib.parse` takes to undo its escapes. Measured on
+    CPython 3.11; what is in strings counts too, which errs on the safe side."""
     lists, objects, values = body.count(b"["), body.count(b"{"), body.count(b",")
     escapes = body.count(b"%")
     return 6 * len(body) + 64 * lists + 232 * objects + 48 * values + 232 * escapes
