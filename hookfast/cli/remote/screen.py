@@ -38,10 +38,16 @@ def show_table(
     """Print a table whose columns keep their width, but for the one called `wide`, which wraps on
     a narrow terminal. Without rows, say `nothing` on standard error."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading != wide, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(value) for value in row))
+    cells = [[cell(value) for value in row] for row in rows]
+    for place, heading in enumerate(headings):
+        if heading == wide:
+            table.add_column(heading, overflow="fold")
+            continue
+        # said, for rich takes the longest word for the least width, and cuts the others' ids for it
+        least = max(Text(heading).cell_len, *(row[place].cell_len for row in cells), 0)
+        table.add_column(heading, no_wrap=True, min_width=least)
+    for row in cells:
+        table.add_row(*row)
     if table.row_count:
         show(table)
     else:

@@ -20,6 +20,23 @@ def test_a_table_in_a_pipe_keeps_every_id_and_has_no_colours(
     assert "\x1b" not in said
 
 
+@pytest.mark.parametrize("columns", [20, 50, 79, 200])
+def test_a_narrow_terminal_cuts_nothing_of_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    created = "2026-11-22 10:06:25Z (68 min ago)"
+    rows = [(_ID, "Ünï 日本語 and a name of several words", created)]
+    show_table(("id", "name", "created"), rows, nothing="", wide="name")
+    said = capsys.readouterr().out
+    assert _ID in said
+    assert created in said
+    for word in ("Ünï", "日本語", "several", "words"):
+        assert word in said
+
+
 def test_a_table_without_rows_says_so_beside_the_data(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
