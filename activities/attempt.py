@@ -21,7 +21,7 @@ from activities.observed_attempt import observed_attempt
 from activities.time_left import TimeLeft
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
-from hookfast.delivery import AttemptOrder, AttemptReport, StatusNote, Trigger
+from hookfast.delivery import AttemptOrder, AttemptReport, StatusNote, Trigger, Unheard
 from hookfast.envelope import thin_body
 from hookfast.errors import NotFound, Unavailable
 from hookfast.outcome import DeliveryStatus, Outcome
@@ -119,12 +119,13 @@ class AttemptActivities:
         await self._recorder.record(record_of(report))
 
     @activity.defn(name="note_status")
-    async def note_status(self, note: StatusNote) -> None:
-        """Write a status that no attempt writes."""
+    async def note_status(self, note: StatusNote) -> Unheard | None:
+        """Write a status that no attempt writes, unless one has ended the delivery unheard."""
         async with self._database.write() as connection:
-            await note_status(connection, note, now=self._clock())
-        if note.status is DeliveryStatus.CANCELLED:
+            unheard = await note_status(connection, note, now=self._clock())
+        if unheard is None and note.status is DeliveryStatus.CANCELLED:
             instruments.DELIVERIES.add(outcome=note.status.value)
+        return unheard
 
     async def _admit(self, order: AttemptOrder, outgoing: Outgoing) -> Admission:
         """Whether it may be sent now. One that may not is recorded as held."""

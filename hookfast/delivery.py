@@ -208,11 +208,23 @@ class AttemptFacts:
 @dataclass(frozen=True, slots=True)
 class StatusNote:
     """Input of the activity that writes a status no attempt has written: paused, resumed,
-    cancelled. `next_attempt_at` is None where nothing is planned."""
+    cancelled. `next_attempt_at` is None where nothing is planned; `attempts` is how many the
+    workflow has heard of (None from before it said so)."""
 
     delivery_id: str
     status: DeliveryStatus
     next_attempt_at: datetime | None = None
+    attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """Answer to a `StatusNote` that was not written: the delivery has ended so, with an attempt of
+    which its workflow has not heard. What a local activity did is lost to the workflow when a
+    signal comes just before its end, or its worker dies: it begins once more from before."""
+
+    status: DeliveryStatus
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)

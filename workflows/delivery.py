@@ -285,5 +285,7 @@ class DeliveryWorkflow:
 
     async def _end_cancelled(self) -> None:
         self._now.due_at = self._now.put_off = None
-        await self._standing.note(DeliveryStatus.CANCELLED, next_attempt_at=None)
+        unheard = await self._standing.note(DeliveryStatus.CANCELLED, next_attempt_at=None)
+        if unheard is not None:
+            self._now.attempts = unheard.attempts
         self._standing.show("")

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
-from hookfast.delivery import RETRIES_QUEUE, DeliveryState, Progress, StatusNote
+from hookfast.delivery import RETRIES_QUEUE, DeliveryState, Progress, StatusNote, Unheard
 from hookfast.outcome import DeliveryStatus
 from workflows.undisturbed import undisturbed
 
@@ -64,27 +64,43 @@ class Standing:
             last_error=self._now.last_error,
         )
 
-    async def note(self, status: DeliveryStatus, *, next_attempt_at: datetime | None) -> None:
-        """Write a status that no attempt writes."""
+    async def note(
+        self, status: DeliveryStatus, *, next_attempt_at: datetime | None
+    ) -> Unheard | None:
+        """Write a status that no attempt writes. Where an attempt that was not heard of has ended
+        the delivery, that counts, and nothing is left to do."""
         self.become(status)
-        note = StatusNote(self._delivery_id, status, next_attempt_at)
+        unheard = await self._write(
+            StatusNote(self._delivery_id, status, next_attempt_at, self._now.attempts)
+        )
+        if unheard is not None:
+            self._now.cancel = True
+            self.become(unheard.status)
+        return unheard
+
+    async def _write(self, note: StatusNote) -> Unheard | None:
         try:
             local = workflow.start_local_activity(
-                "note_status", note, start_to_close_timeout=RECORD_TIMEOUT, retry_policy=ONCE
+                "note_status",
+                note,
+                result_type=Unheard,
+                start_to_close_timeout=RECORD_TIMEOUT,
+                retry_policy=ONCE,
             )
-            await undisturbed(local, self._cancel)
+            return await undisturbed(local, self._cancel)
         except FailureError as error:
             if is_cancelled_exception(error):
                 raise
             regular = workflow.start_activity(
                 "note_status",
                 note,
+                result_type=Unheard,
                 task_queue=RETRIES_QUEUE,
                 start_to_close_timeout=RECORD_TIMEOUT,
                 retry_policy=UNTIL_DONE,
-                summary=f"note that it is {status.value}",
+                summary=f"note that it is {note.status.value}",
             )
-            await undisturbed(regular, self._cancel)
+            return await undisturbed(regular, self._cancel)
 
     def become(self, status: DeliveryStatus) -> None:
         """Have a status that an attempt has written."""

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Table, Update, case, func, update
+from sqlalchemy import Table, Update, and_, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.delivery import StatusNote
+from hookfast.delivery import StatusNote, Unheard
 from hookfast.outcome import DeliveryStatus
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
+_FINISHED = [status.value for status in DeliveryStatus if status.finished]
 
 
 async def note_status(
-    connection: AsyncConnection, note: StatusNote, *, now: datetime, reason: str | None = None
-) -> None:
-    """Write `note`. Only a delivery's own workflow does, so there is nobody to race with."""
-    await connection.execute(_noting(note, reason=reason, now=now))
+    connection: AsyncConnection, note: StatusNote, *, now: datetime
+) -> Unheard | None:
+    """Write `note`, unless the delivery has ended without its workflow's hearing of it. Only a
+    delivery's own workflow does, so there is nobody to race with."""
+    noting = _noting(note, reason=None, now=now)
+    if note.attempts is None:
+        await connection.execute(noting)
+        return None
+    c = _DELIVERIES.c
+    ended = and_(c.attempts > note.attempts, c.status.in_(_FINISHED))
+    if (await connection.execute(noting.where(~ended))).rowcount:
+        return None
+    found = await connection.execute(
+        select(c.status, c.attempts).where(c.id == note.delivery_id, ended)
+    )
+    row = found.first()
+    return None if row is None else Unheard(DeliveryStatus(row.status), row.attempts)
 
 
 async def note_refused(

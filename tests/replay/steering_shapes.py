@@ -107,6 +107,14 @@ async def resumed_while_resent(stack: Stack) -> str:
     return delivery
 
 
+async def paused_in_the_first_attempt(stack: Stack) -> str:
+    return await _told_in_the_first_attempt(stack, "pause")
+
+
+async def cancelled_in_the_first_attempt(stack: Stack) -> str:
+    return await _told_in_the_first_attempt(stack, "cancel")
+
+
 async def told_that_its_limit_was_raised(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.001)
     first, second = [await stack.deliver(endpoint) for _ in range(2)]
@@ -128,6 +136,14 @@ async def told_that_its_limit_was_raised(stack: Stack) -> str:
     return delivery
 
 
+async def _told_in_the_first_attempt(stack: Stack, signal: str) -> str:
+    """Its workflow begins anew from before the attempt, and hears of it by what it notes."""
+    delivery = await stack.deliver(await stack.endpoint("/slow/1"))
+    await stack.receiver.wait_for(1)
+    await stack.workflow(delivery).signal(signal)
+    return delivery
+
+
 async def _under_way(stack: Stack, path: str) -> str:
     delivery = await stack.deliver(await stack.endpoint(path, plan=PATIENT, timeout=20))
     await stack.receiver.wait_for(1)
@@ -143,5 +159,7 @@ STEERING_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     limited_resend_while_paused,
     limited_probe,
     resumed_while_resent,
+    paused_in_the_first_attempt,
+    cancelled_in_the_first_attempt,
     told_that_its_limit_was_raised,
 )

@@ -1,0 +1,65 @@
+"""A signal that comes while the fast lane makes the first attempt: Temporal has the workflow begin
+once more, from before the attempt, which the row knows of."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+
+from tests.integration.delivery.conftest import Stack
+
+pytestmark = pytest.mark.anyio
+
+NO_RETRIES = {"delays_seconds": [], "jitter": 0, "retry_on": "all"}
+
+
+async def begun_anew(stack: Stack, delivery: str) -> bool:
+    """Whether what its workflow did was lost on Temporal."""
+    history = await stack.workflow(delivery).fetch_history()
+    failed = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    return any(event.event_type == failed for event in history.events)
+
+
+async def signalled_in_the_first_attempt(stack: Stack, signal: str, *, path: str) -> str:
+    """A delivery that is told so while its first request is under way."""
+    delivery = await stack.deliver(await stack.endpoint(path))
+    await stack.receiver.wait_for(1)
+    await stack.workflow(delivery).signal(signal)
+    return delivery
+
+
+@pytest.mark.parametrize("signal", ["pause", "cancel"])
+async def test_what_arrived_stays_delivered(stack: Stack, signal: str) -> None:
+    delivery = await signalled_in_the_first_attempt(stack, signal, path="/slow/1")
+    result = await stack.until_closed(delivery)
+    row = await stack.row(delivery)
+    assert (row.status, row.attempts, row.next_attempt_at) == ("delivered", 1, None)
+    assert (result["status"], result["attempts"]) == ("delivered", 1)
+    assert await begun_anew(stack, delivery)
+    assert len(stack.receiver.requests) == 1
+
+
+async def test_what_ended_without_success_stays_a_dead_letter(stack: Stack) -> None:
+    endpoint = await stack.endpoint("/slow/1?status=500", plan=NO_RETRIES)
+    delivery = await stack.deliver(endpoint)
+    await stack.receiver.wait_for(1)
+    await stack.workflow(delivery).signal("pause")
+    await stack.until_closed(delivery)
+    row = await stack.row(delivery)
+    assert (row.status, row.reason, row.attempts) == ("dead", "retries_exhausted", 1)
+    assert await begun_anew(stack, delivery)
+
+
+async def test_one_that_is_asked_for_again_is_sent_again(stack: Stack) -> None:
+    delivery = await signalled_in_the_first_attempt(stack, "pause", path="/slow/1")
+    await stack.workflow(delivery).signal("resend")
+    await stack.until_closed(delivery)
+    assert (await stack.row(delivery)).status == "delivered"
+
+
+async def test_what_failed_and_will_be_tried_again_is_cancelled(stack: Stack) -> None:
+    delivery = await signalled_in_the_first_attempt(stack, "cancel", path="/slow/1?status=500")
+    await stack.until_closed(delivery)
+    row = await stack.row(delivery)
+    assert (row.status, row.attempts, row.next_attempt_at) == ("cancelled", 1, None)
+    assert len(stack.receiver.requests) == 1
