@@ -88,7 +88,7 @@ class AttemptActivities:
 
     async def _attempt(self, order: AttemptOrder, left: TimeLeft) -> AttemptReport:
         try:
-            outgoing = await self._loader.load(order.delivery_id, order.number)
+            outgoing = await self._loader.load(order.delivery_id, order.number, fresh=order.fresh)
         except NotFound as error:
             # Its rows are gone (a database restored from before the event): nothing can be sent
             # and nothing recorded, now or later.

@@ -148,7 +148,8 @@ class AttemptOrder:
     `in_plan` is False for a manual resend in the middle of a plan: its failure changes nothing.
     `elapsed_seconds` runs from the first attempt, without the time that was paused, held or
     limited. `released`: the circuit let it go while it drains. `waited`: its endpoint's limits told
-    it to come back now. `gently`: see `ResendOrder`.
+    it to come back now. `gently`: see `ResendOrder`. `fresh`: its workflow has just been started,
+    so it was not made before.
     """
 
     delivery_id: str
@@ -161,6 +162,7 @@ class AttemptOrder:
     released: bool = False
     waited: bool = False
     gently: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,9 @@ _LOCAL_TIMEOUT = timedelta(seconds=30)
 # Any other attempt: at most 30 s for the request. A worker that dies is noticed by its heartbeat.
 _REGULAR_TIMEOUT = timedelta(seconds=75)
 _HEARTBEAT_TIMEOUT = timedelta(seconds=15)
+# The start, its task, and the task's start. It is longer where a person started it by a signal, or
+# where it begins anew, and what the fast lane did may be lost to it.
+_HISTORY_OF_A_START = 3
 
 _LAST_WORD = "the-last-word-wins"
 """Patch: before, `cancel` won over a `resend` that came after it."""
@@ -180,6 +183,7 @@ class DeliveryWorkflow:
             released=self._now.released,
             waited=self._now.waited,
             gently=self._now.gently,
+            fresh=workflow.info().get_current_history_length() <= _HISTORY_OF_A_START,
         )
         # Spent with this attempt; one that comes while it is under way counts for the next.
         self._now.released = self._now.waited = self._now.gently = False

@@ -167,10 +167,11 @@ class OutgoingLoader:
             self._primed.popitem(last=False)
         return [(row, targets[row.endpoint_id]) for row in deliveries if row.endpoint_id in targets]
 
-    async def load(self, delivery_id: str, number: int) -> Outgoing:
-        """What attempt `number` of this delivery needs."""
-        primed = self._primed.pop(delivery_id, None) if number == 1 else None
-        if primed is not None and primed.counts(self._clock()):
+    async def load(self, delivery_id: str, number: int, *, fresh: bool = False) -> Outgoing:
+        """What attempt `number` of this delivery needs. `fresh`: it was not made before, so what
+        the relay read counts, which knows of no attempt."""
+        primed = self._primed.pop(delivery_id, None)
+        if primed is not None and fresh and primed.counts(self._clock()):
             row = primed.row
             event = self._events.get(row.event_id)
             target = self._fresh_target(row.endpoint_id)

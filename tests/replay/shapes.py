@@ -85,10 +85,10 @@ async def moved_to_the_regular_lane_when_the_database_failed(stack: Stack) -> st
     load = OutgoingLoader.load
     failures = iter([OSError("the database is away")])
 
-    async def failing_once(*args: Any) -> Any:
+    async def failing_once(*args: Any, **options: Any) -> Any:
         for error in failures:
             raise error
-        return await load(*args)
+        return await load(*args, **options)
 
     with patch.object(OutgoingLoader, "load", failing_once):
         delivery = await stack.deliver(await stack.endpoint("/ok"))

@@ -130,7 +130,7 @@ async def test_an_attempt_that_waits_for_the_database_shows_that_it_lives(
     beats = asyncio.Event()
     attempts.environment.on_heartbeat = lambda *_: beats.set()
 
-    async def load(*_: Any) -> Any:
+    async def load(*_: Any, **__: Any) -> Any:
         await beats.wait()
         raise NotFound("There is no such delivery.")
 

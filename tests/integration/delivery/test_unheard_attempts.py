@@ -3,9 +3,12 @@ once more, from before the attempt, which the row knows of."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from temporalio.api.enums.v1 import EventType
 
+from hookfast.storage.outgoing import Outgoing, OutgoingLoader
 from tests.integration.delivery.conftest import Stack
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +58,24 @@ async def test_one_that_is_asked_for_again_is_sent_again(stack: Stack) -> None:
     await stack.workflow(delivery).signal("resend")
     await stack.until_closed(delivery)
     assert (await stack.row(delivery)).status == "delivered"
+
+
+async def test_only_the_first_try_trusts_what_the_relay_read(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[bool] = []
+    load = OutgoingLoader.load
+
+    async def watched(self: OutgoingLoader, *args: Any, fresh: bool) -> Outgoing:
+        tries.append(fresh)
+        return await load(self, *args, fresh=fresh)
+
+    monkeypatch.setattr(OutgoingLoader, "load", watched)
+    delivery = await signalled_in_the_first_attempt(stack, "ask_again", path="/slow/1")
+    await stack.until_closed(delivery)
+    assert await begun_anew(stack, delivery)
+    assert tries == [True, False]
+    assert len(stack.receiver.requests) == 1
 
 
 async def test_what_failed_and_will_be_tried_again_is_cancelled(stack: Stack) -> None:

@@ -9,11 +9,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from hookfast.clock import utc_now
+from hookfast.delivery import AttemptFacts, Trigger
 from hookfast.errors import Misconfigured
+from hookfast.ids import new_id
+from hookfast.outcome import Result
+from hookfast.retry_plan import Next
 from hookfast.storage import endpoint_state
 from hookfast.storage.engine import Database
 from hookfast.storage.outbox import find_pending
 from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.recorder import AttemptRecord, Recorder
 from tests.seed import KEYRING, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +57,7 @@ async def test_what_the_relay_read_counts_for_a_moment_only(
     loader = OutgoingLoader(database, KEYRING, clock=clock)
     delivery = await primed_then_paused(database, loader)
     clock.now += timedelta(seconds=seconds)
-    assert (await loader.load(delivery, 1)).gate.endpoint_state == state
+    assert (await loader.load(delivery, 1, fresh=True)).gate.endpoint_state == state
 
 
 async def test_a_scheduled_delivery_is_asked_about_when_it_is_time(database: Database) -> None:
@@ -61,13 +66,41 @@ async def test_a_scheduled_delivery_is_asked_about_when_it_is_time(database: Dat
     later = clock.now + timedelta(seconds=1)
     delivery = await primed_then_paused(database, loader, deliver_at=later)
     clock.now = later
-    assert (await loader.load(delivery, 1)).gate.endpoint_state == "paused"
+    assert (await loader.load(delivery, 1, fresh=True)).gate.endpoint_state == "paused"
 
 
 async def test_one_whose_time_has_come_already_needs_no_second_look(database: Database) -> None:
     loader = OutgoingLoader(database, KEYRING)
     delivery = await primed_then_paused(database, loader, deliver_at=utc_now())
-    assert (await loader.load(delivery, 1)).gate.endpoint_state == "enabled"
+    assert (await loader.load(delivery, 1, fresh=True)).gate.endpoint_state == "enabled"
+
+
+async def test_what_the_relay_read_does_not_hide_an_attempt_that_was_made(
+    database: Database,
+) -> None:
+    """A person's signal started the workflow, which made its first attempt meanwhile."""
+    loader, now = OutgoingLoader(database, KEYRING), utc_now()
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_delivery(database, endpoint)
+    async with database.read() as connection:
+        row = await find_pending(connection, delivery)
+        assert row is not None
+        await loader.prime(connection, [row])
+    facts = AttemptFacts(
+        attempt_id=new_id("att", now),
+        delivery_id=delivery,
+        endpoint_id=endpoint,
+        number=1,
+        retries=0,
+        trigger=Trigger.FIRST,
+        started_at=now,
+        duration_ms=5,
+        result=Result.SUCCESS,
+    )
+    await Recorder(database).record(AttemptRecord(facts=facts, next=Next.DELIVERED))
+    earlier = (await loader.load(delivery, 1)).earlier
+    assert earlier is not None
+    assert earlier.result == Result.SUCCESS
 
 
 @pytest.mark.parametrize(
