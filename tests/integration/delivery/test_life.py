@@ -268,10 +268,10 @@ async def test_a_delivery_goes_on_when_the_database_was_away_before_the_request(
     load = OutgoingLoader.load
     failures = iter([OSError("away"), OSError("away")])
 
-    async def failing_twice(*args: Any) -> Any:
+    async def failing_twice(*args: Any, **options: Any) -> Any:
         for error in failures:
             raise error
-        return await load(*args)
+        return await load(*args, **options)
 
     with patch.object(OutgoingLoader, "load", failing_twice):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
