@@ -15,6 +15,7 @@ from hookfast.episode import workflow_id
 from hookfast.operational import Kind
 from hookfast.payloads import DATA_CONVERTER
 from hookfast.settings import Settings
+from hookfast.storage.doorbell import Doorbell, doorbell_for
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Event
 from tests.integration.delivery.circuits import (
@@ -60,6 +61,15 @@ async def stack(
         yield Stack(temporal.client, database, receiver)
 
 
+@pytest.fixture
+async def doorbell(database: Database) -> AsyncIterator[Doorbell]:
+    """Rung after deliveries are stored, as whoever emits does: both workers hear of them at once.
+    Else the one whose relay happens to look first may take them all."""
+    doorbell = doorbell_for(database)
+    yield doorbell
+    await doorbell.close()
+
+
 def senders(requests: Iterable[Request]) -> set[str]:
     """The workers that made these requests."""
     urls = [json.loads(request.body)["data"]["url"] for request in requests]
@@ -81,7 +91,9 @@ async def events(stack: Stack, kind: Kind) -> int:
         return int(rows.scalar_one())
 
 
-async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(stack: Stack) -> None:
+async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(
+    stack: Stack, doorbell: Doorbell
+) -> None:
     # All of the first requests are under way when the first of them fails, and then fail together.
     stack.receiver.routes["/hook"] = "/slow/1?status=500"
     endpoint = await stack.endpoint(
@@ -96,6 +108,7 @@ async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(stack: Sta
         },
     )
     deliveries = await deliver_many(stack, endpoint, 40)
+    doorbell.ring()
     await until_all(stack, deliveries, "held")
 
     failed = list(stack.receiver.requests)
@@ -121,11 +134,14 @@ async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(stack: Sta
     assert await notices(stack, endpoint) == told
 
 
-async def test_two_workers_together_stay_within_an_endpoints_rate(stack: Stack) -> None:
+async def test_two_workers_together_stay_within_an_endpoints_rate(
+    stack: Stack, doorbell: Doorbell
+) -> None:
     endpoint = await stack.endpoint("/ok", payload="thin", rate_limit_per_second=20)
 
     begun = time.time()
     deliveries = await deliver_many(stack, endpoint, 100)
+    doorbell.ring()
     await until_all(stack, deliveries, "delivered")
 
     requests = stack.receiver.requests
@@ -135,11 +151,12 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(stack: Stack) 
 
 
 async def test_two_workers_together_have_no_more_under_way_than_an_endpoint_takes(
-    stack: Stack,
+    stack: Stack, doorbell: Doorbell
 ) -> None:
     endpoint = await stack.endpoint("/slow/0.2", payload="thin", max_in_flight=2)
 
     deliveries = await deliver_many(stack, endpoint, 40)
+    doorbell.ring()
     await until_all(stack, deliveries, "delivered")
 
     requests = stack.receiver.requests
