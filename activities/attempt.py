@@ -35,8 +35,9 @@ from hookfast.storage.announcements import deliveries_dead
 from hookfast.storage.circuits import PROBE_MARGIN, count_let_go, gates, hold_or_send
 from hookfast.storage.delivery_status import note_limited, note_refused, note_status
 from hookfast.storage.engine import Database
-from hookfast.storage.outgoing import Outgoing, OutgoingLoader, Target
+from hookfast.storage.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.recorder import News, Recorder
+from hookfast.storage.targets import Target
 from hookfast.telemetry import instruments, spans
 
 _LEASE_MARGIN = timedelta(seconds=60)

@@ -10,8 +10,9 @@ from hookfast.delivery import AttemptFacts, AttemptOrder, AttemptReport
 from hookfast.ids import new_id
 from hookfast.outcome import DeliveryStatus, Outcome, Result
 from hookfast.retry_plan import Decision, Next, decide, parse_plan
-from hookfast.storage.outgoing import EarlierAttempt, Target
+from hookfast.storage.outgoing import EarlierAttempt
 from hookfast.storage.recorder import AttemptRecord
+from hookfast.storage.targets import Target
 
 _NEXT_OF = {
     DeliveryStatus.DELIVERED: Next.DELIVERED,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hookfast.encryption import CONTENT_TYPE as ENCRYPTED
 from hookfast.request_headers import JSON, request_headers
-from hookfast.storage.outgoing import Target
+from hookfast.storage.targets import Target
 
 
 async def outgoing_request(

@@ -36,7 +36,8 @@ from hookfast.storage import outbox
 from hookfast.storage.doorbell import Doorbell
 from hookfast.storage.engine import Database
 from hookfast.storage.outbox import PendingDelivery
-from hookfast.storage.outgoing import OutgoingLoader, Target
+from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.targets import Target
 from hookfast.telemetry import instruments, spans
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail

@@ -26,6 +26,7 @@ from pydantic_settings import (
 from hookfast import retention
 from hookfast.circuit import Policy
 from hookfast.local_url import local_url
+from hookfast.port_ranges import parse_port_ranges
 from hookfast.secret_files import SecretFiles
 
 Network = IPv4Network | IPv6Network
@@ -43,7 +44,6 @@ def _seconds(value: object) -> object:
 Seconds = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
 Span = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))]
 
-_PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
 
 
@@ -327,7 +327,7 @@ class Settings(BaseSettings):
     @field_validator("allowed_ports")
     @classmethod
     def _ports_form(cls, value: str) -> str:
-        _port_ranges(value)
+        parse_port_ranges(value)
         return value
 
     @field_validator("operator_key")
@@ -362,7 +362,7 @@ class Settings(BaseSettings):
     @property
     def port_ranges(self) -> tuple[range, ...]:
         """The ports that deliveries may go to; empty: any."""
-        return _port_ranges(self.allowed_ports)
+        return parse_port_ranges(self.allowed_ports)
 
     @property
     def circuit_policy(self) -> Policy:
@@ -389,17 +389,6 @@ class Settings(BaseSettings):
             if url.startswith(given):
                 return ours + url.removeprefix(given)
         return url
-
-
-def _port_ranges(text: str) -> tuple[range, ...]:
-    found = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        match = _PORTS.fullmatch(part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if not 1 <= first <= last <= 65535:
-            raise ValueError(f"{part!r} is not a port or a range of ports, like 443 or 8000-8999")
-        found.append(range(first, last + 1))
-    return tuple(found)
 
 
 _DRIVERS = {

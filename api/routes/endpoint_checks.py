@@ -27,8 +27,9 @@ from hookfast.outcome import DeliveryStatus, Outcome, Result
 from hookfast.outgoing_request import outgoing_request
 from hookfast.storage import endpoint_stats, endpoints, event_types, subscriptions
 from hookfast.storage.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
-from hookfast.storage.outgoing import OutgoingLoader, Target
+from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.tables import EventType
+from hookfast.storage.targets import Target
 
 routes = router("Endpoint checks")
 

@@ -8,73 +8,37 @@ the rest of it is cached until it is changed, events by size; a delivery is hand
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from ipaddress import ip_network
-from typing import Any
 
-import structlog
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import Gate
 from hookfast.clock import Clock, utc_now
-from hookfast.encryption import Encryption
-from hookfast.endpoint_secrets import open_headers, open_secrets
-from hookfast.errors import HookfastError, Misconfigured, NotFound
+from hookfast.errors import Misconfigured, NotFound
 from hookfast.keyring import Keyring
 from hookfast.outcome import DeliveryStatus, Result
-from hookfast.pace import Limits
-from hookfast.retry_plan import PlanSpec
-from hookfast.settings import Network
-from hookfast.signature import HashName, Profile, parse_profiles
-from hookfast.signing_key import RsaSigner
-from hookfast.storage import attempts, signing_keys
-from hookfast.storage.circuits import Seen, gates
+from hookfast.storage import attempts
+from hookfast.storage.circuits import gates
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_entries import RawRequest
 from hookfast.storage.outbox import PendingDelivery, find_pending
 from hookfast.storage.raw_requests import RawRequests
 from hookfast.storage.remembered import Remembered
-from hookfast.storage.tables import Attempt, Endpoint, Event
+from hookfast.storage.tables import Attempt, Event
+from hookfast.storage.targets import Target, Targets
 
-_ENDPOINTS: Table = Endpoint.__table__
 _EVENTS: Table = Event.__table__
 _ATTEMPTS: Table = Attempt.__table__
 
-_ENDPOINT_SECONDS = 10.0  # a secret that runs out signs for that much longer at most
 _EVENT_CACHE_BYTES = 64 * 1024 * 1024
 _PRIMED_LIMIT = 10_000
 _PRIMED_FOR = timedelta(seconds=2)
 """How long what the relay read counts: a batch's first attempts begin within it unless the machine
 cannot keep up. Somebody who pauses an endpoint may see it asked for that much longer."""
-
-log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """An endpoint as an attempt sees it."""
-
-    endpoint_id: str
-    tenant_id: str
-    url: str
-    updated_at: datetime
-    keys: tuple[bytes, ...]
-    ed25519: tuple[Ed25519PrivateKey, ...]
-    rsa: RsaSigner | None
-    profiles: tuple[Profile, ...]
-    hash_name: HashName
-    headers: dict[str, str]
-    encryption: Encryption | None
-    plan: PlanSpec
-    timeout_seconds: float
-    limits: Limits | None
-    allowed_networks: tuple[Network, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +102,8 @@ class OutgoingLoader:
 
     def __init__(self, database: Database, keyring: Keyring, *, clock: Clock = utc_now) -> None:
         self._database = database
-        self._keyring = keyring
         self._clock = clock
-        self._targets: dict[str, tuple[float, Target]] = {}
-        self._signer: RsaSigner | None = None
+        self._targets = Targets(keyring, clock=clock)
         self._events: Remembered[EventBody] = Remembered(
             lambda event: len(event.body), most_bytes=_EVENT_CACHE_BYTES
         )
@@ -154,7 +116,7 @@ class OutgoingLoader:
         """Read the events and endpoints of these deliveries, keep them for their first attempts,
         and return what their workflows are started with."""
         seen = await gates(connection, {row.endpoint_id for row in deliveries})
-        targets = await self._load_targets(connection, seen)
+        targets = await self._targets.load(connection, seen)
         events = await self._load_events(connection, {row.event_id for row in deliveries})
         await self._load_raws(connection, deliveries, events)
         now = self._clock()
@@ -174,7 +136,7 @@ class OutgoingLoader:
         if primed is not None and fresh and primed.counts(self._clock()):
             row = primed.row
             event = self._events.get(row.event_id)
-            target = self._fresh_target(row.endpoint_id)
+            target = self._targets.known(row.endpoint_id)
             inbox_id = None if event is None else _raw_id(row, event)
             raw = None if inbox_id is None else self._raws.known(inbox_id)
             if event is not None and target is not None and (inbox_id is None or raw is not None):
@@ -185,7 +147,7 @@ class OutgoingLoader:
                 raise NotFound(f"There is no delivery {delivery_id}.")
             row = found
             seen = await gates(connection, {row.endpoint_id})
-            targets = await self._load_targets(connection, seen)
+            targets = await self._targets.load(connection, seen)
             events = await self._load_events(connection, {row.event_id})
             raws = await self._load_raws(connection, [row], events)
             earlier = await _earlier(connection, row, number)
@@ -203,7 +165,7 @@ class OutgoingLoader:
         """An endpoint, whatever its state. Raises NotFound, and Misconfigured as `load` does."""
         async with self._database.read() as connection:
             seen = await gates(connection, {endpoint_id})
-            targets = await self._load_targets(connection, seen)
+            targets = await self._targets.load(connection, seen)
         if endpoint_id not in seen:
             raise NotFound("There is no such endpoint.")
         if endpoint_id not in targets:
@@ -219,93 +181,6 @@ class OutgoingLoader:
         """A circuit changed in this process: first attempts that have not begun read anew whether
         they may go."""
         self._primed.clear()
-
-    def _fresh_target(self, endpoint_id: str) -> Target | None:
-        known = self._targets.get(endpoint_id)
-        if known is None or time.monotonic() - known[0] > _ENDPOINT_SECONDS:
-            return None
-        return known[1]
-
-    async def _load_targets(
-        self, connection: AsyncConnection, endpoints: Mapping[str, Seen]
-    ) -> dict[str, Target]:
-        found: dict[str, Target] = {}
-        missing = []
-        for endpoint_id, seen in endpoints.items():
-            target = self._fresh_target(endpoint_id)
-            if target is not None and target.updated_at == seen.updated_at:
-                found[endpoint_id] = target
-            else:
-                missing.append(endpoint_id)
-        if missing:
-            rows = await connection.execute(
-                select(_ENDPOINTS).where(_ENDPOINTS.c.id.in_(sorted(missing)))
-            )
-            now = time.monotonic()
-            for row in rows.mappings().all():
-                try:
-                    found[row["id"]] = self._open(row, rsa=await self._rsa(connection, row))
-                except HookfastError as error:
-                    # a key that is missing, say: it must not stop the other endpoints' deliveries
-                    log.error(
-                        "An endpoint cannot be used.", endpoint_id=row["id"], error=error.message
-                    )
-                else:
-                    self._targets[row["id"]] = (now, found[row["id"]])
-            if len(self._targets) > _PRIMED_LIMIT:
-                self._targets = {
-                    key: known
-                    for key, known in self._targets.items()
-                    if now - known[0] <= _ENDPOINT_SECONDS
-                }
-        return found
-
-    async def _rsa(self, connection: AsyncConnection, row: Any) -> RsaSigner | None:
-        """The service's key, for an endpoint that asks for it."""
-        if Profile.RSA not in row["signatures"]:
-            return None
-        sealed = await signing_keys.current(connection, now=self._clock())
-        if sealed is None:
-            raise Misconfigured(
-                "There is no signing key; make one with `hookfast secrets rotate-signing-key`."
-            )
-        if self._signer is None or self._signer.kid != sealed.kid:
-            self._signer = sealed.opened(self._keyring)
-        return self._signer
-
-    def _open(self, row: Any, *, rsa: RsaSigner | None) -> Target:
-        try:
-            return self._read(row, rsa=rsa)
-        except HookfastError:
-            raise
-        except Exception as error:
-            kind = type(error).__name__  # and no more of it: it may quote a secret
-            raise Misconfigured(
-                f"Its row cannot be read ({kind}): a later version wrote it."
-            ) from None
-
-    def _read(self, row: Any, *, rsa: RsaSigner | None) -> Target:
-        opened = open_secrets(
-            row["secrets"], self._keyring, endpoint_id=row["id"], now=self._clock()
-        )
-        encryption = row["encryption"]
-        return Target(
-            endpoint_id=row["id"],
-            tenant_id=row["tenant_id"],
-            url=row["url"],
-            updated_at=row["updated_at"],
-            keys=opened.hmac,
-            ed25519=opened.ed25519,
-            rsa=rsa,
-            profiles=parse_profiles(row["signatures"]),
-            hash_name=HashName(row["signature_hash"]),
-            headers=open_headers(row["headers"], self._keyring, endpoint_id=row["id"]),
-            encryption=None if encryption is None else Encryption(**encryption),
-            plan=row["retry_plan"],
-            timeout_seconds=row["timeout_seconds"],
-            limits=_limits(row["rate_limit_per_second"], row["max_in_flight"]),
-            allowed_networks=tuple(ip_network(text) for text in row["allowed_networks"]),
-        )
 
     async def _load_events(
         self, connection: AsyncConnection, event_ids: set[str]
@@ -370,12 +245,6 @@ async def _earlier(
         reason=row.reason,
         next_attempt_at=row.next_attempt_at,
     )
-
-
-def _limits(rate: float | None, in_flight: int | None) -> Limits | None:
-    if rate is None and in_flight is None:
-        return None
-    return Limits(rate_per_second=rate, max_in_flight=in_flight)
 
 
 def _raw_id(row: PendingDelivery, event: EventBody) -> str | None:

@@ -1,0 +1,162 @@
+"""Endpoints as attempts see them, with their secrets opened; each cached until it is changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import ip_network
+from typing import Any
+
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Table, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.clock import Clock
+from hookfast.encryption import Encryption
+from hookfast.endpoint_secrets import open_headers, open_secrets
+from hookfast.errors import HookfastError, Misconfigured
+from hookfast.keyring import Keyring
+from hookfast.pace import Limits
+from hookfast.retry_plan import PlanSpec
+from hookfast.settings import Network
+from hookfast.signature import HashName, Profile, parse_profiles
+from hookfast.signing_key import RsaSigner
+from hookfast.storage import signing_keys
+from hookfast.storage.circuits import Seen
+from hookfast.storage.tables import Endpoint
+
+_ENDPOINTS: Table = Endpoint.__table__
+
+_KEPT_SECONDS = 10.0  # a secret that runs out signs for that much longer at most
+_MOST_KEPT = 10_000
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """An endpoint as an attempt sees it."""
+
+    endpoint_id: str
+    tenant_id: str
+    url: str
+    updated_at: datetime
+    keys: tuple[bytes, ...]
+    ed25519: tuple[Ed25519PrivateKey, ...]
+    rsa: RsaSigner | None
+    profiles: tuple[Profile, ...]
+    hash_name: HashName
+    headers: dict[str, str]
+    encryption: Encryption | None
+    plan: PlanSpec
+    timeout_seconds: float
+    limits: Limits | None
+    allowed_networks: tuple[Network, ...]
+
+
+class Targets:
+    """The endpoints of one process's attempts."""
+
+    def __init__(self, keyring: Keyring, *, clock: Clock) -> None:
+        self._keyring = keyring
+        self._clock = clock
+        self._known: dict[str, tuple[float, Target]] = {}
+        self._signer: RsaSigner | None = None
+
+    def known(self, endpoint_id: str) -> Target | None:
+        """An endpoint that was read lately; None of any other."""
+        known = self._known.get(endpoint_id)
+        if known is None or time.monotonic() - known[0] > _KEPT_SECONDS:
+            return None
+        return known[1]
+
+    async def load(
+        self, connection: AsyncConnection, endpoints: Mapping[str, Seen]
+    ) -> dict[str, Target]:
+        """Those of these endpoints that can be used, as they are now. What is wrong with the others
+        is in the log: it must not stop the other endpoints' deliveries."""
+        found: dict[str, Target] = {}
+        missing = []
+        for endpoint_id, seen in endpoints.items():
+            target = self.known(endpoint_id)
+            if target is not None and target.updated_at == seen.updated_at:
+                found[endpoint_id] = target
+            else:
+                missing.append(endpoint_id)
+        if missing:
+            rows = await connection.execute(
+                select(_ENDPOINTS).where(_ENDPOINTS.c.id.in_(sorted(missing)))
+            )
+            now = time.monotonic()
+            for row in rows.mappings().all():
+                try:
+                    found[row["id"]] = self._open(row, rsa=await self._rsa(connection, row))
+                except HookfastError as error:
+                    log.error(
+                        "An endpoint cannot be used.", endpoint_id=row["id"], error=error.message
+                    )
+                else:
+                    self._known[row["id"]] = (now, found[row["id"]])
+            if len(self._known) > _MOST_KEPT:
+                self._known = {
+                    key: known
+                    for key, known in self._known.items()
+                    if now - known[0] <= _KEPT_SECONDS
+                }
+        return found
+
+    async def _rsa(self, connection: AsyncConnection, row: Any) -> RsaSigner | None:
+        """The service's key, for an endpoint that asks for it."""
+        if Profile.RSA not in row["signatures"]:
+            return None
+        sealed = await signing_keys.current(connection, now=self._clock())
+        if sealed is None:
+            raise Misconfigured(
+                "There is no signing key; make one with `hookfast secrets rotate-signing-key`."
+            )
+        if self._signer is None or self._signer.kid != sealed.kid:
+            self._signer = sealed.opened(self._keyring)
+        return self._signer
+
+    def _open(self, row: Any, *, rsa: RsaSigner | None) -> Target:
+        try:
+            return self._read(row, rsa=rsa)
+        except HookfastError:
+            raise
+        except Exception as error:
+            kind = type(error).__name__  # and no more of it: it may quote a secret
+            raise Misconfigured(
+                f"Its row cannot be read ({kind}): a later version wrote it."
+            ) from None
+
+    def _read(self, row: Any, *, rsa: RsaSigner | None) -> Target:
+        opened = open_secrets(
+            row["secrets"], self._keyring, endpoint_id=row["id"], now=self._clock()
+        )
+        encryption = row["encryption"]
+        return Target(
+            endpoint_id=row["id"],
+            tenant_id=row["tenant_id"],
+            url=row["url"],
+            updated_at=row["updated_at"],
+            keys=opened.hmac,
+            ed25519=opened.ed25519,
+            rsa=rsa,
+            profiles=parse_profiles(row["signatures"]),
+            hash_name=HashName(row["signature_hash"]),
+            headers=open_headers(row["headers"], self._keyring, endpoint_id=row["id"]),
+            encryption=None if encryption is None else Encryption(**encryption),
+            plan=row["retry_plan"],
+            timeout_seconds=row["timeout_seconds"],
+            limits=_limits(row["rate_limit_per_second"], row["max_in_flight"]),
+            allowed_networks=tuple(ip_network(text) for text in row["allowed_networks"]),
+        )
+
+
+def _limits(rate: float | None, in_flight: int | None) -> Limits | None:
+    if rate is None and in_flight is None:
+        return None
+    return Limits(rate_per_second=rate, max_in_flight=in_flight)
