@@ -1,53 +1,96 @@
-"""The attempt: load, sign, POST, decide, record. The one place where a delivery meets the network.
+"""The step of a delivery: load, admit, limit, send, record. Here it meets the network.
 
 Customers' failures are outcomes, not activity errors: an activity error here means that *we* could
 not work (no database), and Temporal tries again until we can.
+
+What each order of things protects against:
+
+- Life and gate are read before the request, and once more where that was a while ago: a worker that
+  was frozen in between does not send what was cancelled, held or sent by another meanwhile.
+- The attempt is recorded after the request. A crash in between repeats the request, with the same
+  message id and number; nothing but the receiver knows of the first.
+- Where only the record fails, the attempt goes to the workflow, which records it: a crash after
+  that repeats the record and never the request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio import activity
+from temporalio.client import Client
 
-from activities.attempt_report import decided, record_of, recorded, reported, reported_earlier
 from activities.fast_lane import FastLane
 from activities.heartbeat import heartbeat
 from activities.observed_attempt import observed_attempt
+from activities.step_report import report_of
 from activities.time_left import TimeLeft
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
-from hookfast.delivery import AttemptOrder, AttemptReport, StatusNote, Trigger, Unheard
+from hookfast.deliveries.life import Attempt, AttemptEnded, Trigger, next_step
+from hookfast.delivery import (
+    CANCELLED_IN_ITS_ROW,
+    RECORD,
+    STEP,
+    RecordOrder,
+    StepOrder,
+    StepReport,
+)
 from hookfast.envelope import thin_body
 from hookfast.errors import NotFound, Unavailable
+from hookfast.ids import new_id
+from hookfast.lateness import Lateness
 from hookfast.outcome import DeliveryStatus, Outcome
 from hookfast.outgoing_request import outgoing_request
-from hookfast.pace import Wait
+from hookfast.pace import Go
 from hookfast.request_headers import JSON
-from hookfast.retry_plan import Next
 from hookfast.sender import Sender
-from hookfast.storage import pace
-from hookfast.storage.announcements import deliveries_dead
-from hookfast.storage.circuits import PROBE_MARGIN, count_let_go, gates, hold_or_send
-from hookfast.storage.delivery_status import note_limited, note_refused, note_status
+from hookfast.storage import admission, lives, pace, wishes
+from hookfast.storage.admission import PROBE_MARGIN
 from hookfast.storage.engine import Database
+from hookfast.storage.lives import Change
 from hookfast.storage.outgoing import Outgoing, OutgoingLoader
-from hookfast.storage.recorder import News, Recorder
-from hookfast.storage.targets import Target
-from hookfast.telemetry import instruments, spans
+from hookfast.storage.recorder import AttemptRecord, News, Recorder
+from hookfast.telemetry import spans
+from hookfast.time_budget import RECORD_SHARE
 
 _LEASE_MARGIN = timedelta(seconds=60)
 """A place among an endpoint's requests in flight is free again this long after the longest request,
 should its worker die: longer than the database may take to record it."""
-_RECORD_PATIENCE = 8.0
-"""Seconds to keep trying to record before handing the record to the workflow: with the longest
-fast-lane request this stays well below the time that Temporal gives a local activity."""
 
 log = structlog.get_logger()
+
+
+class _NotWanted(Exception):
+    """The delivery or its endpoint has changed: the request that was about to begin does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """An attempt that is about to be made. `now` tells the time as the workflow sees it."""
+
+    outgoing: Outgoing
+    attempt: Attempt
+    now: Clock
+
+    @property
+    def delivery_id(self) -> str:
+        return self.outgoing.delivery_id
+
+    @property
+    def endpoint_id(self) -> str:
+        return self.outgoing.target.endpoint_id
+
+    @property
+    def time_needed(self) -> float:
+        """Seconds that the request and its record take at most."""
+        return self.outgoing.target.timeout_seconds + RECORD_SHARE.total_seconds()
 
 
 class AttemptActivities:
@@ -56,6 +99,7 @@ class AttemptActivities:
     def __init__(
         self,
         *,
+        client: Client,
         database: Database,
         loader: OutgoingLoader,
         sender: Sender,
@@ -64,8 +108,10 @@ class AttemptActivities:
         fast_lane_per_endpoint: int,
         held_backstop: timedelta,
         on_news: Callable[[News], None],
+        lateness: Lateness,
         clock: Clock = utc_now,
     ) -> None:
+        self._client = client
         self._database = database
         self._loader = loader
         self._sender = sender
@@ -74,136 +120,163 @@ class AttemptActivities:
         self._fast_lane = FastLane(fast_lane_per_endpoint)
         self._held_backstop = held_backstop
         self._on_news = on_news
+        self._lateness = lateness
         self._clock = clock
 
-    @activity.defn(name="attempt")
-    async def attempt(self, order: AttemptOrder) -> AttemptReport:
-        """Make one attempt, unless it has been made already or there is a reason not to."""
+    @activity.defn(name=STEP)
+    async def step(self, order: StepOrder) -> StepReport:
+        """Do what the delivery's row says: make the attempt that is due, or nothing."""
         left = TimeLeft()
         if activity.info().is_local:
-            return await self._attempt(order, left)
+            return await self._step(order, left)
         # From the first line on: whoever waits for the database lives, and another try would wait
         # beside it, to send the same when the database goes on.
         async with heartbeat():
-            return await self._attempt(order, left)
+            report = await self._step(order, left)
+            if report.status is DeliveryStatus.CANCELLED and not order.cancelled:
+                await self._cancel_workflow()
+            return report
 
-    async def _attempt(self, order: AttemptOrder, left: TimeLeft) -> AttemptReport:
+    @activity.defn(name=RECORD)
+    async def record_attempt(self, order: RecordOrder) -> StepReport:
+        """Record an attempt whose record failed. The excerpt of the answer is lost then: bodies do
+        not enter workflow history."""
+        record = AttemptRecord(delivery_id=order.delivery_id, ended=order.ended)
+        change = await self._recorder.record(record)
+        return report_of(change.after, order.ended.plan, after=order.ended.outcome)
+
+    async def _step(self, order: StepOrder, left: TimeLeft) -> StepReport:
         try:
-            outgoing = await self._loader.load(order.delivery_id, order.number, fresh=order.fresh)
+            if order.heard is not None:
+                async with self._database.write() as connection:
+                    heard = await wishes.hear(
+                        connection, order.delivery_id, order.heard, now=self._clock()
+                    )
+                lives.count_ended([heard])
+            while True:
+                try:
+                    return await self._look_and_attempt(order, left)
+                except _NotWanted:  # look again; nothing was sent
+                    continue
         except NotFound as error:
             # Its rows are gone (a database restored from before the event): nothing can be sent
             # and nothing recorded, now or later.
             log.error("A delivery has no row; its workflow ends.", delivery_id=order.delivery_id)
-            return AttemptReport(next=Next.DEAD, reason="not_found", error=error.message)
-        if outgoing.earlier is not None:
-            # This attempt was committed by a worker that died before it could report: do not
-            # send it twice.
-            return reported_earlier(outgoing.earlier, order, self._clock())
-        match await self._admit(order, outgoing):
-            case Admission.REFUSE:
-                return await self._refuse(order, outgoing)
-            case Admission.HOLD:
-                seconds = self._held_backstop.total_seconds()
-                return AttemptReport(put_off_seconds=seconds, held=True)
+            return StepReport(DeliveryStatus.DEAD, "not_found", last_error=error.message)
+
+    async def _look_and_attempt(self, order: StepOrder, left: TimeLeft) -> StepReport:
+        outgoing = await self._loader.load(order.delivery_id, fresh=order.fresh)
+        now = _clock_of(order.now, self._clock)
+        attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(order.delivery_id))
+        if not isinstance(attempt, Attempt):
+            return report_of(outgoing.life, order.plan)
+        if attempt.trigger is Trigger.RETRY and order.due is not None:
+            self._lateness.note(now() - order.due)
+        planned = _Planned(outgoing, attempt, now)
+        if (change := await self._admit(planned)) is not None:
+            return report_of(change.after, order.plan)
         if not activity.info().is_local:
-            return await self._attempt_within_limits(order, outgoing, left)
-        with self._fast_lane.enter(outgoing.target.endpoint_id) as entered:
+            return await self._attempt_within_limits(order, planned, left)
+        with self._fast_lane.enter(planned.endpoint_id) as entered:
             # The endpoint's timeout may have been raised since the workflow chose the lane.
-            if not entered or not left.fits(_time_for(outgoing.target)):
-                return AttemptReport(crowded=True)
-            return await self._attempt_within_limits(order, outgoing, left)
+            if not entered or not left.fits(planned.time_needed):
+                return StepReport(crowded=True)
+            return await self._attempt_within_limits(order, planned, left)
 
-    @activity.defn(name="record_attempt")
-    async def record_attempt(self, report: AttemptReport) -> None:
-        """Record an attempt whose record failed. The excerpt of the answer is lost then: bodies do
-        not enter workflow history."""
-        await self._recorder.record(record_of(report))
-
-    @activity.defn(name="note_status")
-    async def note_status(self, note: StatusNote) -> Unheard | None:
-        """Write a status that no attempt writes, unless one has ended the delivery unheard."""
-        async with self._database.write() as connection:
-            unheard = await note_status(connection, note, now=self._clock())
-        if unheard is None and note.status is DeliveryStatus.CANCELLED:
-            instruments.DELIVERIES.add(outcome=note.status.value)
-        return unheard
-
-    async def _admit(self, order: AttemptOrder, outgoing: Outgoing) -> Admission:
-        """Whether it may be sent now. One that may not is recorded as held."""
+    async def _admit(self, planned: _Planned) -> Change | None:
+        """None where the attempt may be made; else what became of its delivery."""
+        outgoing = planned.outgoing
         verdict = admit(
             outgoing.gate,
-            order.delivery_id,
-            by_hand=order.trigger is Trigger.RESEND and not order.gently,
-            released=order.released,
+            planned.delivery_id,
+            attempt=planned.attempt,
+            released=outgoing.life.released,
         )
-        if verdict in (Admission.SEND, Admission.REFUSE):
-            return verdict
+        if verdict is Admission.SEND:
+            return None
         async with self._database.write() as connection:
-            return await hold_or_send(
+            judged = await admission.judge(
                 connection,
-                order.delivery_id,
-                outgoing.target.endpoint_id,
-                released=order.released,
+                planned.delivery_id,
+                planned.endpoint_id,
+                planned.attempt,
                 backstop=self._held_backstop,
                 probe_lease=timedelta(seconds=outgoing.target.timeout_seconds) + PROBE_MARGIN,
-                now=self._clock(),
+                now=planned.now(),
             )
+        if judged.goes:
+            return None
+        lives.count_ended([judged.change])
+        if judged.change.died:
+            self._on_news(News.EVENTS)
+        return judged.change
 
     async def _attempt_within_limits(
-        self, order: AttemptOrder, outgoing: Outgoing, left: TimeLeft
-    ) -> AttemptReport:
+        self, order: StepOrder, planned: _Planned, left: TimeLeft
+    ) -> StepReport:
         """Send it, unless the endpoint's limits say later: then no attempt is spent."""
-        target = outgoing.target
+        target = planned.outgoing.target
         if target.limits is not None:
             async with self._database.write() as connection:
-                turn = await pace.take(
+                turn = await admission.take_turn(
                     connection,
-                    endpoint_id=target.endpoint_id,
-                    delivery_id=order.delivery_id,
+                    planned.delivery_id,
+                    planned.endpoint_id,
+                    planned.attempt,
                     limits=target.limits,
+                    waited=planned.outgoing.life.waited,
                     lease=timedelta(seconds=target.timeout_seconds) + _LEASE_MARGIN,
-                    clock=self._clock,
-                    waited=order.waited,
+                    clock=planned.now,
                 )
-                if isinstance(turn, Wait) and order.in_plan:  # else the plan's next attempt stays
-                    now = self._clock()
-                    limited = note_limited(connection, order.delivery_id, until=turn.until, now=now)
-                    if await limited:
-                        await count_let_go(connection, target.endpoint_id)
-            if isinstance(turn, Wait):
-                wait = max(0.0, (turn.until - self._clock()).total_seconds())
-                return AttemptReport(put_off_seconds=wait)
-            await asyncio.sleep(max(0.0, (turn.at - self._clock()).total_seconds()))
-        if not left.fits(_time_for(target)):
+            if not isinstance(turn, Go):
+                return report_of(turn.after, order.plan)
+            await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
+        if not left.fits(planned.time_needed):
             # The database took too long. Temporal would not wait for the record, and have it sent
             # once more; so it is not sent now.
             raise Unavailable("There is too little time left for the request and its record.")
-        return await self._send_and_record(order, outgoing)
+        try:
+            return await self._send_and_record(order, planned)
+        except _NotWanted:
+            await self._give_turn_back(planned)
+            raise
 
-    async def _send_and_record(self, order: AttemptOrder, outgoing: Outgoing) -> AttemptReport:
-        started_at = self._clock()
-        with observed_attempt(order, outgoing, started_at=started_at) as observed:
-            outcome = await self._post(order, outgoing)
-            decision = decided(order, outgoing.target, outcome)
-            observed.decided(outcome, decision)
-            report = reported(
-                order, outgoing.target.endpoint_id, outcome, decision, started_at=started_at
+    async def _send_and_record(self, order: StepOrder, planned: _Planned) -> StepReport:
+        started_at = planned.now()
+        with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
+            outcome = await self._post(planned)
+            ended = AttemptEnded(
+                attempt_id=new_id("att", started_at),
+                attempt=planned.attempt,
+                started_at=started_at,
+                outcome=replace(outcome, response_excerpt=None),
+                plan=order.plan,
+                timeout_seconds=planned.outgoing.target.timeout_seconds,
+                jitter=random.random(),  # noqa: S311 - jitter, not a secret
             )
-            limited = outgoing.target.limits is not None
-            if await self._try_to_record(report, outcome, limited=limited):
-                return recorded(report)
-            return report
+            record = AttemptRecord(
+                delivery_id=planned.delivery_id,
+                ended=ended,
+                excerpt=outcome.response_excerpt,
+                limited=planned.outgoing.target.limits is not None,
+            )
+            change = await self._try_to_record(record)
+            observed.ended(outcome, change)
+        if change is None:
+            return StepReport(unrecorded=ended)
+        return report_of(change.after, order.plan, after=outcome)
 
-    async def _post(self, order: AttemptOrder, outgoing: Outgoing) -> Outcome:
+    async def _post(self, planned: _Planned) -> Outcome:
+        outgoing, number = planned.outgoing, planned.attempt.number
         target, raw = outgoing.target, outgoing.raw
         trace = outgoing.event.traceparent
-        with spans.request(target.url, trace, resend_count=order.number - 1) as span:
+        with spans.request(target.url, trace, resend_count=number - 1) as span:
             headers, body = await outgoing_request(
                 self._body(outgoing),
                 target=target,
                 message_id=outgoing.delivery_id,
                 event_type=outgoing.event_type,
-                attempt=order.number,
+                attempt=number,
                 timestamp=int(self._clock().timestamp()),
                 traceparent=span.traceparent,
                 content_type=JSON if raw is None else raw.content_type,
@@ -215,9 +288,26 @@ class AttemptActivities:
                 body=body,
                 timeout=target.timeout_seconds,
                 allowed_networks=target.allowed_networks,
+                confirm=lambda: self._confirm(planned),
             )
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
             return outcome
+
+    async def _confirm(self, planned: _Planned) -> None:
+        """Called when the connection is open and nothing was sent. Raises _NotWanted where the
+        attempt is not what the delivery does next any more, or may not be made."""
+        if planned.outgoing.fresh:
+            return
+        seen = await self._loader.refresh(planned.outgoing)
+        probe = seen.gate.probes(planned.delivery_id)
+        if next_step(seen.life, planned.now(), probe=probe) != planned.attempt:
+            raise _NotWanted
+        verdict = admit(
+            seen.gate, planned.delivery_id, attempt=planned.attempt, released=seen.life.released
+        )
+        claimed = verdict is Admission.CLAIM and probe
+        if verdict is not Admission.SEND and not claimed:
+            raise _NotWanted
 
     def _body(self, outgoing: Outgoing) -> bytes:
         event = outgoing.event
@@ -235,11 +325,9 @@ class AttemptActivities:
             url=f"{self._public_url}/v1/events/{event.event_id}",
         )
 
-    async def _try_to_record(
-        self, report: AttemptReport, outcome: Outcome, *, limited: bool
-    ) -> bool:
-        record = record_of(report, excerpt=outcome.response_excerpt, limited=limited)
-        give_up_at = asyncio.get_running_loop().time() + _RECORD_PATIENCE
+    async def _try_to_record(self, record: AttemptRecord) -> Change | None:
+        """What the attempt made of its delivery; None where that could not be committed in time."""
+        give_up_at = asyncio.get_running_loop().time() + RECORD_SHARE.total_seconds()
         pause = 0.05
         while True:
             recording = asyncio.ensure_future(self._recorder.record(record))
@@ -247,7 +335,7 @@ class AttemptActivities:
                 async with asyncio.timeout_at(give_up_at):
                     # shielded: when the worker stops, the request was made, so the record must be
                     # too
-                    await asyncio.shield(recording)
+                    return await asyncio.shield(recording)
             except (SQLAlchemyError, OSError, Unavailable) as error:  # TimeoutError: an OSError
                 # What has not begun is not done any more. What has may be committed late: the
                 # workflow records the same attempt, and the later of the two changes nothing.
@@ -255,40 +343,32 @@ class AttemptActivities:
                 if asyncio.get_running_loop().time() + pause > give_up_at:
                     log.warning(
                         "An attempt could not be recorded; its workflow will retry the record.",
-                        delivery_id=record.facts.delivery_id,
-                        attempt=record.facts.number,
+                        delivery_id=record.delivery_id,
+                        attempt=record.ended.attempt.number,
                         error=type(error).__name__,
                     )
-                    return False
+                    return None
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
-            else:
-                return True
 
-    async def _refuse(self, order: AttemptOrder, outgoing: Outgoing) -> AttemptReport:
-        """The endpoint was disabled or deleted since: nothing is sent and no attempt counted."""
-        async with self._database.read() as connection:  # what was primed may be older
-            seen = await gates(connection, [outgoing.target.endpoint_id])
-        state = seen[outgoing.target.endpoint_id].gate.endpoint_state
-        if state not in ("disabled", "deleted"):  # enabled again this very moment
-            return AttemptReport(put_off_seconds=0.0)
-        reason = f"endpoint_{state}"
-        error = f"Nothing was sent: the endpoint is {state}."
-        if not order.in_plan:
-            return AttemptReport(refused=True, error=error, reason=reason)
-        now = self._clock()
+    async def _give_turn_back(self, planned: _Planned) -> None:
+        if planned.outgoing.target.limits is None:
+            return
+        unused = pace.Ended(endpoint_id=planned.endpoint_id, delivery_id=planned.delivery_id)
         async with self._database.write() as connection:
-            if not await note_refused(connection, order.delivery_id, reason=reason, now=now):
-                # a resend of what had arrived, asked for just before
-                return AttemptReport(next=Next.DELIVERED, refused=True, reason=reason, error=error)
-            told = await deliveries_dead(connection, [order.delivery_id], now=now)
-        outcome, tenant = DeliveryStatus.DEAD.value, outgoing.target.tenant_id
-        instruments.DELIVERIES.add(outcome=outcome, tenant=tenant)
-        if told:
-            self._on_news(News.EVENTS)
-        return AttemptReport(next=Next.DEAD, refused=True, reason=reason, error=error)
+            await pace.give_back(connection, [unused])
+
+    async def _cancel_workflow(self) -> None:
+        """Have Temporal know that the workflow is cancelled, so that it can end so."""
+        info = activity.info()
+        if info.workflow_id is None:
+            return
+        handle = self._client.get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
+        await handle.cancel(reason=CANCELLED_IN_ITS_ROW)
 
 
-def _time_for(target: Target) -> float:
-    """Seconds that the request and its record take at most."""
-    return target.timeout_seconds + _RECORD_PATIENCE
+def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
+    """The time, not before the workflow's: a timer that has fired has fired, even where the
+    server's clock is ahead of this machine's (or skips time, in a test)."""
+    ahead = max(timedelta(0), workflow_now - clock())
+    return lambda: clock() + ahead

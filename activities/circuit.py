@@ -4,20 +4,18 @@ one transaction and answers with how things stand then."""
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio import activity
-from temporalio.service import RPCError
 
 from activities.heartbeat import heartbeat
 from hookfast.circuit import (
     Cause,
     Circuit,
+    EndpointState,
     Policy,
     State,
     begin_probe,
@@ -26,23 +24,31 @@ from hookfast.circuit import (
     release_all,
 )
 from hookfast.clock import Clock, rfc3339, utc_now
+from hookfast.deliveries.life import Wish
+from hookfast.delivery import Urgency
 from hookfast.duration import in_words
 from hookfast.episode import DrainOrder, Situation
-from hookfast.errors import Conflict, NotFound
+from hookfast.job import Spacing
 from hookfast.notice import NoticeKind
 from hookfast.outcome import DeliveryStatus
-from hookfast.steering import Steering
-from hookfast.storage import announcements, circuits, deliveries, endpoint_state, pace
-from hookfast.storage.circuits import PROBE_MARGIN, Owned
+from hookfast.storage import (
+    announcements,
+    circuits,
+    deliveries,
+    endpoint_state,
+    lives,
+    outbox,
+    pace,
+)
+from hookfast.storage.admission import PROBE_MARGIN
+from hookfast.storage.circuits import Owned
 from hookfast.storage.engine import Database
 from hookfast.storage.recorder import News
 
 _TICK = 0.2
 """Seconds between two looks at a probe, or two handfuls of released deliveries."""
-_AGAIN_AFTER = 15.0
-"""Seconds after which a released delivery that is still held is released once more."""
-_PAGE = 500
-_CONCURRENT_RELEASES = 16
+_MOST_LET_GO = 200
+"""Deliveries let go in one transaction."""
 
 log = structlog.get_logger()
 
@@ -54,13 +60,11 @@ class CircuitActivities:
         self,
         *,
         database: Database,
-        steering: Steering,
         policy: Policy,
         on_news: Callable[[News], None],
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
-        self._steering = steering
         self._policy = policy
         self._on_news = on_news
         self._clock = clock
@@ -90,17 +94,14 @@ class CircuitActivities:
         (its worker died) goes on waiting for the probe that was begun.
         """
         async with heartbeat():
-            while True:
-                probe = await self._begin_probe(endpoint_id)
-                if probe is None:
-                    return await self.look_at_circuit(endpoint_id)
-                try:
-                    await self._steering.release(probe, probe=True)
-                except (Conflict, NotFound):  # it ended a moment ago, by another hand
-                    await self._lose(endpoint_id, probe)
-                    continue
+            probe = await self._begin_probe(endpoint_id)
+            if probe is not None:
+                # After the circuit's commit: what is woken before it finds that it is no probe.
+                async with self._database.write() as connection:
+                    await outbox.wake(connection, [probe])
+                self._on_news(News.EVENTS)
                 await self._see_it_end(endpoint_id, probe)
-                return await self.look_at_circuit(endpoint_id)
+            return await self.look_at_circuit(endpoint_id)
 
     async def _lose(self, endpoint_id: str, probe: str) -> None:
         await self._change(endpoint_id, lambda owned: lose_probe(owned.circuit, probe))
@@ -110,7 +111,7 @@ class CircuitActivities:
         now = self._clock()
         async with self._database.write() as connection:
             locked = await circuits.lock(connection, [endpoint_id])
-            if not locked or locked[0].endpoint_state != "enabled":
+            if not locked or locked[0].endpoint_state is not EndpointState.ENABLED:
                 return None
             owned = locked[0]
             before = owned.circuit
@@ -155,30 +156,44 @@ class CircuitActivities:
         """Let held deliveries go, oldest first, evenly at the order's rate, for its time; and close
         the circuit when none is left. Stops when the circuit opens again or is paused.
 
-        Letting one go is a signal and writes nothing: a delivery counts as held, and not as
+        A delivery that was let go is woken through the outbox, and counts as held, and not as
         drained, until its attempt is recorded or waits for the endpoint's limits. So a crash here
-        loses none, and the next step finds those that were not told.
+        loses none.
         """
         async with heartbeat():
-            drain = _Drain(self._steering, order)
+            spacing = Spacing(order.rate, first_at=_loop_time(), catch_up=order.seconds)
+            ends_at = _loop_time() + order.seconds
             begun = await self._change(
                 order.endpoint_id, lambda owned: _at_rate(owned.circuit, order.rate)
             )
-            while not drain.over:
+            while _loop_time() < ends_at:
                 async with self._database.read() as connection:
                     owned = await circuits.get(connection, order.endpoint_id)
                     if owned is None or owned.circuit.state is not State.DRAINING:
                         break
                     state = owned.endpoint_state
-                    if state == "paused" or state != begun.endpoint_state:
+                    if state is EndpointState.PAUSED or state != begun.endpoint_state:
                         break  # nothing may go, or at another rate
-                    found = await drain.find(connection)
-                if not found and drain.nothing_left and await self._close(order.endpoint_id):
+                    held = await circuits.count_held(connection, order.endpoint_id)
+                if not held and await self._close(order.endpoint_id):
                     break
-                await drain.release()
+                await self._let_go(order.endpoint_id, spacing.take(_loop_time(), most=_MOST_LET_GO))
                 await asyncio.sleep(_TICK)
-            situation = await self.look_at_circuit(order.endpoint_id)
-            return replace(situation, drained_up_to=drain.last)
+            return await self.look_at_circuit(order.endpoint_id)
+
+    async def _let_go(self, endpoint_id: str, limit: int) -> None:
+        if not limit:
+            return
+        async with self._database.write() as connection:
+            ids = await circuits.unreleased_ids(connection, endpoint_id, limit=limit)
+            await lives.apply(
+                connection,
+                [(one, Wish.RELEASE) for one in ids],
+                now=self._clock(),
+                wake=Urgency.RETRY,
+            )
+        if ids:
+            self._on_news(News.EVENTS)
 
     async def _close(self, endpoint_id: str) -> bool:
         """Close the circuit if nothing is held any more; whether it is closed."""
@@ -255,15 +270,14 @@ class CircuitActivities:
 
         def normal(owned: Owned) -> Circuit:
             after = transition(owned)
-            over = owned.endpoint_state in ("disabled", "deleted")
-            if over and after.state in (State.OPEN, State.HALF_OPEN):
+            if owned.endpoint_state.over and after.state in (State.OPEN, State.HALF_OPEN):
                 after = release_all(after, Cause.DISABLED, now=now)
             return after if after.state is State.CLOSED else replace(after, conducted=True)
 
         async with self._database.write() as connection:
             changed = await circuits.change(connection, endpoint_id, normal, now=now)
             if changed is None:
-                return Situation(State.CLOSED, "deleted")
+                return Situation(State.CLOSED, EndpointState.DELETED)
             owned, after = changed
             held = await circuits.count_held(connection, endpoint_id)
         return self._situation(owned, after, held=held, now=now)
@@ -298,67 +312,5 @@ def _at_rate(circuit: Circuit, rate: float) -> Circuit:
     return replace(circuit, drain_rate=rate) if circuit.state is State.DRAINING else circuit
 
 
-class _Drain:
-    """One step of a drain: which deliveries were let go, and how many may be by now."""
-
-    def __init__(self, steering: Steering, order: DrainOrder) -> None:
-        self._steering = steering
-        self._order = order
-        self._begun = self._now()
-        self._told: dict[str, float] = {}
-        self._waiting: list[str] = []
-        # On from where the last step came to: those it let go may still be on their way.
-        self._after = order.after
-        self.nothing_left = False
-        self._released = 0
-        self.last = order.after
-
-    @property
-    def over(self) -> bool:
-        return self._now() - self._begun >= self._order.seconds
-
-    async def find(self, connection: AsyncConnection) -> bool:
-        """Fetch held deliveries to let go; whether there are any."""
-        if self._waiting:
-            return True
-        page = await circuits.held_ids(
-            connection, self._order.endpoint_id, after=self._after, limit=_PAGE
-        )
-        # From the start again after the last page: some are slow, some were not told.
-        self.nothing_left = self._after is None and not page
-        self._after = page[-1] if page else None
-        again = self._now() - _AGAIN_AFTER
-        self._waiting = [one for one in page if self._told.get(one, again) <= again]
-        return bool(self._waiting)
-
-    async def release(self) -> None:
-        """Let go of as many as the rate allows by now."""
-        elapsed = min(self._now() - self._begun, self._order.seconds)
-        # one at once, then evenly
-        rate = self._order.rate
-        allowed = min(int(elapsed * rate) + 1, math.ceil(self._order.seconds * rate))
-        allowed -= self._released
-        batch, self._waiting = self._waiting[: max(0, allowed)], self._waiting[max(0, allowed) :]
-        if batch:
-            self.last = batch[-1]
-        for start in range(0, len(batch), _CONCURRENT_RELEASES):
-            await asyncio.gather(
-                *(self._let_go(one) for one in batch[start : start + _CONCURRENT_RELEASES])
-            )
-
-    async def _let_go(self, delivery_id: str) -> None:
-        self._told[delivery_id] = self._now()
-        self._released += 1
-        try:
-            await self._steering.release(delivery_id)
-        except (Conflict, NotFound):  # it ended a moment ago, by another hand
-            return
-        except RPCError as error:  # Temporal is there, and refuses just this one
-            log.error(
-                "A held delivery cannot be told to go.",
-                delivery_id=delivery_id,
-                error=str(error)[:200],
-            )
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

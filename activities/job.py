@@ -1,56 +1,65 @@
-"""Jobs: telling many deliveries to do one thing, a chunk at a time and evenly spaced.
+"""Jobs: having many deliveries do one thing, evenly spaced, with a bounded number under way.
 
-The ids of a chunk are committed before it is told, and its counts with the last delivery's id
-after it. Whoever goes on after a worker that died tells those of its chunk that the job still
-chooses, and counts the others as done; a worker that was only thought dead finds the job moved on
-when it comes to commit, and stops.
+A delivery is asked in the transaction that moves the job's cursor, and what came of it is read from
+its row: so counts are exact whatever dies in between, and a job is done when its deliveries have
+moved, not when they were told to.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-import asyncpg
 import structlog
 from pydantic import ValidationError
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio import activity
 
 from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, utc_now
-from hookfast.errors import Conflict, NotFound, Unavailable
+from hookfast.deliveries.life import Wish
 from hookfast.job import JobOrder, JobProgress, JobStatus, Spacing
-from hookfast.steering import Steering, Wish
-from hookfast.storage import chosen_deliveries, jobs
+from hookfast.storage import chosen_deliveries, jobs, lives, wishes
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job
 from hookfast.storage.engine import Database
+from hookfast.storage.lives import Change
+from hookfast.storage.recorder import News
 
 STINT = timedelta(seconds=30)
 """How long one activity works: the Temporal UI shows how far the job is after each of them."""
-_CHUNK_SECONDS = 0.25
-_MAX_CHUNK = 50
-_PATIENCE = 20.0
-"""Seconds to try again here when Temporal or the database is away, before Temporal tries again."""
-_RETRY_SECONDS = 1.0
+_TICK = 0.1
+"""Seconds between two looks at what has moved."""
+_CATCH_UP = 0.25
+_MOST_UNDER_WAY = 100
+"""Deliveries of one job that were asked and have not moved: so that a hundred thousand of them do
+not queue up in Temporal before whatever comes next."""
+_PATIENCE = timedelta(minutes=1)
+"""A job waits for no resend whose endpoint's limits give it a turn further away than this."""
 
-# What a database or a Temporal that is away raises. Anything else is about the one delivery.
-_AWAY = (Unavailable, SQLAlchemyError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_WISHES: Final = {
+    "pause": Wish.PAUSE,
+    "resume": Wish.RESUME,
+    "resend": Wish.RESEND_GENTLY,
+    "cancel": Wish.CANCEL,
+    "ask_again": Wish.ASK_AGAIN,
+}
 
 log = structlog.get_logger()
 
 
-class _Told(StrEnum):
-    """What came of telling one delivery."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What came of asking some deliveries: `under_way` have yet to move."""
 
-    DONE = "done"
-    SKIPPED = "skipped"
-    FAILED = "failed"
+    last: str | None = None
+    under_way: Sequence[str] = ()
+    done: int = 0
+    skipped: int = 0
+    changes: Sequence[Change] = ()
 
 
 class JobActivities:
@@ -60,11 +69,11 @@ class JobActivities:
         self,
         *,
         database: Database,
-        steering: Steering,
+        on_news: Callable[[News], None],
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
-        self._steering = steering
+        self._on_news = on_news
         self._clock = clock
 
     @property
@@ -74,8 +83,8 @@ class JobActivities:
 
     @activity.defn(name="work_on_job")
     async def work_on_job(self, order: JobOrder) -> JobProgress:
-        """Work on the job for a while, or until it has ended. Temporal's and the database's errors
-        mean that they are away: nothing is lost, and it goes on from the last chunk."""
+        """Work on the job for a while, or until it has ended. The database's errors mean that it is
+        away: nothing is lost, and the job goes on from its last transaction."""
         async with heartbeat():
             async with self._database.write() as connection:
                 job = await jobs.begin(connection, order.job_id, now=self._clock())
@@ -94,124 +103,83 @@ class JobActivities:
         try:
             chosen = ChosenDeliveries.of(job.chosen)
         except ValidationError:  # of a later version that was taken back
-            return await self._finish(job, JobStatus.FAILED, error="Its filter cannot be read.")
+            async with self._database.write() as connection:
+                return await self._finish(
+                    connection, job, JobStatus.FAILED, error="Its filter cannot be read."
+                )
         spacing = self._spacing(job)
         enough = asyncio.get_running_loop().time() + STINT.total_seconds()
         while not JobStatus(job.status).finished:
-            if job.cancel_requested:
-                return await self._finish(job, JobStatus.CANCELLED)
-            job, ids, told_before = await self._take(job, chosen)
-            if not ids:
-                return await self._finish(job, JobStatus.DONE)
-            job = await self._tell_all(job, ids, spacing, told_before=told_before)
+            job = await self._advance(job, chosen, spacing)
             if asyncio.get_running_loop().time() >= enough or activity.is_worker_shutdown():
                 break
+            await asyncio.sleep(_TICK)
         return job
 
-    async def _take(
-        self, job: Job, chosen: ChosenDeliveries
-    ) -> tuple[Job, Sequence[str], Collection[str]]:
-        """The job with its next chunk in hand, that chunk, and those of it that were told before:
-        by a worker that died before it could count them."""
-        left = [id for id in job.in_hand or () if job.cursor is None or id > job.cursor]
-        async with self._database.read() as connection:
-            if left:
-                again = replace(chosen, ids=tuple(left))
-                still = await chosen_deliveries.next_ids(
-                    connection, again, after=None, limit=len(left)
-                )
-                return job, left, set(left).difference(still)
-            ids = await chosen_deliveries.next_ids(
-                connection, chosen, after=job.cursor, limit=_chunk(job.rate_per_second)
+    async def _advance(self, job: Job, chosen: ChosenDeliveries, spacing: Spacing) -> Job:
+        """Count what has moved, and ask as many deliveries as the rate and what is under way leave
+        room for, in one transaction."""
+        now = self._clock()
+        async with self._database.write() as connection:
+            locked = await jobs.lock(connection, job.id)
+            if locked is None:  # another worker has ended it
+                return await jobs.get(connection, job.id) or job
+            in_hand = locked.in_hand or []
+            waiting = await chosen_deliveries.under_way(
+                connection, in_hand, patience=_PATIENCE, now=now
             )
-        if not ids:
-            return job, (), ()
-        async with self._database.write() as connection:
-            taken = await jobs.take(connection, job, ids)
-        return _still_ours(taken), ids, ()
-
-    async def _tell_all(
-        self,
-        job: Job,
-        delivery_ids: Sequence[str],
-        spacing: Spacing,
-        *,
-        told_before: Collection[str],
-    ) -> Job:
-        """Tell these deliveries, but for `told_before`, and commit that. Where Temporal went away
-        in the middle, commit what was told before that, and raise."""
-        sendable = await self._sendable(job, delivery_ids)
-        telling: dict[str, asyncio.Task[_Told | Exception]] = {}
-        async with asyncio.TaskGroup() as group:
-            for delivery_id in delivery_ids:
-                if delivery_id in sendable and delivery_id not in told_before:
-                    await asyncio.sleep(spacing.wait(asyncio.get_running_loop().time()))
-                    telling[delivery_id] = group.create_task(self._tell(job, delivery_id))
-        told: list[_Told] = []
-        for delivery_id in delivery_ids:
-            answer: _Told | Exception = _Told.SKIPPED
-            if delivery_id in telling:
-                answer = telling[delivery_id].result()
-            elif delivery_id in told_before:
-                answer = _Told.DONE
-            if isinstance(answer, Exception):
-                if told:
-                    await self._commit(job, told, cursor=delivery_ids[len(told) - 1])
-                raise answer
-            told.append(answer)
-        return await self._commit(job, told, cursor=delivery_ids[-1])
-
-    async def _sendable(self, job: Job, delivery_ids: Sequence[str]) -> Collection[str]:
-        """A disabled endpoint is sent nothing: its dead letters would only die again."""
-        if job.action != "resend":
-            return delivery_ids
-        async with self._database.read() as connection:
-            return await chosen_deliveries.sendable(connection, delivery_ids)
-
-    async def _tell(self, job: Job, delivery_id: str) -> _Told | Exception:
-        """Tell one delivery. The error when Temporal or the database stays away."""
-        action: Wish = job.action  # type: ignore[assignment] # the API stores nothing else
-        give_up_at = asyncio.get_running_loop().time() + _PATIENCE
-        while True:
-            try:
-                await self._steering.signal(delivery_id, action, gently=True)
-            except (Conflict, NotFound):
-                return _Told.SKIPPED
-            except _AWAY as error:
-                if asyncio.get_running_loop().time() > give_up_at:
-                    return error
-                await asyncio.sleep(_RETRY_SECONDS)
-            except Exception:
-                log.exception(
-                    "A job could not tell a delivery.", job_id=job.id, delivery_id=delivery_id
-                )
-                return _Told.FAILED
+            asked, over = _Asked(), locked.cancel_requested
+            if over:
+                waiting = []  # they were asked, and go on
             else:
-                return _Told.DONE
-
-    async def _commit(self, job: Job, told: Sequence[_Told], *, cursor: str) -> Job:
-        failed = told.count(_Told.FAILED)
-        async with self._database.write() as connection:
+                room = spacing.take(
+                    asyncio.get_running_loop().time(), most=_MOST_UNDER_WAY - len(waiting)
+                )
+                asked = await self._ask(connection, locked, chosen, room)
+                over = room > 0 and asked.last is None and not waiting
             moved = await jobs.progress(
                 connection,
-                job,
-                cursor=cursor,
-                done=told.count(_Told.DONE),
-                skipped=told.count(_Told.SKIPPED),
-                failed=failed,
-                now=self._clock(),
-                error="Some deliveries could not be told; the worker's log says why."
-                if failed
-                else None,
+                locked,
+                cursor=asked.last or locked.cursor,
+                in_hand=[*waiting, *asked.under_way],
+                done=len(in_hand) - len(waiting) + asked.done,
+                skipped=asked.skipped,
+                now=now,
             )
-        return _still_ours(moved)
+            if over:
+                cancelled = locked.cancel_requested
+                status = JobStatus.CANCELLED if cancelled else JobStatus.DONE
+                moved = await self._finish(connection, locked, status)
+        lives.count_ended(asked.changes)
+        if asked.changes:
+            self._on_news(News.EVENTS)
+        return moved or job
 
-    async def _finish(self, job: Job, status: JobStatus, *, error: str | None = None) -> Job:
-        async with self._database.write() as connection:
-            ended = await jobs.finish(
-                connection, job.id, status=status, now=self._clock(), error=error
-            )
-            ended = ended or await jobs.get(connection, job.id)
+    async def _ask(
+        self, connection: AsyncConnection, job: Job, chosen: ChosenDeliveries, limit: int
+    ) -> _Asked:
+        if limit == 0:
+            return _Asked()
+        ids = await chosen_deliveries.next_ids(connection, chosen, after=job.cursor, limit=limit)
+        if not ids:
+            return _Asked()
+        changes = await wishes.ask_many(
+            connection, ids, _WISHES[job.action], among=chosen.statuses, now=self._clock()
+        )
+        changed = [one for one in changes if one.after != one.before]
+        is_resend = job.action == "resend"
+        return _Asked(
+            last=ids[-1],
+            under_way=[one.delivery_id for one in changed] if is_resend else (),
+            done=0 if is_resend else len(changed),
+            skipped=len(ids) - len(changed),
+            changes=changed,
+        )
+
+    async def _finish(
+        self, connection: AsyncConnection, job: Job, status: JobStatus, *, error: str | None = None
+    ) -> Job:
+        ended = await jobs.finish(connection, job.id, status=status, now=self._clock(), error=error)
         log.info("A job has ended.", job_id=job.id, status=status.value)
         return ended or job
 
@@ -222,16 +190,5 @@ class JobActivities:
         return Spacing(
             job.rate_per_second,
             first_at=asyncio.get_running_loop().time() + min(max(rest, 0.0), gap),
-            catch_up=_CHUNK_SECONDS,
+            catch_up=_CATCH_UP,
         )
-
-
-def _still_ours(job: Job | None) -> Job:
-    if job is None:
-        raise Conflict("Another worker has taken the job over.", code="job_taken_over")
-    return job
-
-
-def _chunk(per_second: float) -> int:
-    """How many deliveries are told between two commits."""
-    return min(max(int(per_second * _CHUNK_SECONDS), 1), _MAX_CHUNK)

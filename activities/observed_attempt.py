@@ -6,68 +6,60 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from hookfast.delivery import AttemptOrder, Trigger
-from hookfast.outcome import DeliveryStatus, Outcome
-from hookfast.retry_plan import Decision, Next
+from hookfast.deliveries.life import Attempt, Trigger
+from hookfast.outcome import Outcome
+from hookfast.storage.lives import Change
 from hookfast.storage.outgoing import Outgoing
 from hookfast.telemetry import instruments, spans
-
-_ENDED = {
-    Next.DELIVERED: DeliveryStatus.DELIVERED,
-    Next.DEAD: DeliveryStatus.DEAD,
-    Next.GONE: DeliveryStatus.GONE,
-}
 
 
 class ObservedAttempt:
     """An attempt under way."""
 
-    __slots__ = ("_order", "_outgoing", "_span", "_started_at")
+    __slots__ = ("_attempt", "_outgoing", "_span", "_started_at")
 
     def __init__(
         self,
-        order: AttemptOrder,
+        attempt: Attempt,
         outgoing: Outgoing,
         span: spans.AttemptSpan,
         *,
         started_at: datetime,
     ) -> None:
-        self._order = order
+        self._attempt = attempt
         self._outgoing = outgoing
         self._span = span
         self._started_at = started_at
 
-    def decided(self, outcome: Outcome, decision: Decision | None) -> None:
-        """The request was made, and this follows; None: nothing does."""
+    def ended(self, outcome: Outcome, change: Change | None) -> None:
+        """The request was made, and this came of it; None: that is yet to be recorded."""
         result = outcome.result.value
-        following = None if decision is None else decision.next
+        trigger = self._attempt.trigger
         tenant = self._outgoing.target.tenant_id
         instruments.ATTEMPTS.add(
             result=result,
             status_class=_class_of(outcome.status_code),
-            trigger=self._order.trigger.value,
+            trigger=trigger.value,
             tenant=tenant,
         )
         instruments.ATTEMPT_DURATION.record(outcome.duration_ms / 1000, result=result)
         waited = (self._started_at - self._outgoing.wanted_at).total_seconds()
-        if self._order.number == 1:
+        if self._attempt.number == 1:
             instruments.FIRST_ATTEMPT_DELAY.record(waited)
-        if following is not None and (status := _ENDED.get(following)) is not None:
-            instruments.DELIVERIES.add(outcome=status.value, tenant=tenant)
         # one that somebody sent again after days says nothing about how fast we deliver
-        if following is Next.DELIVERED and self._order.trigger is not Trigger.RESEND:
+        if outcome.succeeded and trigger is not Trigger.RESEND:
             instruments.DELIVERY_DURATION.record(waited + outcome.duration_ms / 1000)
-        self._span.ended(result, following=None if following is None else following.value)
+        self._span.ended(result, following=None if change is None else change.after.status.value)
 
 
 @contextmanager
 def observed_attempt(
-    order: AttemptOrder, outgoing: Outgoing, *, started_at: datetime
+    attempt: Attempt, outgoing: Outgoing, *, started_at: datetime
 ) -> Iterator[ObservedAttempt]:
     """An attempt, for as long as the block lasts."""
     ids = {
         "event": outgoing.event.event_id,
-        "delivery": order.delivery_id,
+        "delivery": outgoing.delivery_id,
         "endpoint": outgoing.target.endpoint_id,
         "tenant": outgoing.target.tenant_id,
     }
@@ -76,11 +68,11 @@ def observed_attempt(
         with spans.attempt(
             outgoing.event.traceparent,
             event_type=outgoing.event_type,
-            number=order.number,
-            trigger=order.trigger.value,
+            number=attempt.number,
+            trigger=attempt.trigger.value,
             ids=ids,
         ) as span:
-            yield ObservedAttempt(order, outgoing, span, started_at=started_at)
+            yield ObservedAttempt(attempt, outgoing, span, started_at=started_at)
     finally:
         instruments.IN_FLIGHT.add(-1)
 

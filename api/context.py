@@ -28,7 +28,6 @@ from hookfast.keyring import Keyring
 from hookfast.keys import keyring_of
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings import Settings
-from hookfast.steering import Steering
 from hookfast.storage.doorbell import Doorbell, doorbell_for
 from hookfast.storage.emit import Emitter
 from hookfast.storage.engine import Database
@@ -45,7 +44,6 @@ class Context:
     database: Database
     keyring: Keyring
     sender: Sender
-    steering: Steering
     conductor: Conductor
     emitter: Emitter
     temporal: Client
@@ -108,7 +106,6 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             database=database,
             keyring=keyring,
             sender=sender,
-            steering=Steering(client, database, fast_lane_timeout=settings.fast_lane_timeout),
             conductor=conductor,
             emitter=emitter,
             temporal=client,

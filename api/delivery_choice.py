@@ -13,8 +13,8 @@ from api.jobs import JobOptions
 from hookfast.errors import InvalidInput
 from hookfast.event_type import parse_event_type
 from hookfast.outcome import DeliveryStatus, Reason, parse_reason
-from hookfast.steering import Action
 from hookfast.storage.chosen_deliveries import MAX_IDS, ChosenDeliveries
+from hookfast.storage.wishes import Action
 
 _Status = Annotated[DeliveryStatus, Strict(False)]
 

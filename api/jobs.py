@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Self
 from fastapi import Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.audit import RequestAudit
 from api.authentication import Principal
@@ -26,12 +27,12 @@ from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
 from hookfast.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_workflow_id
 from hookfast.outcome import DeliveryStatus
-from hookfast.steering import Action, Wish
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.audited import facts
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job
 from hookfast.storage.jobs import progress_of
+from hookfast.storage.wishes import Action
 
 STEERING: Final[Mapping[str, AuditAction]] = {
     "pause": "delivery.pause",
@@ -40,6 +41,11 @@ STEERING: Final[Mapping[str, AuditAction]] = {
     "cancel": "delivery.cancel",
 }
 """What the audit log calls steering a delivery, or many."""
+JobAction = Action | Literal["ask_again"]
+"""What a job may ask: also that what waits at its endpoint's limits asks again, as they were
+raised."""
+_OURS: Final = ("up_to", "after", "without")
+"""What we add to a filter."""
 _MEASURABLE = timedelta(seconds=5)
 """A job's speed is known once it has run this long."""
 
@@ -62,19 +68,20 @@ class JobView(BaseModel):
 
     id: str
     kind: JobKind
-    action: Wish
+    action: JobAction
     status: JobStatus
     filter: dict[str, Any] = Field(description="What was chosen.")
     total: int = Field(description="Deliveries that were chosen when it was made.")
     done: int = Field(
-        description="Deliveries that were told. At the end this can be less than `total`: some may "
-        "have changed meanwhile, or were told by a worker that died before it could count them."
+        description="Deliveries that have moved: a resend counts once its attempt was made, or "
+        "once it waits for an endpoint that is not well. At the end this can be less than `total`, "
+        "as some may have changed meanwhile."
     )
     skipped: int = Field(
         description="Deliveries for which it made no sense any more, such as those that had ended, "
         "or whose endpoint is disabled."
     )
-    failed: int = Field(description="Deliveries that could not be told.")
+    failed: int = Field(description="Always 0; kept for programs that read it.")
     percent: float
     rate_per_second: float
     cancel_requested: bool
@@ -135,7 +142,7 @@ async def run(
     """The answer to a request for a job: the job, or what its dry run counted. `owner` is the
     tenant whose deliveries they are, where that is known."""
     if options.dry_run:
-        counted = await count(context, principal, chosen)
+        counted = await count(context, principal, chosen, resend=action == "resend")
         return dry_run_answer(DryRun.of(counted))
     job = await make_job(
         context,
@@ -183,7 +190,7 @@ async def draft_job(
     principal: Principal,
     *,
     kind: JobKind,
-    action: Wish,
+    action: JobAction,
     chosen: ChosenDeliveries,
     rate_per_second: float | None = None,
 ) -> Job:
@@ -192,7 +199,11 @@ async def draft_job(
     rate = _rate(rate_per_second, principal=principal, usual=context.settings.job_rate_per_second)
     chosen = _confined(chosen, principal)
     async with context.database.read() as connection:
-        chosen = replace(chosen, up_to=await chosen_deliveries.newest_id(connection))
+        chosen = replace(
+            chosen,
+            up_to=await chosen_deliveries.newest_id(connection),
+            without=await _being_resent(connection) if action == "resend" else (),
+        )
         counted = await chosen_deliveries.count(connection, chosen)
     now = context.clock()
     return Job(
@@ -232,11 +243,22 @@ def asked_for(job: Job, *, owner: str | None, **more: Any) -> Change:
 
 
 async def count(
-    context: Context, principal: Principal, chosen: ChosenDeliveries
+    context: Context, principal: Principal, chosen: ChosenDeliveries, *, resend: bool
 ) -> dict[DeliveryStatus, int]:
-    """How many deliveries a job would act on, by their status."""
+    """How many deliveries a job would act on, by their status; one that is to `resend` leaves out
+    what another such job has yet to come to."""
     async with context.database.read() as connection:
+        if resend:
+            chosen = replace(chosen, without=await _being_resent(connection))
         return await chosen_deliveries.count(connection, _confined(chosen, principal))
+
+
+async def _being_resent(connection: AsyncConnection) -> tuple[ChosenDeliveries, ...]:
+    """What the jobs under way are yet to send again: asking twice sends once."""
+    return tuple(
+        replace(ChosenDeliveries.of(job.chosen), after=job.cursor, without=())
+        for job in await jobs.resending(connection)
+    )
 
 
 def dry_run_answer(counted: DryRun) -> Response:
@@ -262,7 +284,7 @@ def _rate(wanted: float | None, *, principal: Principal, usual: float) -> float:
 
 def _filter(job: Job) -> dict[str, Any]:
     """What was chosen, without what we add to it."""
-    return {name: value for name, value in job.chosen.items() if name != "up_to"}
+    return {name: value for name, value in job.chosen.items() if name not in _OURS}
 
 
 def _percent(job: Job) -> float:

@@ -24,6 +24,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Any, assert_never
 
+from hookfast.deliveries.life import Attempt, Trigger
 from hookfast.retry_plan import PRESETS
 
 PROBE_DELAYS: tuple[float, ...] = PRESETS["hourly"].delays[:7]
@@ -329,26 +330,49 @@ class Admission(StrEnum):
     REFUSE = auto()  # the endpoint will not be sent to again: a dead letter
 
 
+class EndpointState(StrEnum):
+    """What people made of an endpoint."""
+
+    ENABLED = "enabled"
+    PAUSED = "paused"  # deliveries wait until it is resumed
+    DISABLED = "disabled"  # deliveries become dead letters
+    DELETED = "deleted"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is sent there any more."""
+        return self in (EndpointState.DISABLED, EndpointState.DELETED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """What decides whether a delivery may go to an endpoint now."""
 
-    endpoint_state: str  # enabled, paused, disabled, deleted
+    endpoint_state: EndpointState
     state: State = State.CLOSED
     probe_delivery_id: str | None = None
     drain_rate: float | None = None
     rate_limit_per_second: float | None = None
 
+    def probes(self, delivery_id: str) -> bool:
+        """Whether the circuit chose this delivery to find out whether the endpoint is back."""
+        return self.state is State.HALF_OPEN and self.probe_delivery_id == delivery_id
 
-def admit(gate: Gate, delivery_id: str, *, by_hand: bool, released: bool) -> Admission:
-    """Whether a delivery may be sent. `by_hand`: a person asked for just this one, which goes even
-    where others are held; `released`: the drain let it go."""
-    if gate.endpoint_state in ("disabled", "deleted"):
-        return Admission.REFUSE
-    if by_hand:
-        return Admission.SEND
-    if gate.endpoint_state == "paused":
-        return Admission.HOLD
+
+def admit(gate: Gate, delivery_id: str, *, attempt: Attempt, released: bool) -> Admission:
+    """Whether an attempt may be made. A resend that a person asked for goes even where others are
+    held; `released`: the drain let the delivery go."""
+    match gate.endpoint_state:
+        case EndpointState.DISABLED | EndpointState.DELETED:
+            return Admission.REFUSE
+        case _ if attempt.trigger is Trigger.RESEND and not attempt.gently:
+            return Admission.SEND
+        case EndpointState.PAUSED:
+            return Admission.HOLD
+        case EndpointState.ENABLED:
+            pass
+        case _:
+            assert_never(gate.endpoint_state)
     match gate.state:
         case State.CLOSED:
             return Admission.SEND

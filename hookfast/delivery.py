@@ -1,4 +1,4 @@
-"""What the delivery workflow, its activities and those who steer it say to each other.
+"""What the delivery workflow, its activities and the relay say to each other.
 
 These values live in workflow history for days: only ids, times, numbers and sentences for people.
 Never a body, a secret or a header. Fields may be added with a default, never renamed or removed.
@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
+from hookfast.deliveries.life import AttemptEnded, Wish
 from hookfast.outcome import DeliveryStatus
-from hookfast.retry_plan import Next, PlanSpec
+from hookfast.retry_plan import PlanSpec
 
 WORKFLOW_TYPE: Final = "DeliveryWorkflow"
+STEP: Final = "step"
+"""Activity: look at the row and do what it says; make the attempt if one is due."""
+RECORD: Final = "record_attempt"
+"""Activity: commit an attempt whose record could not be committed by its step."""
+WAKE: Final = "wake"
+"""Signal: the row has changed; look at it."""
+CANCELLED_IN_ITS_ROW: Final = "The delivery was cancelled in its row."
+"""Reason of the cancellation that ends the workflow of a cancelled delivery as Canceled."""
 DELIVERIES_QUEUE: Final = "deliveries"
 """Task queue of the workflows and of the fast lane's local activities."""
 RETRIES_QUEUE: Final = "retries"
-"""Task queue of every other attempt."""
+"""Task queue of every other step."""
 
 
 def workflow_id(delivery_id: str) -> str:
@@ -26,212 +34,88 @@ def workflow_id(delivery_id: str) -> str:
     return f"delivery/{delivery_id}"
 
 
-class Trigger(StrEnum):
-    """Why an attempt was made."""
+class Urgency:
+    """Order of service, where slots or Temporal are short: the rank of a row in the outbox, and
+    Temporal's priority key (1 is the highest)."""
 
-    FIRST = "first"
-    RETRY = "retry"  # the retry plan's timer
-    RESEND = "resend"  # a person or a job asked
-    PROBE = "probe"  # the circuit asked whether the endpoint is back
+    WISH: Final = 1  # a person waits for it
+    RETRY: Final = 2  # due retries, probes, and what a circuit lets go
+    FIRST: Final = 3  # new first attempts
+    JOB: Final = 4  # one of many
 
 
 @dataclass(frozen=True, slots=True)
-class ResendOrder:
-    """Argument of the signal `resend`. A person's single resend goes at once, whatever the circuit
-    says; a gentle one (a job's, one of many) waits with the others where deliveries are held."""
+class StepReport:
+    """How the delivery's row stands after a step.
 
-    gently: bool = False
-
-
-@dataclass(slots=True)
-class PutOff:
-    """An attempt that may not be made yet: `trigger` is what it will be. `held`: because of the
-    endpoint's circuit or state, until a release; otherwise because of a limit. Either way it is
-    tried again at `until` at the latest. `since` is when the waiting began; both workflow time.
-    `gently`: see `ResendOrder`."""
-
-    trigger: Trigger
-    since: datetime
-    until: datetime
-    held: bool
-    gently: bool = False
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a delivery has come; carried over continue-as-new and into a resend's new run.
-
-    Times are workflow time. `retries` counts the retries of the plan that were made;
-    `paused_seconds` is the time since the first attempt that does not use up the plan, because
-    somebody paused or because the endpoint was held or limited. `resend` and `probe` are wishes;
-    one that the endpoint's limits put off waits for its turn, `resend_after` or `probe_after`.
+    `next_at` is when to step again (None: when a signal comes) and `waits_for` says why, for
+    people. `crowded`: nothing was done, the fast lane is full or too slow; step in the regular
+    lane. `unrecorded`: the request was made and its record could not be committed in time: that is
+    to be done, and the request not to be repeated.
     """
 
+    status: DeliveryStatus = DeliveryStatus.PENDING
+    reason: str | None = None
     attempts: int = 0
     retries: int = 0
-    first_attempt_at: datetime | None = None
-    due_at: datetime | None = None
-    paused: bool = False
-    paused_at: datetime | None = None
-    paused_seconds: float = 0.0
-    resend: bool = False
-    gently: bool = False
-    cancel: bool = False
-    put_off: PutOff | None = None
-    released: bool = False
-    waited: bool = False
-    probe: bool = False
-    status: DeliveryStatus = DeliveryStatus.PENDING
+    next_at: datetime | None = None
+    waits_for: str = ""
     last_error: str | None = None
-    resend_after: datetime | None = None
-    resend_gently: bool = False
-    probe_after: datetime | None = None
-
-    @property
-    def waiting_status(self) -> DeliveryStatus:
-        """What a delivery is that waits for nothing but its next attempt."""
-        return DeliveryStatus.RETRYING if self.attempts else DeliveryStatus.PENDING
-
-    @property
-    def next_attempt_at(self) -> datetime | None:
-        """When it goes next; None when somebody has to say so."""
-        moments = (self._planned_at, self.resend_after)
-        return min((moment for moment in moments if moment is not None), default=None)
-
-    @property
-    def _planned_at(self) -> datetime | None:
-        if self.paused_at is not None:
-            return None
-        if self.put_off is not None:
-            return None if self.put_off.held else self.put_off.until
-        return self.due_at
-
-    def begin_again(self) -> None:
-        """Begin the plan anew, as the next run of a delivery that has ended does: what was made
-        stays made, and a resend that was asked for is to come."""
-        self.retries = 0
-        self.first_attempt_at = self.due_at = self.paused_at = self.put_off = None
-        self.cancel = self.released = self.waited = self.probe = False
-        self.paused_seconds = 0.0
-        self.resend_after = self.probe_after = None
-
-    def elapsed(self, now: datetime) -> float:
-        """Seconds since the first attempt that use up the retry plan."""
-        if self.first_attempt_at is None:
-            return 0
-        return (now - self.first_attempt_at).total_seconds() - self.paused_seconds
-
-    def discount(self, since: datetime, now: datetime) -> None:
-        """The time since then does not use up the retry plan."""
-        if self.first_attempt_at is not None:
-            waited = now - max(since, self.first_attempt_at)
-            self.paused_seconds += waited.total_seconds()
+    crowded: bool = False
+    unrecorded: AttemptEnded | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOrder:
-    """A delivery workflow's input."""
+    """A delivery workflow's input. The plan is part of it: a delivery keeps the plan it started
+    with. `fast_lane`: the first step is a local activity. `now`: how the row stood; the first step
+    is at `now.next_at`, or at once."""
 
     delivery_id: str
     endpoint_id: str
     plan: PlanSpec
-    timeout_seconds: float
-    deliver_at: datetime | None = None
-    fast_lane: bool = True
-    progress: Progress = field(default_factory=Progress)
+    fast_lane: bool = False
+    now: StepReport = field(default_factory=StepReport)
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptOrder:
-    """The attempt activity's input.
-
-    `in_plan` is False for a manual resend in the middle of a plan: its failure changes nothing.
-    `elapsed_seconds` runs from the first attempt, without the time that was paused, held or
-    limited. `released`: the circuit let it go while it drains. `waited`: its endpoint's limits told
-    it to come back now. `gently`: see `ResendOrder`. `fresh`: its workflow has just been started,
-    so it was not made before.
-    """
+class RecordOrder:
+    """Input of the activity that commits an attempt whose step could not."""
 
     delivery_id: str
-    number: int
-    trigger: Trigger
+    ended: AttemptEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Wishes that came as signals, made by hand in the Temporal UI or CLI. `count` of them were
+    heard by this run so far, and `wishes` are the last of those: so a step that is repeated does
+    not apply one twice."""
+
+    run_id: str
+    count: int
+    wishes: tuple[Wish, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOrder:
+    """The step activity's input. `now` is the workflow's time, which the worker's clock may not
+    have reached. `due` is what its timer was set to, where that led here. `fresh`: the workflow has
+    just been started, so that what the relay read counts.
+    `cancelled`: Temporal knows of the workflow's cancellation."""
+
+    delivery_id: str
     plan: PlanSpec
-    in_plan: bool
-    retries_used: int
-    elapsed_seconds: float
-    released: bool = False
-    waited: bool = False
-    gently: bool = False
+    now: datetime
+    due: datetime | None = None
     fresh: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptReport:
-    """The attempt activity's result: what happened and what comes next.
-
-    `next` is None when nothing changes (a failed manual resend) or when no request was made:
-    `crowded`, the fast lane was full for this endpoint; `put_off_seconds`, the endpoint may not be
-    sent to now (`held`: until it is released; else its limits say so), try again then; `refused`,
-    it is disabled or deleted, which for an attempt of the plan is the end (`next` is DEAD).
-    `recorded` is False when the request was made and only its record failed: then the record is
-    retried, never the request.
-    """
-
-    next: Next | None = None
-    delay_seconds: float = 0.0
-    reason: str | None = None
-    error: str | None = None
-    status_code: int | None = None
-    crowded: bool = False
-    put_off_seconds: float | None = None
-    held: bool = False
-    recorded: bool = True
-    attempt: AttemptFacts | None = None
-    refused: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptFacts:
-    """What an attempt's row is made of, as far as history may hold it. Present in a report only
-    while the attempt still has to be recorded. `next_attempt_at` goes with a retry."""
-
-    attempt_id: str
-    delivery_id: str
-    endpoint_id: str
-    number: int
-    retries: int
-    trigger: Trigger
-    started_at: datetime
-    duration_ms: float
-    result: str
-    next_attempt_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StatusNote:
-    """Input of the activity that writes a status no attempt has written: paused, resumed,
-    cancelled. `next_attempt_at` is None where nothing is planned; `attempts` is how many the
-    workflow has heard of (None from before it said so)."""
-
-    delivery_id: str
-    status: DeliveryStatus
-    next_attempt_at: datetime | None = None
-    attempts: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Unheard:
-    """Answer to a `StatusNote` that was not written: the delivery has ended so, with an attempt of
-    which its workflow has not heard. What a local activity did is lost to the workflow when a
-    signal comes just before its end, or its worker dies: it begins once more from before."""
-
-    status: DeliveryStatus
-    attempts: int
+    cancelled: bool = False
+    heard: Heard | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryState:
-    """Answer of the `state` query, and the workflow's result."""
+    """Answer of the `state` query, and the workflow's result, as of its last step."""
 
     status: DeliveryStatus
     attempts: int

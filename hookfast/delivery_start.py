@@ -1,81 +1,102 @@
-"""How a delivery's workflow is started: the same whether the relay or a person's signal does it."""
+"""How a delivery's workflow is started, or woken where it runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
-from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.client import Client
+from temporalio.common import (
+    Priority,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
 
 from hookfast import temporal
-from hookfast.delivery import DeliveryOrder, Progress
-from hookfast.outcome import DeliveryStatus
-from hookfast.retry_plan import PlanSpec, parse_plan
+from hookfast.delivery import (
+    DELIVERIES_QUEUE,
+    WAKE,
+    WORKFLOW_TYPE,
+    DeliveryOrder,
+    StepReport,
+    workflow_id,
+)
 from hookfast.storage.outbox import PendingDelivery
+from hookfast.storage.targets import Target
 
 RPC_TIMEOUT = timedelta(seconds=5)
 """How long a call to Temporal may take when a person or another row waits behind it."""
+_START_TIMEOUT = timedelta(seconds=10)
 _SUMMARY_URL_LENGTH = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where a delivery goes, as far as its workflow has to know."""
+async def start_or_wake(
+    client: Client, row: PendingDelivery, target: Target, *, fast_lane_timeout: timedelta
+) -> None:
+    """Start the workflow of a row that was never started, or signal the one of a row that was put
+    back: where it has ended or was lost, it starts again from the row. Raises Temporal's errors;
+    WorkflowAlreadyStartedError where a first start finds that it has run."""
+    new = row.wakes == 0
+    await client.start_workflow(
+        WORKFLOW_TYPE,
+        _order(
+            row,
+            target,
+            fast_lane=new and target.timeout_seconds <= fast_lane_timeout.total_seconds(),
+        ),
+        id=workflow_id(row.delivery_id),
+        task_queue=DELIVERIES_QUEUE,
+        # A second start of a delivery that runs or has run changes nothing.
+        id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE
+        if new
+        else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING
+        if new
+        else WorkflowIDConflictPolicy.UNSPECIFIED,
+        request_eager_start=new,
+        start_signal=None if new else WAKE,
+        start_signal_args=[] if new else [row.urgency],
+        search_attributes=_search_attributes(row),
+        static_summary=_summary(row, target),
+        priority=Priority(priority_key=row.urgency, fairness_key=row.endpoint_id),
+        rpc_timeout=_START_TIMEOUT,
+    )
 
-    url: str
-    plan: PlanSpec
-    timeout_seconds: float
 
-
-def delivery_order(
-    row: PendingDelivery, route: Route, *, fast_lane_timeout: timedelta
-) -> DeliveryOrder:
-    """The workflow's input. The plan is part of it: a delivery keeps the plan it started with."""
+def _order(row: PendingDelivery, target: Target, *, fast_lane: bool) -> DeliveryOrder:
+    life = row.life
+    waits = row.wakes == 0 and row.deliver_at is not None
     return DeliveryOrder(
         delivery_id=row.delivery_id,
         endpoint_id=row.endpoint_id,
-        plan=route.plan,
-        timeout_seconds=route.timeout_seconds,
-        deliver_at=row.deliver_at,
-        fast_lane=route.timeout_seconds <= fast_lane_timeout.total_seconds(),
-        progress=_progress(row, route.plan),
+        plan=target.plan,
+        fast_lane=fast_lane,
+        now=StepReport(
+            status=life.status,
+            attempts=life.attempts,
+            retries=life.retries,
+            next_at=row.deliver_at if waits else None,
+            waits_for="first attempt, as scheduled" if waits else "",
+            last_error=life.last_error,
+        ),
     )
 
 
-def _progress(row: PendingDelivery, plan: PlanSpec) -> Progress:
-    status = DeliveryStatus(row.status)
-    if row.attempts == 0:
-        return Progress(status=status, paused=status is DeliveryStatus.PAUSED)
-    if status.finished:  # sent again from the start of its plan
-        return Progress(attempts=row.attempts, status=status)
-    # Its workflow was lost in the middle of the plan, which began its delays ago.
-    due_at = row.next_attempt_at
-    waited = sum(parse_plan(plan).delays[: row.retries + 1])
-    return Progress(
-        attempts=row.attempts,
-        retries=row.retries,
-        first_attempt_at=None if due_at is None else due_at - timedelta(seconds=waited),
-        # Held: then that is when it looks by itself, and whoever starts it lets it go before.
-        due_at=None if status is DeliveryStatus.HELD else due_at,
-        paused=status is DeliveryStatus.PAUSED,
-        status=status,
-    )
-
-
-def search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
+def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
     """What the Temporal UI can filter deliveries by."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(temporal.HOOK_TENANT, row.tenant_id),
             SearchAttributePair(temporal.HOOK_ENDPOINT, row.endpoint_id),
             SearchAttributePair(temporal.HOOK_EVENT_TYPE, row.event_type),
-            SearchAttributePair(temporal.HOOK_STATE, row.status),
+            SearchAttributePair(temporal.HOOK_STATE, row.life.status.value),
         ]
     )
 
 
-def summary(row: PendingDelivery, route: Route) -> str:
+def _summary(row: PendingDelivery, target: Target) -> str:
     """The line the Temporal UI shows, `order.invoice.paid → https://…`, without the URL's query:
     people put tokens there."""
-    url = route.url.partition("?")[0][:_SUMMARY_URL_LENGTH]
+    url = target.url.partition("?")[0][:_SUMMARY_URL_LENGTH]
     return f"{row.event_type} → {url}"

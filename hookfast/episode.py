@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hookfast.circuit import State
+from hookfast.circuit import EndpointState, State
 
 WORKFLOW_TYPE: Final = "CircuitBreakerWorkflow"
 
@@ -43,12 +43,11 @@ class Situation:
 
     `failing_since` names the streak of failures (it changes with every success) and
     `failing_seconds` is how long it has lasted. `wait_seconds`: until the next probe. `armed`: the
-    circuit is half-open and waits for a delivery to come, as none is held. `drained_up_to`: the
-    last delivery a step of the ramp let go.
+    circuit is half-open and waits for a delivery to come, as none is held.
     """
 
     state: State
-    endpoint_state: str
+    endpoint_state: EndpointState
     episode: int = 0
     probes: int = 0
     wait_seconds: float = 0.0
@@ -60,18 +59,15 @@ class Situation:
     armed: bool = False
     rate_limit_per_second: float | None = None
     last_error: str | None = None
-    drained_up_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DrainOrder:
-    """One step of the ramp: let go of `rate` deliveries a second for `seconds`, beginning after
-    the delivery `after`."""
+    """One step of the ramp: let go of `rate` deliveries a second for `seconds`."""
 
     endpoint_id: str
     rate: float
     seconds: float
-    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,9 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job has come. `done`: the delivery was told; `skipped`: the action made no sense
-    for it, or its endpoint is disabled or deleted; `failed`: telling it failed."""
+    """How far a job has come. `done`: the delivery did as the action says, and where it was to be
+    sent, its attempt was made (or waits for its endpoint, which is not well); `skipped`: the action
+    made no sense for it, or its endpoint is disabled or deleted; `failed`: none, any more."""
 
     status: JobStatus = JobStatus.PENDING
     total: int = 0
@@ -76,7 +77,7 @@ class Spacing:
     """Moments that are evenly spaced, `per_second` of them. What was late is caught up with, but at
     most `catch_up` seconds of it: after a longer wait there is no burst.
 
-    With 2 a second from the second 0, without delays: 0, 0.5, 1, 1.5.
+    With 2 a second from the second 0: by 0 one has come, by 0.5 two, by 1.2 three.
     """
 
     def __init__(self, per_second: float, *, first_at: float, catch_up: float) -> None:
@@ -84,8 +85,11 @@ class Spacing:
         self._next = first_at
         self._catch_up = catch_up
 
-    def wait(self, now: float) -> float:
-        """Seconds from `now` to the next moment, which is then taken."""
-        moment = max(self._next, now - self._catch_up)
-        self._next = moment + self._gap
-        return max(0.0, moment - now)
+    def take(self, now: float, *, most: int) -> int:
+        """How many moments have come by `now`, at most `most`; they are taken then."""
+        first = max(self._next, now - self._catch_up)
+        if first > now or most <= 0:
+            return 0
+        taken = min(most, int((now - first) / self._gap) + 1)
+        self._next = first + taken * self._gap
+        return taken

@@ -42,8 +42,8 @@ async def sweep_lost(database: Database) -> None:
         now = utc_now()
         try:
             async with database.write() as connection:
-                reopened = await outbox.reopen_lost(
-                    connection, overdue_since=now - _OVERDUE_AFTER, now=now, limit=_SWEEP_BATCH
+                woken = await outbox.wake_lost(
+                    connection, overdue_since=now - _OVERDUE_AFTER, limit=_SWEEP_BATCH
                 )
                 asked = await circuits.ask_again(connection, overdue_since=now - _UNMOVED_AFTER)
                 asked += await notices.ask_again(connection, conducted_before=now - _UNMOVED_AFTER)
@@ -51,8 +51,8 @@ async def sweep_lost(database: Database) -> None:
         except (SQLAlchemyError, OSError) as error:
             log.warning("The sweep cannot reach the database.", error=type(error).__name__)
         else:
-            if reopened:
-                log.warning("Overdue deliveries go through the outbox again.", count=reopened)
+            if woken:
+                log.warning("Overdue deliveries go through the outbox again.", count=woken)
             if asked:
                 log.info(
                     "Circuits, mail and jobs that have not moved are looked at again.", count=asked

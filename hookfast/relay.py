@@ -1,4 +1,5 @@
-"""The outbox relay: starts the workflow of every delivery that was committed and not yet started.
+"""The outbox relay: starts the workflow of every delivery that was committed and not yet started,
+and wakes those whose row was changed by somebody else.
 
 Any number of relays may run; leases keep them apart. The order of a round, and what each step's
 crash leaves behind:
@@ -9,29 +10,31 @@ crash leaves behind:
    Crash after some: those run; their rows are leased again later, and Temporal answers the second
    start of the same id with "exists".
 3. Remember them for a later round's step 1. Crash before: as above. An attempt's record marks its
-   row too, so usually nothing is left to do.
+   row too, so usually nothing is left to do. A row that was changed again since it was leased is not
+   marked: its workflow is woken once more.
+
+Order of service: what a person asked for, then retries, probes and what circuits let go, then new
+deliveries, then jobs. While retries run late, few new deliveries are taken at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from datetime import timedelta
+from collections import defaultdict
+from datetime import datetime, timedelta
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio.client import Client
-from temporalio.common import (
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock, utc_now
-from hookfast.delivery import DELIVERIES_QUEUE, WORKFLOW_TYPE, workflow_id
-from hookfast.delivery_start import Route, delivery_order, search_attributes, summary
+from hookfast.delivery import Urgency
+from hookfast.delivery_start import start_or_wake
+from hookfast.lateness import Lateness
 from hookfast.storage import outbox
 from hookfast.storage.doorbell import Doorbell
 from hookfast.storage.engine import Database
@@ -43,9 +46,9 @@ from hookfast.telemetry import instruments, spans
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
 _MARK_SECONDS = 0.2  # marks what it started this long after the last round, when nothing follows
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
-_START_TIMEOUT = timedelta(seconds=10)
 _LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when told to end
 _CONCURRENT_STARTS = 32  # more only queue up in the server
+_NEW_WHILE_LATE = 10  # new deliveries taken at once while retries run late
 
 log = structlog.get_logger()
 
@@ -63,6 +66,7 @@ class Relay:
         batch: int,
         lease: timedelta,
         fast_lane_timeout: timedelta,
+        lateness: Lateness,
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -72,11 +76,13 @@ class Relay:
         self._batch = batch
         self._lease = lease
         self._fast_lane_timeout = fast_lane_timeout
+        self._lateness = lateness
         self._clock = clock
         self._slots = asyncio.Semaphore(_CONCURRENT_STARTS)
         self._starting: set[asyncio.Task[None]] = set()
-        self._started: list[str] = []
-        self._failed: list[str] = []
+        # by lease: what was leased again meanwhile is somebody else's to mark
+        self._started: defaultdict[datetime, list[str]] = defaultdict(list)
+        self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
         self._trouble: Exception | None = None
         self._backoff = 0.0
 
@@ -112,18 +118,17 @@ class Relay:
             await self._settle_accounts(connection)
 
     async def _lease_and_start(self, limit: int) -> int:
-        """Lease at most `limit` rows and begin to start their workflows; returns how many."""
+        """Lease at most `limit` rows and begin to start or wake their workflows; returns how many."""
         try:
+            read_at = asyncio.get_running_loop().time()
             async with self._database.write() as connection:
                 await self._settle_accounts(connection)
-                rows = await outbox.claim(
-                    connection, limit=limit, lease=self._lease, now=self._clock()
-                )
+                rows = await self._claim(connection, limit)
             if not rows:
                 return 0
             instruments.RELAY_BATCH.record(len(rows))
             async with self._database.read() as connection:
-                claimed = await self._loader.prime(connection, rows)
+                claimed = await self._loader.prime(connection, rows, read_at=read_at)
         except Exception as error:  # the relay outlives every trouble, of the database or ours
             self._trouble = error
             return 0
@@ -133,14 +138,28 @@ class Relay:
             task.add_done_callback(self._starting.discard)
         return len(rows)
 
+    async def _claim(self, connection: AsyncConnection, limit: int) -> list[PendingDelivery]:
+        now = self._clock()
+        if not self._lateness.now:
+            return await outbox.claim(connection, limit=limit, lease=self._lease, now=now)
+        rows = await outbox.claim(
+            connection, limit=limit, lease=self._lease, now=now, least_urgent=Urgency.RETRY
+        )
+        if (few := min(limit - len(rows), _NEW_WHILE_LATE)) > 0:
+            rows += await outbox.claim(
+                connection, limit=few, lease=self._lease, now=now, most_urgent=Urgency.FIRST
+            )
+        return rows
+
     async def _settle_accounts(self, connection: AsyncConnection) -> None:
         """Mark what was started since the last time, and give back what could not be."""
-        started, failed = self._started, self._failed
-        await outbox.mark_started(connection, started, now=self._clock())
-        await outbox.release(connection, failed)
         # A commit that fails after this costs nothing but the leases' running out.
-        self._started = self._started[len(started) :]
-        self._failed = self._failed[len(failed) :]
+        while self._started:
+            lease, ids = self._started.popitem()
+            await outbox.mark_started(connection, ids, leased_until=lease, now=self._clock())
+        while self._failed:
+            lease, ids = self._failed.popitem()
+            await outbox.release(connection, ids, leased_until=lease)
 
     async def _room(self) -> int:
         """How many more may be started, once that is a good part of the batch: leasing a few at a
@@ -154,12 +173,12 @@ class Relay:
             await asyncio.wait(self._starting)
 
     async def _start(self, row: PendingDelivery, target: Target) -> None:
-        """Start one delivery's workflow, and note whether that went well."""
+        """Start or wake one delivery's workflow, and note whether that went well."""
         with spans.start_of_delivery(
             self._loader.traceparent_of(row.event_id),
             event_type=row.event_type,
             # a row that was put back has waited since then only
-            since=self._clock() if row.reopened else row.created_at,
+            since=self._clock() if row.wakes else row.created_at,
             ids={"delivery": row.delivery_id, "endpoint": row.endpoint_id},
         ):
             result = await self._start_workflow(row, target)
@@ -168,30 +187,17 @@ class Relay:
     async def _start_workflow(self, row: PendingDelivery, target: Target) -> str:
         """What came of it: `started`, `exists`, `failed` or `refused`."""
         result = "started"
-        route = Route(target.url, target.plan, target.timeout_seconds)
+        lease = row.leased_until or row.created_at
         try:
             async with self._slots:
-                await self._client.start_workflow(
-                    WORKFLOW_TYPE,
-                    delivery_order(row, route, fast_lane_timeout=self._fast_lane_timeout),
-                    id=workflow_id(row.delivery_id),
-                    task_queue=DELIVERIES_QUEUE,
-                    # A second start of a delivery that runs or has run changes nothing. A row put
-                    # back because its workflow was lost may run again.
-                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE
-                    if row.reopened
-                    else WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                    id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                    request_eager_start=True,
-                    search_attributes=search_attributes(row),
-                    static_summary=summary(row, route),
-                    rpc_timeout=_START_TIMEOUT,
+                await start_or_wake(
+                    self._client, row, target, fast_lane_timeout=self._fast_lane_timeout
                 )
         except WorkflowAlreadyStartedError:
             result = "exists"  # it has run: as good as started
         except RPCError as error:
             if error.status is not RPCStatusCode.INVALID_ARGUMENT:
-                self._failed.append(row.delivery_id)
+                self._failed[lease].append(row.delivery_id)
                 self._trouble = error
                 return "failed"
             self._refused(row, error)
@@ -199,7 +205,7 @@ class Relay:
         except Exception as error:  # ours: one row must not hold up the others
             self._refused(row, error)
             return "refused"
-        self._started.append(row.delivery_id)
+        self._started[lease].append(row.delivery_id)
         self._backoff = 0.0
         return result
 

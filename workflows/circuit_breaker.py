@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from hookfast.circuit import RAMP_STEP, State, ramp_rate
+from hookfast.circuit import RAMP_STEP, EndpointState, State, ramp_rate
 from hookfast.duration import in_words
 from hookfast.episode import (
     WORKFLOW_TYPE,
@@ -51,7 +51,7 @@ class CircuitBreakerWorkflow:
     def __init__(self, order: CircuitOrder) -> None:
         self._endpoint_id = order.endpoint_id
         self._look = False
-        self._now = Situation(State.OPEN, "enabled")
+        self._now = Situation(State.OPEN, EndpointState.ENABLED)
         self._warned = self._told = self._probed_late = False
         self._failing_since = order.progress.failing_since
         self._failing_from = workflow.now() - timedelta(seconds=order.progress.failing_seconds)
@@ -63,7 +63,7 @@ class CircuitBreakerWorkflow:
         """Conduct the episode to its end."""
         await self._do("look_at_circuit", summary="how the circuit stands")
         while not await self._is_over():
-            if self._now.endpoint_state == "paused":
+            if self._now.endpoint_state is EndpointState.PAUSED:
                 await self._wait(_PAUSED_LOOK, "paused by request; looks again by itself")
                 await self._do("look_at_circuit", summary="how the circuit stands")
                 continue
@@ -138,7 +138,7 @@ class CircuitBreakerWorkflow:
     # -- draining ------------------------------------------------------------------------------
 
     async def _drain(self) -> None:
-        if self._now.endpoint_state == "enabled":
+        if self._now.endpoint_state is EndpointState.ENABLED:
             rate = ramp_rate(self._drain_step, self._now.rate_limit_per_second)
             summary = f"let {rate:g}/s go"
         else:
@@ -148,7 +148,7 @@ class CircuitBreakerWorkflow:
         self._drain_step += 1
         await self._do(
             "drain_step",
-            DrainOrder(self._endpoint_id, rate, RAMP_STEP.total_seconds(), self._now.drained_up_to),
+            DrainOrder(self._endpoint_id, rate, RAMP_STEP.total_seconds()),
             summary=summary,
             timeout=RAMP_STEP + _STEP_MARGIN,
             heartbeat=_HEARTBEAT_TIMEOUT,

@@ -1,295 +1,281 @@
-"""The life of one delivery: attempt, wait, repeat; steered by signals, visible in every wait.
+"""The clock and the trace of one delivery: step, wait, step again, until its row says it has ended.
 
-The workflow decides nothing about retries itself. The attempt activity applies the retry plan and
-commits its decision with the attempt, so the stored row and this workflow cannot disagree; what is
-left here is the waiting, which is what Temporal is for.
+The row is the record. Everything is decided in the step activity, under the row's lock, so this
+workflow keeps nothing that the row does not have, and its code hardly ever changes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import Priority
-from temporalio.exceptions import FailureError, is_cancelled_exception
+from temporalio.common import Priority, RetryPolicy, SearchAttributeKey
+from temporalio.exceptions import (
+    ApplicationError,
+    ApplicationErrorCategory,
+    FailureError,
+    is_cancelled_exception,
+)
 
+from hookfast.clock import rfc3339
+from hookfast.deliveries.life import AttemptEnded, Wish
 from hookfast.delivery import (
+    CANCELLED_IN_ITS_ROW,
+    RECORD,
     RETRIES_QUEUE,
+    STEP,
     WORKFLOW_TYPE,
-    AttemptOrder,
-    AttemptReport,
     DeliveryOrder,
     DeliveryState,
-    ResendOrder,
-    Trigger,
+    Heard,
+    RecordOrder,
+    StepOrder,
+    StepReport,
+    Urgency,
 )
 from hookfast.outcome import DeliveryStatus
-from hookfast.retry_plan import Next, parse_plan
-from workflows.delivery_standing import ONCE, RECORD_TIMEOUT, UNTIL_DONE, Standing
-from workflows.delivery_waiting import Waiting
+from hookfast.retry_plan import parse_plan
+from hookfast.time_budget import LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
 from workflows.undisturbed import undisturbed
 
-_ATTEMPTS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
-# A fast-lane attempt: 5 s for the request, the rest for the database before and after it.
-_LOCAL_TIMEOUT = timedelta(seconds=30)
-# Any other attempt: at most 30 s for the request. A worker that dies is noticed by its heartbeat.
-_REGULAR_TIMEOUT = timedelta(seconds=75)
-_HEARTBEAT_TIMEOUT = timedelta(seconds=15)
-# The start, its task, and the task's start. It is longer where a person started it by a signal, or
-# where it begins anew, and what the fast lane did may be lost to it.
+HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
+
+_STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
+_HEARTBEAT_TIMEOUT = timedelta(seconds=15)  # so soon a worker's death is noticed
 _HISTORY_OF_A_START = 3
-
-_LAST_WORD = "the-last-word-wins"
-"""Patch: before, `cancel` won over a `resend` that came after it."""
-
-_STATUS_AFTER = {
-    Next.DELIVERED: DeliveryStatus.DELIVERED,
-    Next.GONE: DeliveryStatus.GONE,
-    Next.DEAD: DeliveryStatus.DEAD,
-}
+"""Events: the start, its task, and the task's start. More: what a step did may be lost to us."""
+_UNTIL_DONE = RetryPolicy(
+    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
+)
+# A local step is tried once, then handed to the regular lane: while the database is away, retries
+# in place would hold a workflow task, grow the history and keep a worker from shutting down.
+_ONCE = RetryPolicy(maximum_attempts=1)
 
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class DeliveryWorkflow:
-    """One (event, subscription) pair. Signals: `pause`, `resume`, `resend`, `cancel`, and `release`
-    from the endpoint's circuit, in any order, at any time, any number of times. Query: `state`."""
+    """One (event, subscription) pair. Signals: `pause`, `resume`, `resend`, `cancel`, `release` and
+    `wake`, in any order, at any time, any number of times. Query: `state`."""
 
     @workflow.init
     def __init__(self, order: DeliveryOrder) -> None:
         self._order = order
-        self._now = order.progress
-        self._attempts_this_run = 0
-        if self._now.due_at is None and self._now.attempts == 0:
-            self._now.due_at = order.deliver_at
-        self._standing = Standing(
-            order.delivery_id,
-            self._now,
-            retries_planned=len(parse_plan(order.plan).delays),
-            cancel=self.cancel,
-        )
-        self._waiting = Waiting(self._now, self._standing)
+        self._now = order.now
+        self._shown = order.now.status
+        self._retries_planned = len(parse_plan(order.plan).delays)
+        self._woken = order.now.next_at is None
+        self._urgency: int | None = None
+        self._heard: list[Wish] = []
+        self._passed_on = 0
 
     @workflow.run
     async def run(self, order: DeliveryOrder) -> DeliveryState:
-        """Deliver, or end trying; the result is where the delivery stands."""
+        """Step whenever the row or a signal says so, until the delivery has ended."""
+        steps = 0
         while True:
-            try:
-                return await self._deliver()
-            except (asyncio.CancelledError, FailureError) as error:
-                # Temporal's own cancel button means what the signal means
-                if not is_cancelled_exception(error):
-                    raise
-                self.cancel()
-
-    async def _deliver(self) -> DeliveryState:
-        while True:
-            trigger = await self._waiting.until_due()
-            if trigger is None:
-                await self._end_cancelled()
-                if not (self._now.resend and workflow.patched(_LAST_WORD)):
-                    return self.state()
-                self._now.begin_again()
+            await self._wait()
+            if self._is_due():
+                await self._step(in_fast_lane=order.fast_lane and steps == 0)
+                steps += 1
+            if self._is_called():
                 continue
-            report = await self._attempt(trigger)
-            if report.put_off_seconds is not None:
-                until = workflow.now() + timedelta(seconds=report.put_off_seconds)
-                self._waiting.put_off(trigger, until, held=report.held)
-            elif report.next is Next.RETRY:
-                self._schedule(report)
-            elif report.next is not None:
-                self._finish(report)
-                if not self._now.resend:
-                    return self.state()
-                self._start_over()
-            if self._attempts_this_run >= _ATTEMPTS_PER_RUN:
-                workflow.continue_as_new(replace(self._order, progress=self._now))
+            if self._has_ended():
+                return self._end()
+            self._show()
+            if steps >= _STEPS_PER_RUN:
+                workflow.continue_as_new(replace(order, now=self._now, fast_lane=False))
 
     # -- signals and query: they only record; the loop above acts ------------------------------
 
     @workflow.signal
+    def wake(self, urgency: int = Urgency.RETRY) -> None:
+        """The row has changed: look at it."""
+        self._woken = True
+        self._urgency = min(urgency, self._urgency or urgency)
+
+    @workflow.signal
     def pause(self) -> None:
         """Make no attempts until `resume`. The paused time does not use up the retry plan."""
-        self._now.paused = True
+        self._heard.append(Wish.PAUSE)
 
     @workflow.signal
     def resume(self) -> None:
         """Go on: at once if an attempt fell due meanwhile, else when it is due."""
-        self._now.paused = False
+        self._heard.append(Wish.RESUME)
 
     @workflow.signal
-    def resend(self, order: ResendOrder | None = None) -> None:
+    def resend(self) -> None:
         """Make one attempt now, paused or not, or as soon as the endpoint's limits let it. If it
-        fails, the plan goes on as if it were not. After `cancel`: begin the plan anew."""
-        self._now.resend = True
-        self._now.resend_after = None
-        self._now.gently = order is not None and order.gently
-
-    @workflow.signal
-    def release(self, probe: bool = False) -> None:
-        """From the circuit: go if you are held. With `probe`, find out whether the endpoint is
-        back; if it is not, stay held."""
-        if probe:
-            self._now.probe = True
-        else:
-            self._now.released = True
-
-    @workflow.signal
-    def ask_again(self) -> None:
-        """From the API: your endpoint's limits were raised; ask them anew if you wait for them."""
-        self._waiting.ask_again()
+        fails, the plan goes on as if it were not. After `cancel`: begin the plan again."""
+        self._heard.append(Wish.RESEND)
 
     @workflow.signal
     def cancel(self) -> None:
-        """End the delivery without another attempt. One that is under way is made, and counts."""
-        self._now.cancel = True
-        self._now.paused = False
-        self._now.resend_after = None
-        if self._now.resend and workflow.patched(_LAST_WORD):
-            self._now.resend = False
+        """End the delivery without another attempt. One that is under way is recorded."""
+        self._heard.append(Wish.CANCEL)
+
+    @workflow.signal
+    def release(self, probe: bool = False) -> None:
+        """Go if you are held. With `probe`: look whether the circuit chose you as its probe."""
+        if probe:
+            self.wake()
+        else:
+            self._heard.append(Wish.RELEASE)
 
     @workflow.query
     def state(self) -> DeliveryState:
-        """Where the delivery stands and when it goes next."""
-        return self._standing.state()
-
-    # -- attempting ---------------------------------------------------------------------------
-
-    async def _attempt(self, trigger: Trigger) -> AttemptReport:
-        """Make one attempt and see its record committed."""
-        before = replace(self._now)
-        first = self._now.first_attempt_at is None
-        # A resend before the first attempt is the first attempt; later it is outside the plan, and
-        # so it is while the plan's own attempt is put off, which a failure must leave as it was. A
-        # probe always is: it asks about the endpoint, at whatever cost to this delivery's chances.
-        meanwhile = trigger is Trigger.RESEND and self._now.put_off is not None
-        outside = trigger is Trigger.PROBE or meanwhile
-        if first and not outside:
-            self._now.first_attempt_at = workflow.now()
-        in_plan = not outside and (first or trigger is Trigger.RETRY)
-        if trigger is Trigger.RETRY and not first:
-            self._now.retries += 1
-        self._now.attempts += 1
-        self._attempts_this_run += 1
-        order = AttemptOrder(
-            delivery_id=self._order.delivery_id,
-            number=self._now.attempts,
-            trigger=trigger,
-            plan=self._order.plan,
-            in_plan=in_plan,
-            retries_used=self._now.retries,
-            elapsed_seconds=self._now.elapsed(workflow.now()),
-            released=self._now.released,
-            waited=self._now.waited,
-            gently=self._now.gently,
-            fresh=workflow.info().get_current_history_length() <= _HISTORY_OF_A_START,
+        """How the delivery stood after its last step."""
+        now = self._now
+        return DeliveryState(
+            status=now.status,
+            attempts=now.attempts,
+            retries=now.retries,
+            retries_planned=self._retries_planned,
+            next_attempt_at=None if now.status is DeliveryStatus.HELD else now.next_at,
+            last_error=now.last_error,
         )
-        # Spent with this attempt; one that comes while it is under way counts for the next.
-        self._now.released = self._now.waited = self._now.gently = False
-        report = None
-        if trigger is Trigger.FIRST and self._order.fast_lane:
-            report = await self._attempt_in_fast_lane(order)
-        if report is None:
-            report = await self._attempt_in_regular_lane(order)
-        if report.put_off_seconds is not None or report.refused:  # no request was made
-            self._now.attempts = before.attempts
-            self._now.retries = before.retries
-            self._now.first_attempt_at = before.first_attempt_at
-        if report.put_off_seconds is not None:
-            # What let it go still does, once its turn comes.
-            self._now.released |= before.released and not report.held
-            if not self._now.resend:  # one that came meanwhile says itself how gently
-                self._now.gently = before.gently
-            return report
-        if not report.recorded:
-            await self._record(report)
-        self._now.last_error = report.error
-        return report
 
-    async def _attempt_in_fast_lane(self, order: AttemptOrder) -> AttemptReport | None:
-        """None when the fast lane is full for this endpoint, or we could not work there."""
+    # -- waiting -------------------------------------------------------------------------------
+
+    def _is_called(self) -> bool:
+        """Whether a signal came that no step has seen."""
+        return self._woken or self._passed_on < len(self._heard)
+
+    def _is_due(self) -> bool:
+        next_at = self._now.next_at
+        return self._is_called() or (next_at is not None and next_at <= workflow.now())
+
+    async def _wait(self) -> None:
+        next_at = self._now.next_at
+        with contextlib.suppress(TimeoutError):
+            try:
+                if not self._is_due():
+                    await workflow.wait_condition(
+                        self._is_called,
+                        timeout=None if next_at is None else next_at - workflow.now(),
+                        timeout_summary=self._now.waits_for,
+                    )
+            except asyncio.CancelledError:
+                self._cancelled()
+
+    def _cancelled(self) -> None:
+        """Temporal's own cancel button means what the signal means; ours, that the row says so."""
+        if workflow.cancellation_reason() != CANCELLED_IN_ITS_ROW:
+            self.cancel()
+
+    # -- stepping ------------------------------------------------------------------------------
+
+    async def _step(self, *, in_fast_lane: bool) -> None:
+        """Have the row looked at, and what it says done; `_now` is how it stands then."""
+        heard = None
+        if wishes := tuple(self._heard[self._passed_on :]):
+            heard = Heard(workflow.info().run_id, len(self._heard), wishes)
+        order = StepOrder(
+            self._order.delivery_id,
+            self._order.plan,
+            workflow.now(),
+            due=None if self._is_called() else self._now.next_at,
+            fresh=workflow.info().get_current_history_length() <= _HISTORY_OF_A_START,
+            cancelled=workflow.cancellation_reason() is not None,
+            heard=heard,
+        )
+        urgency = self._urgency or (Urgency.RETRY if self._now.attempts else Urgency.FIRST)
+        self._woken, self._urgency, self._passed_on = False, None, len(self._heard)
+        report = await self._local_step(order) if in_fast_lane else None
+        if report is None or report.crowded:
+            report = await self._regular_step(order, urgency)
+        if report.unrecorded is not None:
+            report = await self._record(report.unrecorded)
+        self._now = report
+
+    async def _local_step(self, order: StepOrder) -> StepReport | None:
+        """None when we could not work there."""
         try:
-            attempting = workflow.start_local_activity(
-                "attempt",
+            stepping = workflow.start_local_activity(
+                STEP,
                 order,
-                result_type=AttemptReport,
-                start_to_close_timeout=_LOCAL_TIMEOUT,
-                retry_policy=ONCE,
+                result_type=StepReport,
+                schedule_to_close_timeout=LOCAL_STEP,
+                retry_policy=_ONCE,
             )
-            report: AttemptReport = await undisturbed(attempting, self.cancel)
+            report: StepReport = await undisturbed(stepping, self._cancelled)
         except FailureError as error:  # a local activity's own error comes unwrapped
             if is_cancelled_exception(error):
                 raise
             return None
-        return None if report.crowded else report
-
-    async def _attempt_in_regular_lane(self, order: AttemptOrder) -> AttemptReport:
-        self._standing.show(f"attempt {order.number} under way")
-        attempting = workflow.start_activity(
-            "attempt",
-            order,
-            result_type=AttemptReport,
-            task_queue=RETRIES_QUEUE,
-            start_to_close_timeout=_REGULAR_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=UNTIL_DONE,
-            summary=self._attempt_summary(order),
-            priority=Priority(fairness_key=self._order.endpoint_id),
-        )
-        report: AttemptReport = await undisturbed(attempting, self.cancel)
         return report
 
-    def _attempt_summary(self, order: AttemptOrder) -> str:
-        match order.trigger:
-            case Trigger.RETRY:
-                return self._standing.this_retry
-            case Trigger.RESEND:
-                return f"attempt {order.number}: resend"
-            case Trigger.PROBE:
-                return f"attempt {order.number}: probe"
-            case _:
-                return f"attempt {order.number}"
-
-    async def _record(self, report: AttemptReport) -> None:
-        # The request was made and only its record failed (the database was away). The report is in
-        # history now, so from here on a crash repeats the record and never the request.
-        recording = workflow.start_activity(
-            "record_attempt",
-            report,
+    async def _regular_step(self, order: StepOrder, urgency: int) -> StepReport:
+        stepping = workflow.start_activity(
+            STEP,
+            order,
+            result_type=StepReport,
             task_queue=RETRIES_QUEUE,
-            start_to_close_timeout=RECORD_TIMEOUT,
-            retry_policy=UNTIL_DONE,
-            summary=f"record attempt {self._now.attempts}",
+            start_to_close_timeout=REGULAR_STEP,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            retry_policy=_UNTIL_DONE,
+            summary=self._now.waits_for or None,
+            priority=Priority(priority_key=urgency, fairness_key=self._order.endpoint_id),
         )
-        await undisturbed(recording, self.cancel)
+        report: StepReport = await undisturbed(stepping, self._cancelled)
+        return report
 
-    # -- what follows -------------------------------------------------------------------------
+    async def _record(self, ended: AttemptEnded) -> StepReport:
+        # The request was made and only its record failed (the database was away). It is in history
+        # now, so from here on a crash repeats the record and never the request.
+        recording = workflow.start_activity(
+            RECORD,
+            RecordOrder(self._order.delivery_id, ended),
+            result_type=StepReport,
+            task_queue=RETRIES_QUEUE,
+            start_to_close_timeout=RECORD_ACTIVITY,
+            retry_policy=_UNTIL_DONE,
+            summary=f"record attempt {ended.attempt.number}",
+            priority=Priority(priority_key=Urgency.WISH, fairness_key=self._order.endpoint_id),
+        )
+        report: StepReport = await undisturbed(recording, self._cancelled)
+        return report
 
-    def _schedule(self, report: AttemptReport) -> None:
-        self._now.due_at = workflow.now() + timedelta(seconds=report.delay_seconds)
-        self._standing.become(DeliveryStatus.RETRYING)
+    # -- what Temporal shows -------------------------------------------------------------------
 
-    def _finish(self, report: AttemptReport) -> None:
-        assert report.next is not None  # noqa: S101 - the caller has looked
-        if self._now.resend_after is not None and report.next is not Next.DEAD:
-            self._now.resend = False  # another attempt did what it was asked for
-        self._now.due_at = self._now.put_off = self._now.resend_after = None
-        self._standing.become(_STATUS_AFTER[report.next])
-        self._standing.show(report.reason or "")
+    def _has_ended(self) -> bool:
+        """Whether this run can end. A cancelled one waits until Temporal knows, which the step has
+        told: only then does it end as Canceled."""
+        status = self._now.status
+        if status is DeliveryStatus.CANCELLED:
+            return workflow.cancellation_reason() is not None
+        return status.finished
 
-    def _start_over(self) -> None:
-        """Someone asked to send it again while it was ending: as if they had a moment later."""
-        if self._now.cancel and workflow.patched(_LAST_WORD):  # that was before
-            self._now.begin_again()
-            return
-        self._now.retries = 0
-        self._now.first_attempt_at = None
-        self._now.paused_seconds = 0.0
+    def _end(self) -> DeliveryState:
+        now = self._now
+        match now.status:
+            case DeliveryStatus.CANCELLED:
+                raise asyncio.CancelledError
+            case DeliveryStatus.DEAD | DeliveryStatus.GONE:
+                said = f" Last error: {now.last_error}" if now.last_error else ""
+                raise ApplicationError(
+                    f"{now.reason} after {now.attempts} attempts.{said}",
+                    type=now.status.value,
+                    non_retryable=True,
+                    category=ApplicationErrorCategory.BENIGN,  # no fault of the worker's
+                )
+            case _:
+                return self.state()
 
-    async def _end_cancelled(self) -> None:
-        self._now.due_at = self._now.put_off = None
-        unheard = await self._standing.note(DeliveryStatus.CANCELLED, next_attempt_at=None)
-        if unheard is not None:
-            self._now.attempts = unheard.attempts
-        self._standing.show("")
+    def _show(self) -> None:
+        """The search attribute, while it is open, and the text the Temporal UI shows."""
+        now = self._now
+        if now.status is not self._shown and not now.status.finished:
+            self._shown = now.status
+            workflow.upsert_search_attributes([HOOK_STATE.value_set(now.status.value)])
+        at = "" if now.next_at is None else f", {rfc3339(now.next_at)}"
+        lines = [
+            f"**{now.status.value}** after {now.attempts} attempts"
+            f" ({now.retries} of {self._retries_planned} retries)",
+            f"next: {now.waits_for}{at}" if now.waits_for else "",
+            f"last error: {now.last_error}" if now.last_error else "",
+        ]
+        workflow.set_current_details("  \n".join(line for line in lines if line))

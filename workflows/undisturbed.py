@@ -6,16 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from temporalio import workflow
-
-_PATCH = "cancel-leaves-nothing-half-done"
-
 Result = TypeVar("Result")
 
 
-async def undisturbed(working: asyncio.Task[Result], cancel: Callable[[], None]) -> Result:
-    """What the activity `working` gives, whoever cancels the workflow meanwhile: that is told to
-    `cancel` at once, and for the caller to act on afterwards.
+async def undisturbed(working: asyncio.Task[Result], cancelled: Callable[[], None]) -> Result:
+    """What the activity `working` gives, whoever cancels the workflow meanwhile: `cancelled` hears
+    of that at once, and the caller acts on it afterwards.
 
     An activity that is cancelled goes on for a moment, as a request cannot be taken back, and
     writes what came of it after all: behind the back of a workflow that did not wait for it.
@@ -23,8 +19,5 @@ async def undisturbed(working: asyncio.Task[Result], cancel: Callable[[], None])
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
-        if workflow.patched(_PATCH):
-            cancel()
-        else:  # it began when activities were cancelled with their workflow
-            working.cancel()
+        cancelled()
     return await working

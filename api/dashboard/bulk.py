@@ -16,7 +16,7 @@ from api.dashboard.wording import number
 from api.jobs import JobView, count
 from api.routes.delivery_actions import DeliveryActionForm, act_on_deliveries
 from hookfast.errors import InvalidInput
-from hookfast.steering import Action
+from hookfast.storage.wishes import Action
 
 routes = page_router()
 
@@ -36,7 +36,12 @@ _WORDS: Final[dict[str, str]] = {
 async def preview(view: PageView, context: AppContext, principal: Writer) -> Response:
     """How many deliveries it would be. Changes nothing."""
     form = _action_form(view.form)
-    counted = await count(context, principal, form.filter.chosen_for(form.action))
+    counted = await count(
+        context,
+        principal,
+        form.filter.chosen_for(form.action),
+        resend=form.action == "resend",
+    )
     return view.preview(
         "bulk.html",
         action=form.action,

@@ -158,7 +158,7 @@ async def recover_page(
     chosen = ChosenDeliveries(
         endpoint_id=endpoint_id, statuses=DEAD, finished_since=view.now - SPANS[since][0]
     )
-    counted = await count(context, principal, chosen)
+    counted = await count(context, principal, chosen, resend=True)
     return view.render(
         "endpoint_recover.html",
         endpoint=row,

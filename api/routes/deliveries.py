@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal, Self
 
 from fastapi import Query
@@ -25,13 +26,16 @@ from api.pagination import Listing, PageQuery
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Change
+from hookfast.deliveries.life import Attempt as PlannedAttempt
+from hookfast.deliveries.life import next_step
 from hookfast.delivery import workflow_id
 from hookfast.event_type import parse_event_type
 from hookfast.outcome import DeliveryStatus, Result
-from hookfast.steering import Action
-from hookfast.storage import attempts, deliveries
+from hookfast.storage import attempts, deliveries, lives, wishes
 from hookfast.storage.deliveries import DeliveryFilter
+from hookfast.storage.outgoing import COUNTS_FOR
 from hookfast.storage.tables import Attempt, Delivery
+from hookfast.storage.wishes import Action
 
 routes = router("Deliveries")
 
@@ -188,12 +192,10 @@ async def _steer(
     audit: RequestAudit,
     principal: Principal,
 ) -> SteeredDelivery:
-    async with context.database.read() as connection:
-        delivery = owned(await deliveries.get(connection, delivery_id), principal)
-    await context.steering.signal(delivery_id, action)
-    # Not in one transaction: what it changes is Temporal's. An entry before it would tell of wishes
-    # that were refused, and a crash between the two leaves the signal in the workflow's history.
+    now = context.clock()
     async with context.database.write() as connection:
+        delivery = owned(await deliveries.get(connection, delivery_id), principal)
+        change = await wishes.ask(connection, delivery_id, action, now=now)
         told = Change(
             action=STEERING[action],
             resource="delivery",
@@ -201,4 +203,10 @@ async def _steer(
             tenant_id=delivery.tenant_id,
         )
         await audit.record(connection, told)
+    context.doorbell.ring()
+    lives.count_ended([change])
+    if action in ("pause", "cancel") and isinstance(next_step(change.before, now), PlannedAttempt):
+        # Whoever read the delivery before the commit may begin its request for so long. After the
+        # answer, none begins.
+        await asyncio.sleep(COUNTS_FOR)
     return SteeredDelivery(id=delivery_id, action=action)

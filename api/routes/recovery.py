@@ -174,7 +174,7 @@ async def _count(
     event: EventSummary,
     late: Late | None,
 ) -> Response:
-    counted = await jobs.count(context, principal, chosen)
+    counted = await jobs.count(context, principal, chosen, resend=True)
     new = 0
     if late is not None:
         async with context.database.read() as connection:

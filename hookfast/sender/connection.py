@@ -59,6 +59,10 @@ class Connection(httpcore2.AsyncNetworkStream):
         Raises RequestFailed, and BodyCut.
         """
         if self._unsent:
+            if self._progress.confirm is not None:
+                self._progress.phase = Phase.CONFIRMING
+                await self._progress.confirm()
+                self._progress.phase = Phase.WAITING
             self._stream.write(b"".join(self._unsent))
             self._unsent.clear()
         read = self._read_body if self._in_body else self._read_head

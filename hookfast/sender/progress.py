@@ -6,6 +6,7 @@ request that is ours. All of a request runs in the task that sent it, so a conte
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +19,7 @@ class Phase(StrEnum):
     RESOLVING = "the name {peer} did not resolve in time."
     CONNECTING = "the connection to {peer} did not open in time."
     HANDSHAKE = "the TLS handshake with {peer} did not finish in time."
+    CONFIRMING = "nothing was sent: whether it still may be was not answered in time."
     WAITING = "{peer} took the connection but did not answer in time."
     HEADERS = "{peer} began its answer but did not finish the headers in time."
     BODY = "{peer} sent its headers but did not finish the body in time."
@@ -25,18 +27,21 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Progress:
-    """Updated as the request goes. `ended` tells that the peer has ended the connection."""
+    """Updated as the request goes. `ended` tells that the peer has ended the connection; `confirm`
+    is asked when the connection is open and nothing of the request was sent, and raises where it
+    must not be."""
 
     phase: Phase = Phase.QUEUED
     ended: bool = False
+    confirm: Callable[[], Awaitable[None]] | None = None
 
 
 _current: ContextVar[Progress] = ContextVar("progress")
 
 
-def begin_progress() -> Progress:
+def begin_progress(confirm: Callable[[], Awaitable[None]] | None = None) -> Progress:
     """The progress of a request that this task now begins."""
-    progress = Progress()
+    progress = Progress(confirm=confirm)
     _current.set(progress)
     return progress
 

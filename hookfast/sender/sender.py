@@ -12,7 +12,7 @@ import codecs
 import os
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -20,12 +20,13 @@ from http import HTTPStatus
 import httpx2
 
 from hookfast.clock import Clock, utc_now
+from hookfast.errors import Unavailable
 from hookfast.outcome import Outcome, Result
 from hookfast.sender.address_guard import AddressGuard, Network
 from hookfast.sender.connection import BodyCut
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, timed_out
-from hookfast.sender.progress import begin_progress
+from hookfast.sender.progress import Phase, begin_progress
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
 from hookfast.sender.retry_after import parse_retry_after
 from hookfast.sender.transport import NETWORKS, OriginTransport
@@ -80,14 +81,24 @@ class Sender:
         body: bytes,
         timeout: float,
         allowed_networks: Sequence[Network] = (),
+        confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
         """POST `body`. `timeout`, in seconds, is one deadline for everything from the name's
         resolution to the last byte read; `allowed_networks` is where the host has to be.
+        `confirm` is awaited once the connection is open, right before the first byte is sent;
+        Unavailable where the deadline passes meanwhile.
 
-        Raises InvalidInput for a URL that `check_url` refuses; nothing that a server does raises.
+        Raises InvalidInput for a URL that `check_url` refuses, and what `confirm` raises: then
+        nothing was sent. Nothing that a server does raises.
         """
         outcome, _ = await self._send(
-            "POST", url, headers=headers, body=body, timeout=timeout, networks=allowed_networks
+            "POST",
+            url,
+            headers=headers,
+            body=body,
+            timeout=timeout,
+            networks=allowed_networks,
+            confirm=confirm,
         )
         return outcome
 
@@ -146,10 +157,11 @@ class Sender:
         body: bytes,
         timeout: float,
         networks: Sequence[Network],
+        confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> tuple[Outcome, _Answer | None]:
         target = parse_url(url)
         request = _request(method, target, headers=headers, body=body, networks=tuple(networks))
-        progress = begin_progress()
+        progress = begin_progress(confirm)
         started = time.perf_counter()
         try:
             async with asyncio.timeout(timeout) as deadline:
@@ -159,6 +171,9 @@ class Sender:
         except TimeoutError:
             if not deadline.expired():
                 raise
+            if progress.phase is Phase.CONFIRMING:
+                # Our own database's silence says nothing about the receiver, and costs no attempt.
+                raise Unavailable("The database did not say in time whether to send.") from None
             return _failure(timed_out(progress.phase, target.peer, timeout), started), None
         return self._answered(answer, _milliseconds_since(started)), answer
 

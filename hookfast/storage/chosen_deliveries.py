@@ -9,11 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Select, Table, func, literal, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    and_,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    true,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at
@@ -21,10 +33,9 @@ from hookfast.outcome import DeliveryStatus
 from hookfast.storage.deliveries import DeliveryFilter, conditions
 from hookfast.storage.keyset import by_name
 from hookfast.storage.residual import Residual
-from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
-_ENDPOINTS: Table = Endpoint.__table__
 _C = _DELIVERIES.c
 
 MAX_IDS = 1_000
@@ -37,7 +48,8 @@ class ChosenDeliveries:
 
     `statuses` empty means any. `since` is inclusive and `until` exclusive, both about creation;
     `finished_since` and `finished_until` likewise about the end. `up_to` is the newest delivery
-    there was when the choice was made: later ones do not join.
+    there was when the choice was made: later ones do not join. `without`: what others that are
+    under way have chosen, each but for what they have dealt with (up to `after`).
     """
 
     tenant_id: str | None = None
@@ -53,6 +65,8 @@ class ChosenDeliveries:
     finished_until: datetime | None = None
     ids: tuple[str, ...] | None = None
     up_to: str | None = None
+    after: str | None = None
+    without: tuple[ChosenDeliveries, ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -119,9 +133,23 @@ class ChosenDeliveries:
             found.append(_C.finished_at >= self.finished_since)
         if self.finished_until is not None:
             found.append(_C.finished_at < self.finished_until)
+        if self.after is not None:
+            found.append(_C.id > self.after)
         if self.reason is not None:
             found.append(_C.reason == self.reason)
+        found += [not_(other.condition()) for other in self.without]
         return found
+
+    def condition(self) -> ColumnElement[bool]:
+        """All that a delivery has to fulfil to be chosen, where no index leads to it."""
+        names = ("tenant_id", "endpoint_id", "subscription_id", "event_id", "event_type")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        found = [_C[name] == value for name, value in given.items()]
+        if self.statuses:
+            found.append(_C.status.in_([status.value for status in self.statuses]))
+        if self.ids is not None:
+            found.append(_C.id.in_(self.ids))
+        return and_(true(), *found, *self._times())
 
 
 async def newest_id(connection: AsyncConnection) -> str:
@@ -169,15 +197,23 @@ def next_statement(chosen: ChosenDeliveries, *, after: str | None, limit: int) -
     return by_name(select(merged.c.id), merged.c.id, after=None, limit=limit)
 
 
-async def sendable(connection: AsyncConnection, delivery_ids: Collection[str]) -> set[str]:
-    """Those of these deliveries whose endpoint is neither disabled nor deleted."""
+async def under_way(
+    connection: AsyncConnection,
+    delivery_ids: Collection[str],
+    *,
+    patience: timedelta,
+    now: datetime,
+) -> list[str]:
+    """Those of these deliveries whose resend is still to be made, and can be before long: neither
+    held, nor given a turn by their endpoint's limits that is further away than `patience`."""
     rows = await connection.execute(
         select(_C.id)
-        .join_from(_DELIVERIES, _ENDPOINTS, _C.endpoint_id == _ENDPOINTS.c.id)
         .where(
             _C.id.in_(delivery_ids),
-            _ENDPOINTS.c.state != "disabled",
-            _ENDPOINTS.c.deleted_at.is_(None),
+            _C.resend_asked_at.is_not(None),
+            _C.status != DeliveryStatus.HELD.value,
+            or_(_C.resend_not_before.is_(None), _C.resend_not_before < now + patience),
         )
+        .order_by(_C.id)
     )
-    return set(rows.scalars())
+    return list(rows.scalars())

@@ -1,23 +1,20 @@
 """Circuits as stored: every transition is a function of `hookfast.circuit` on a locked row.
 
-The lock is what makes "held" exact. A delivery is held in a transaction that has locked the
-endpoint's row and its circuit's (`hold_or_send`), and a circuit closes in one that has locked them
-too: so no delivery can be put on hold after its circuit last looked for one.
+What a circuit means for one delivery is `admission`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Table, bindparam, case, func, null, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast import circuit
-from hookfast.circuit import Admission, Cause, Circuit, Gate, State
+from hookfast.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.conducting import Wanted
 from hookfast.episode import WORKFLOW_TYPE, CircuitOrder, workflow_id
 from hookfast.outcome import DeliveryStatus
@@ -31,10 +28,6 @@ _E = _ENDPOINTS.c
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
 
-PROBE_MARGIN = timedelta(seconds=90)
-"""How long after its deadline nothing has to be heard of a probe for it to be given up: its worker
-may die, and another make the attempt."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
@@ -43,7 +36,7 @@ class Owned:
     endpoint_id: str
     tenant_id: str
     url: str
-    endpoint_state: str
+    endpoint_state: EndpointState
     state_reason: str | None
     timeout_seconds: float
     rate_limit_per_second: float | None
@@ -154,7 +147,7 @@ def _owned(row: Any) -> Owned:
         endpoint_id=row["the_endpoint_id"],
         tenant_id=row["tenant_id"],
         url=row["url"],
-        endpoint_state="deleted" if row["deleted_at"] is not None else row["endpoint_state"],
+        endpoint_state=_state_of(row["endpoint_state"], row["deleted_at"]),
         state_reason=row["state_reason"],
         timeout_seconds=row["timeout_seconds"],
         rate_limit_per_second=row["rate_limit_per_second"],
@@ -166,6 +159,10 @@ def _owned(row: Any) -> Owned:
             **values,
         ),
     )
+
+
+def _state_of(state: str, deleted_at: datetime | None) -> EndpointState:
+    return EndpointState(state) if deleted_at is None else EndpointState.DELETED
 
 
 # -- the gate -----------------------------------------------------------------------------------
@@ -202,7 +199,7 @@ async def gates(connection: AsyncConnection, endpoint_ids: Iterable[str]) -> dic
 
 def _gate(row: Any) -> Gate:
     return Gate(
-        endpoint_state="deleted" if row["deleted_at"] is not None else row["state"],
+        endpoint_state=_state_of(row["state"], row["deleted_at"]),
         state=State.CLOSED if row["circuit"] is None else State(row["circuit"]),
         probe_delivery_id=row["probe_delivery_id"],
         drain_rate=row["drain_rate"],
@@ -210,49 +207,7 @@ def _gate(row: Any) -> Gate:
     )
 
 
-async def hold_or_send(
-    connection: AsyncConnection,
-    delivery_id: str,
-    endpoint_id: str,
-    *,
-    released: bool,
-    backstop: timedelta,
-    probe_lease: timedelta,
-    now: datetime,
-) -> Admission:
-    """Judge a delivery that should be held once more, now under locks: SEND when it may go after
-    all (its circuit closed in the meantime, or it is the probe now), REFUSE, or HOLD, and then its
-    row says so in the same transaction."""
-    if connection.dialect.name == "postgresql":  # SQLite's write transactions exclude each other
-        share = select(_E.id).where(_E.id == endpoint_id).with_for_update(read=True)
-        await connection.execute(share)
-        own = select(_H.endpoint_id).where(_H.endpoint_id == endpoint_id).with_for_update()
-        await connection.execute(own)
-    gate = (await gates(connection, [endpoint_id]))[endpoint_id].gate
-    verdict = circuit.admit(gate, delivery_id, by_hand=False, released=released)
-    if verdict is Admission.CLAIM:
-        claimed = await _claim_probe(connection, delivery_id, endpoint_id, until=now + probe_lease)
-        verdict = Admission.SEND if claimed else Admission.HOLD
-    if verdict is Admission.HOLD:
-        reason = "endpoint_paused" if gate.endpoint_state == "paused" else "circuit_open"
-        await connection.execute(
-            update(_DELIVERIES)
-            .where(_D.id == delivery_id)
-            .values(
-                status=DeliveryStatus.HELD.value,
-                reason=reason,
-                # what the sweep for lost workflows goes by
-                next_attempt_at=now + backstop,
-                updated_at=now,
-                finished_at=None,
-                started_at=func.coalesce(_D.started_at, now),
-                leased_until=None,
-            )
-        )
-    return verdict
-
-
-async def _claim_probe(
+async def claim_probe(
     connection: AsyncConnection, delivery_id: str, endpoint_id: str, *, until: datetime
 ) -> bool:
     """Be the probe of a half-open circuit until then; False when another is. The same as
@@ -297,7 +252,13 @@ async def holding(connection: AsyncConnection, tenant_id: str) -> list[str]:
     return list(rows.scalars())
 
 
-async def held_ids(
+async def unreleased_ids(connection: AsyncConnection, endpoint_id: str, *, limit: int) -> list[str]:
+    """The oldest held deliveries that the circuit has not let go."""
+    statement = select(_D.id).where(_D.endpoint_id == endpoint_id, _HELD, ~_D.released)
+    return list((await connection.execute(statement.order_by(_D.id).limit(limit))).scalars())
+
+
+async def _held_ids(
     connection: AsyncConnection, endpoint_id: str, *, after: str | None, limit: int
 ) -> list[str]:
     """The oldest held deliveries beyond the id `after`."""
@@ -311,8 +272,8 @@ async def held_ids(
 async def next_probe(connection: AsyncConnection, owned: Owned) -> str | None:
     """The delivery to probe with: the oldest held one that has not been a probe since the last one
     was, so that one delivery the receiver cannot stand does not keep the circuit open."""
-    later = await held_ids(connection, owned.endpoint_id, after=owned.circuit.probed_last, limit=1)
-    found = later or await held_ids(connection, owned.endpoint_id, after=None, limit=1)
+    later = await _held_ids(connection, owned.endpoint_id, after=owned.circuit.probed_last, limit=1)
+    found = later or await _held_ids(connection, owned.endpoint_id, after=None, limit=1)
     return found[0] if found else None
 
 

@@ -1,5 +1,5 @@
-"""Statements on `jobs`. What a job is about to do is written before it does it, and what it has
-done and how far it has come together, afterwards: a crash repeats at most what was in hand."""
+"""Statements on `jobs`. How far a job has come is written in the transaction that asks its
+deliveries, and what came of those is counted from their rows: a crash loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -61,36 +61,45 @@ async def begin(connection: AsyncConnection, job_id: str, *, now: datetime) -> J
     return begun or await get(connection, job_id)
 
 
-async def take(connection: AsyncConnection, job: Job, delivery_ids: Sequence[str]) -> Job | None:
-    """Have these deliveries, beyond the cursor of `job`, in hand. None when another worker has
-    taken the job over."""
-    return await _change(connection, _while_as(job).values(in_hand=list(delivery_ids)))
+async def lock(connection: AsyncConnection, job_id: str) -> Job | None:
+    """The job, unless it has ended; nobody else works on it until the transaction ends."""
+    rows = await connection.execute(
+        select(_JOBS).where(_C.id == job_id, _UNFINISHED).with_for_update()
+    )
+    row = rows.mappings().first()
+    return None if row is None else Job(**row)
 
 
 async def progress(
     connection: AsyncConnection,
     job: Job,
     *,
-    cursor: str,
+    cursor: str | None,
+    in_hand: Sequence[str],
     done: int,
     skipped: int,
-    failed: int,
     now: datetime,
-    error: str | None = None,
 ) -> Job | None:
-    """Count what was done since `job` was read, up to the delivery `cursor`. None when the job is
-    no longer where it was then: another worker has taken it over, and counts."""
+    """Count what was done since `job` was locked, up to the delivery `cursor`; `in_hand` is under
+    way. None when it has ended meanwhile."""
     return await _change(
         connection,
-        _while_as(job).values(
+        update(_JOBS)
+        .where(_C.id == job.id, _UNFINISHED)
+        .values(
             cursor=cursor,
+            in_hand=list(in_hand),
             done=_C.done + done,
             skipped=_C.skipped + skipped,
-            failed=_C.failed + failed,
-            error=func.coalesce(error, _C.error),
             updated_at=now,
         ),
     )
+
+
+async def resending(connection: AsyncConnection) -> list[Job]:
+    """The unfinished jobs that send deliveries again."""
+    rows = await connection.execute(select(_JOBS).where(_UNFINISHED, _C.action == "resend"))
+    return [Job(**row) for row in rows.mappings()]
 
 
 async def request_cancel(connection: AsyncConnection, job_id: str, *, now: datetime) -> Job | None:
@@ -147,12 +156,6 @@ def progress_of(job: Job) -> JobProgress:
         skipped=job.skipped,
         failed=job.failed,
     )
-
-
-def _while_as(job: Job) -> Update:
-    """An update of the job if it is still where `job` says."""
-    unmoved = _C.cursor.is_not_distinct_from(job.cursor)
-    return update(_JOBS).where(_C.id == job.id, unmoved, _UNFINISHED)
 
 
 async def _change(connection: AsyncConnection, statement: Update) -> Job | None:

@@ -198,6 +198,7 @@ def delivery_row(
         "status": (DeliveryStatus.DEAD if dead else DeliveryStatus.PENDING).value,
         "reason": ENDPOINT_DISABLED if dead else None,
         "next_attempt_at": None if dead else deliver_at or now,
+        "due_at": None if dead else deliver_at or now,
         "deliver_at": deliver_at,
         "created_at": now,
         "updated_at": now,

@@ -1,44 +1,45 @@
 """What an attempt needs: the delivery, the event's bytes and the endpoint, with its secrets opened.
 
 The relay has just read all of this for the deliveries it starts, so it primes the loader and their
-first attempts, run eagerly in the same process, need no query at all. Whether an endpoint may be
-sent to (its gate) is read anew each time, but for those who begin a moment after the relay read it;
-the rest of it is cached until it is changed, events by size; a delivery is handed out once.
+first attempts, run eagerly in the same process, need no query at all. Whether a delivery may go
+(its life, its endpoint's gate) is read anew each time, but for those that begin a moment after the
+relay read it; the rest is cached until it is changed, events by size.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import Gate
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.life import Life
 from hookfast.errors import Misconfigured, NotFound
 from hookfast.keyring import Keyring
-from hookfast.outcome import DeliveryStatus, Result
-from hookfast.storage import attempts
+from hookfast.storage import lives
 from hookfast.storage.circuits import gates
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_entries import RawRequest
 from hookfast.storage.outbox import PendingDelivery, find_pending
 from hookfast.storage.raw_requests import RawRequests
 from hookfast.storage.remembered import Remembered
-from hookfast.storage.tables import Attempt, Event
+from hookfast.storage.tables import Event
 from hookfast.storage.targets import Target, Targets
 
 _EVENTS: Table = Event.__table__
-_ATTEMPTS: Table = Attempt.__table__
 
 _EVENT_CACHE_BYTES = 64 * 1024 * 1024
 _PRIMED_LIMIT = 10_000
-_PRIMED_FOR = timedelta(seconds=2)
-"""How long what the relay read counts: a batch's first attempts begin within it unless the machine
-cannot keep up. Somebody who pauses an endpoint may see it asked for that much longer."""
+COUNTS_FOR = 0.5
+"""Seconds that what was read of a delivery and its endpoint counts. A request that begins later
+than that is preceded by a second look (see `activities.attempt`), so nothing is sent so long after
+a cancel, a pause or a circuit's opening was committed, however long a worker was frozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +55,10 @@ class EventBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierAttempt:
-    """The same attempt, already recorded: the worker that made it died before it could report.
-    With the delivery's row it says what was decided then."""
-
-    result: str
-    status_code: int | None
-    error: str | None
-    status: DeliveryStatus
-    reason: str | None
-    next_attempt_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """Everything one attempt of a delivery needs; `earlier` when it has been made already. `raw`
-    is what the event came in with, where that is sent on as it came. `wanted_at` is when the
-    delivery was committed, or the time it is scheduled for."""
+    """Everything one attempt of a delivery needs. `raw` is what the event came in with, where that
+    is sent on as it came. `wanted_at` is when the delivery was committed, or the time it is
+    scheduled for. `life` and `gate` are as of `read_at`, in the event loop's time."""
 
     delivery_id: str
     event_type: str
@@ -79,8 +67,14 @@ class Outgoing:
     event: EventBody
     target: Target
     gate: Gate
-    earlier: EarlierAttempt | None
     raw: RawRequest | None
+    life: Life
+    read_at: float
+
+    @property
+    def fresh(self) -> bool:
+        """Whether `life` and `gate` still count without a second look."""
+        return asyncio.get_running_loop().time() - self.read_at <= COUNTS_FOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +83,7 @@ class _Primed:
 
     row: PendingDelivery
     gate: Gate
-    read_at: datetime
-
-    def counts(self, now: datetime) -> bool:
-        """Whether that is not too old. Never with a clock that was set back."""
-        return timedelta(0) <= now - self.read_at <= _PRIMED_FOR
+    read_at: float
 
 
 class OutgoingLoader:
@@ -111,55 +101,85 @@ class OutgoingLoader:
         self._primed: OrderedDict[str, _Primed] = OrderedDict()
 
     async def prime(
-        self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
+        self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery], *, read_at: float
     ) -> list[tuple[PendingDelivery, Target]]:
-        """Read the events and endpoints of these deliveries, keep them for their first attempts,
-        and return what their workflows are started with."""
+        """Read the events and endpoints of these deliveries, which were read at `read_at`, keep
+        them for their first attempts, and return what their workflows are started with."""
         seen = await gates(connection, {row.endpoint_id for row in deliveries})
         targets = await self._targets.load(connection, seen)
-        events = await self._load_events(connection, {row.event_id for row in deliveries})
-        await self._load_raws(connection, deliveries, events)
+        new = [row for row in deliveries if row.wakes == 0]
+        events = await self._load_events(connection, {row.event_id for row in new})
+        await self._load_raws(connection, new, events)
         now = self._clock()
-        for row in deliveries:
-            if row.attempts or row.endpoint_id not in seen:
-                continue
-            if row.deliver_at is None or row.deliver_at <= now:
-                self._primed[row.delivery_id] = _Primed(row, seen[row.endpoint_id].gate, now)
+        for row in new:
+            if row.endpoint_id in seen and (row.deliver_at is None or row.deliver_at <= now):
+                gate = seen[row.endpoint_id].gate
+                self._primed[row.delivery_id] = _Primed(row, gate, read_at)
         while len(self._primed) > _PRIMED_LIMIT:
             self._primed.popitem(last=False)
         return [(row, targets[row.endpoint_id]) for row in deliveries if row.endpoint_id in targets]
 
-    async def load(self, delivery_id: str, number: int, *, fresh: bool = False) -> Outgoing:
-        """What attempt `number` of this delivery needs. `fresh`: it was not made before, so what
-        the relay read counts, which knows of no attempt."""
+    async def load(self, delivery_id: str, *, fresh: bool = False) -> Outgoing:
+        """What the next attempt of this delivery needs. `fresh`: none was made before, so what the
+        relay read counts, which knows of no attempt."""
         primed = self._primed.pop(delivery_id, None)
-        if primed is not None and fresh and primed.counts(self._clock()):
-            row = primed.row
-            event = self._events.get(row.event_id)
-            target = self._targets.known(row.endpoint_id)
-            inbox_id = None if event is None else _raw_id(row, event)
-            raw = None if inbox_id is None else self._raws.known(inbox_id)
-            if event is not None and target is not None and (inbox_id is None or raw is not None):
-                return _outgoing(row, event, target, primed.gate, earlier=None, raw=raw)
+        if primed is not None and fresh and (known := self._known(primed)) is not None:
+            return known if known.fresh else await self.refresh(known)
+        read_at = asyncio.get_running_loop().time()
         async with self._database.read() as connection:
-            found = await find_pending(connection, delivery_id)
-            if found is None:
+            row = await find_pending(connection, delivery_id)
+            if row is None:
                 raise NotFound(f"There is no delivery {delivery_id}.")
-            row = found
             seen = await gates(connection, {row.endpoint_id})
             targets = await self._targets.load(connection, seen)
             events = await self._load_events(connection, {row.event_id})
             raws = await self._load_raws(connection, [row], events)
-            earlier = await _earlier(connection, row, number)
         if row.event_id not in events:
             raise NotFound(f"The event of {delivery_id} is missing.")
         if row.endpoint_id not in targets:
             raise Misconfigured(f"The endpoint of {delivery_id} cannot be used now; see the log.")
-        gate = seen[row.endpoint_id].gate
-        target = targets[row.endpoint_id]
         event = events[row.event_id]
-        raw = raws.get(_raw_id(row, event) or "")
-        return _outgoing(row, event, target, gate, earlier=earlier, raw=raw)
+        return _outgoing(
+            row,
+            event,
+            targets[row.endpoint_id],
+            seen[row.endpoint_id].gate,
+            raw=raws.get(_raw_id(row, event) or ""),
+            read_at=read_at,
+        )
+
+    async def refresh(self, outgoing: Outgoing) -> Outgoing:
+        """The same, with what may have changed read anew: the life, the gate and the endpoint.
+        Raises NotFound for a delivery that is gone, Misconfigured as `load` does."""
+        endpoint_id, read_at = outgoing.target.endpoint_id, asyncio.get_running_loop().time()
+        async with self._database.read() as connection:
+            life = await lives.read(connection, outgoing.delivery_id)
+            seen = await gates(connection, {endpoint_id})
+            targets = await self._targets.load(connection, seen)
+        if life is None or endpoint_id not in seen:
+            raise NotFound(f"There is no delivery {outgoing.delivery_id}.")
+        if endpoint_id not in targets:
+            raise Misconfigured(f"The endpoint {endpoint_id} cannot be used now; see the log.")
+        return replace(
+            outgoing,
+            life=life,
+            gate=seen[endpoint_id].gate,
+            target=targets[endpoint_id],
+            read_at=read_at,
+        )
+
+    def _known(self, primed: _Primed) -> Outgoing | None:
+        """It from memory; None where something of it is not kept any more."""
+        row = primed.row
+        event = self._events.get(row.event_id)
+        target = self._targets.known(row.endpoint_id)
+        if event is None or target is None:
+            return None
+        inbox_id = _raw_id(row, event)
+        raw = None if inbox_id is None else self._raws.known(inbox_id)
+        if inbox_id is not None and raw is None:
+            return None
+        return _outgoing(row, event, target, primed.gate, raw=raw, read_at=primed.read_at)
 
     async def target(self, endpoint_id: str) -> Target:
         """An endpoint, whatever its state. Raises NotFound, and Misconfigured as `load` does."""
@@ -222,31 +242,6 @@ class OutgoingLoader:
         return await self._raws.load(connection, wanted) if wanted else {}
 
 
-async def _earlier(
-    connection: AsyncConnection, row: PendingDelivery, number: int
-) -> EarlierAttempt | None:
-    c = _ATTEMPTS.c
-    found = (
-        await connection.execute(
-            select(c.result, c.status_code, c.error)
-            .where(attempts.of([row.delivery_id]), c.number == number)
-            # of several, the one that moved the row (`late_attempts`)
-            .order_by((c.result == Result.SUCCESS.value).desc(), c.id.desc())
-            .limit(1)
-        )
-    ).first()
-    if found is None:
-        return None
-    return EarlierAttempt(
-        result=found.result,
-        status_code=found.status_code,
-        error=found.error,
-        status=DeliveryStatus(row.status),
-        reason=row.reason,
-        next_attempt_at=row.next_attempt_at,
-    )
-
-
 def _raw_id(row: PendingDelivery, event: EventBody) -> str | None:
     """The entry whose request a delivery sends on; None for one that sends something else."""
     return event.inbox_id if row.payload == "raw" else None
@@ -258,8 +253,8 @@ def _outgoing(
     target: Target,
     gate: Gate,
     *,
-    earlier: EarlierAttempt | None,
     raw: RawRequest | None,
+    read_at: float,
 ) -> Outgoing:
     return Outgoing(
         delivery_id=row.delivery_id,
@@ -269,6 +264,7 @@ def _outgoing(
         event=event,
         target=target,
         gate=gate,
-        earlier=earlier,
         raw=raw,
+        life=row.life,
+        read_at=read_at,
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, Index, LargeBinary, Table, Text, text
+from sqlalchemy import JSON, BigInteger, Index, LargeBinary, Table, Text, false, text
 from sqlmodel import Field, SQLModel
 
+from hookfast.delivery import Urgency
 from hookfast.storage.column_types import UtcDateTime
 from hookfast.storage.feed_position import NextPosition
 
@@ -206,9 +207,15 @@ _DEAD = text("status IN ('dead', 'gone')")
 
 
 class Delivery(Record, table=True):
-    """One (event, subscription) pair, its workflow and its message id. Also the outbox: a row whose
-    `started_at` is NULL still needs its workflow started. `reopened` counts how often a lost
-    workflow was started anew from this row."""
+    """One (event, subscription) pair, its workflow and its message id.
+
+    Its state is a `hookfast.deliveries.life.Life`, which `hookfast.storage.lives` alone writes.
+    `next_attempt_at` is made from it, for lists and for the sweep. `heard` names the signals made
+    by hand that were applied.
+
+    Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
+    the order of `urgency`. `wakes` counts how often it was put back; 0: it was never started.
+    """
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -263,9 +270,10 @@ class Delivery(Record, table=True):
             sqlite_where=_DEAD,
             postgresql_where=_DEAD,
         ),
-        # the outbox: holds only what is not started yet, oldest first
+        # the outbox: only what is to be started or woken, the most urgent and oldest first
         Index(
             "ix_deliveries_outbox",
+            "urgency",
             "id",
             sqlite_where=text("started_at IS NULL"),
             postgresql_where=text("started_at IS NULL"),
@@ -291,13 +299,26 @@ class Delivery(Record, table=True):
     attempts: int = 0
     retries: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    look_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    began_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    excluded_seconds: float = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    waiting_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    resend_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    resend_gently: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    resend_not_before: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    released: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    round: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    last_error: str | None = Field(default=None, sa_type=Text)
+    heard: str | None = Field(default=None, sa_type=Text)
     deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     leased_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    reopened: int = 0
+    wakes: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    urgency: int = Field(default=Urgency.FIRST, sa_column_kwargs={"server_default": "3"})
 
 
 class Attempt(Record, table=True):

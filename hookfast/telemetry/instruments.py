@@ -193,6 +193,14 @@ DELIVERY_DURATION = Histogram(
     ),
     (*_WAITS, *_DAYS),
 )
+RETRY_LATENESS = Histogram(
+    _metric(
+        "hookfast.retry.lateness",
+        "s",
+        "From the moment a retry was due to the moment a worker began it.",
+    ),
+    (*_WAITS, *_DAYS),
+)
 RELAY_BATCH = Histogram(
     _metric("hookfast.relay.batch", "{delivery}", "Deliveries the relay took out at once."),
     _BATCHES,

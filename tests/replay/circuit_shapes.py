@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+from hookfast.steering import Steering
+
 from hookfast.clock import utc_now
 from hookfast.episode import workflow_id
-from hookfast.steering import Steering
 from hookfast.storage import endpoint_state
 from tests.integration.delivery.circuits import (
     QUICK,

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from unittest.mock import patch
 
+from hookfast.steering import Steering
+
 from activities import job as job_module
 from hookfast.clock import utc_now
 from hookfast.errors import Unavailable
-from hookfast.steering import Steering
 from hookfast.storage import jobs
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.seed_jobs import job_row, seed_ended, seed_job

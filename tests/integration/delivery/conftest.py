@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hookfast.steering import Steering
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -21,7 +22,6 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from hookfast.delivery import DeliveryState, workflow_id
 from hookfast.settings import Settings
-from hookfast.steering import Steering
 from hookfast.storage.engine import Database
 from tests.integration.delivery.control import Control
 from tests.receiver import Receiver

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from hookfast.steering import Steering
+
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
 

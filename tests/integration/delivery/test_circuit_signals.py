@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime
 
 import pytest
+from hookfast.steering import Steering
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
@@ -13,7 +14,6 @@ from hookfast.conducting import CONTROL_QUEUE, LOOK
 from hookfast.episode import WORKFLOW_TYPE, CircuitOrder, EpisodeState, workflow_id
 from hookfast.errors import Conflict
 from hookfast.settings import Settings
-from hookfast.steering import Steering
 from hookfast.storage.engine import Database
 from tests.integration.delivery.circuits import (
     ON_REQUEST,

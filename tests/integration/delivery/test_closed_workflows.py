@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hookfast.steering import Steering
 
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
-from hookfast.steering import Steering
 from hookfast.storage import endpoint_state
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hookfast.steering import Steering
 
 from hookfast.clock import utc_now
 from hookfast.delivery import AttemptOrder
 from hookfast.payloads import DATA_CONVERTER
-from hookfast.steering import Steering
 from tests.integration.delivery.circuits import (
     ON_REQUEST,
     broken,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hookfast.steering import Steering
 from sqlalchemy import update
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
@@ -19,7 +20,6 @@ from hookfast.conductor import conductor_for, stopped
 from hookfast.errors import Unavailable
 from hookfast.job import JobProgress
 from hookfast.settings import Settings
-from hookfast.steering import Steering
 from hookfast.storage import jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job

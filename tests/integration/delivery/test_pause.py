@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hookfast.steering import Steering
 from temporalio.client import Client
 
 from hookfast.clock import utc_now
 from hookfast.settings import Settings
-from hookfast.steering import Steering
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hookfast.steering import Steering
 from sqlalchemy import select
 from temporalio.client import WorkflowExecutionStatus
 
 from hookfast.circuit import Cause
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
-from hookfast.steering import Steering
 from hookfast.storage import endpoint_state, endpoints
 from hookfast.storage.tables import Event
 from tests.integration.delivery.conftest import Stack, eventually

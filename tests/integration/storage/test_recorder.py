@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 import pytest
+from hookfast.storage.delivery_status import note_limited, note_status
 
 from hookfast.circuit import Cause, Circuit, State
 from hookfast.clock import utc_now
@@ -14,7 +15,6 @@ from hookfast.ids import new_id
 from hookfast.outcome import DeliveryStatus, Result
 from hookfast.retry_plan import Next
 from hookfast.storage import circuits
-from hookfast.storage.delivery_status import note_limited, note_status
 from hookfast.storage.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, Recorder

@@ -1,0 +1,481 @@
+"""The life of a delivery, as a state machine. Pure: storage keeps a `Life`, applies facts to it
+under the row's lock, and stores what comes out; the step activity asks it what to do next.
+
+    fact             WAITING, LIMITED   HELD               PAUSED             ended
+    pause            PAUSED             PAUSED             ·                  ·
+    resume           ·                  ·                  WAITING            ·
+    resend           + resend           + resend           + resend           WAITING, next round
+    cancel           CANCELLED          CANCELLED          CANCELLED          ·
+    release          ·                  + released         ·                  ·
+    held             HELD               HELD               PAUSED             ·
+    limited          LIMITED            LIMITED            PAUSED             ·
+    refused          DEAD               DEAD               DEAD or PAUSED     ·
+    attempt failed   WAITING or DEAD    WAITING or DEAD    PAUSED or DEAD     ·
+    attempt got 410  GONE               GONE               GONE               ·
+    attempt arrived  DELIVERED          DELIVERED          DELIVERED          ·
+
+A dot changes nothing; "ended" is DELIVERED, DEAD, GONE and CANCELLED. "+ resend": the phase stays,
+and the next step is an attempt. "+ released": the phase stays until that attempt has ended.
+
+- *held*, *limited* and *refused* are about one planned attempt. They count only while it is still
+  what the delivery does next: a fact computed before the delivery moved on changes nothing.
+- *attempt failed* is that of the plan's own attempt. An attempt beside the plan (a resend in the
+  middle of the plan, a probe) that fails leaves the plan, and so the phase, as it was; a gentle
+  resend that had been held ends being held.
+- A delivery that has ended moves only by a resend, which begins its plan again (`round`). An
+  attempt of an earlier round, or another try of an attempt that has counted, moves nothing.
+- Time that is paused, held or limited does not use up the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, TypeAlias, assert_never
+
+from hookfast.outcome import DeliveryStatus, Outcome, Reason
+from hookfast.retry_plan import Next, PlanSpec, decide, parse_plan
+
+
+class Phase(StrEnum):
+    """What a delivery waits for, or how it ended."""
+
+    WAITING = "waiting"  # for its plan's next moment
+    LIMITED = "limited"  # its moment came, and its endpoint's limits gave it a later turn
+    HELD = "held"  # for its endpoint's circuit, or for a paused endpoint
+    PAUSED = "paused"  # for a person
+    DELIVERED = "delivered"
+    DEAD = "dead"
+    GONE = "gone"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens unless a person asks."""
+        return self in _ENDED
+
+
+_ENDED: Final = frozenset({Phase.DELIVERED, Phase.DEAD, Phase.GONE, Phase.CANCELLED})
+
+
+class Trigger(StrEnum):
+    """Why an attempt was made."""
+
+    FIRST = "first"
+    RETRY = "retry"  # the retry plan's timer
+    RESEND = "resend"  # a person or a job asked
+    PROBE = "probe"  # the circuit asked whether the endpoint is back
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """A resend that was asked for and not made yet. `gently`: it is one of many and waits where
+    deliveries are held; a person's single resend goes at once. `not_before`: its endpoint's limits
+    gave it a later turn."""
+
+    asked_at: datetime
+    gently: bool = False
+    not_before: datetime | None = None
+
+    @property
+    def at(self) -> datetime:
+        """When it goes."""
+        return self.not_before or self.asked_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """Everything that decides what a delivery does next.
+
+    `attempts` is the number of the last attempt that was recorded; `retries` counts the retries
+    of the plan. `due_at` is when the plan's next attempt is due, `look_at` when a held delivery
+    asks by itself whether it may go. `began_at` is when the plan's first attempt began, and
+    `excluded` the time since then that does not use up the plan, without the wait that still goes
+    on (`waiting_since`). `released`: the circuit let it go while it drains. `round` counts how
+    often the plan was begun again.
+    """
+
+    phase: Phase = Phase.WAITING
+    reason: Reason | None = None
+    attempts: int = 0
+    retries: int = 0
+    due_at: datetime | None = None
+    look_at: datetime | None = None
+    began_at: datetime | None = None
+    excluded: timedelta = timedelta(0)
+    waiting_since: datetime | None = None
+    resend: Resend | None = None
+    released: bool = False
+    round: int = 0
+    last_error: str | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def status(self) -> DeliveryStatus:
+        """The delivery's status, as everyone sees it."""
+        if self.phase in (Phase.WAITING, Phase.LIMITED):
+            return DeliveryStatus.RETRYING if self.attempts else DeliveryStatus.PENDING
+        return DeliveryStatus(self.phase.value)
+
+    @property
+    def next_attempt_at(self) -> datetime | None:
+        """When it goes, or looks, next by itself; None when somebody has to say so."""
+        moments = [self.look_at if self.phase is Phase.HELD else self.due_at]
+        if self.phase is Phase.PAUSED:
+            moments = []
+        if self.resend is not None and not (self.resend.gently and self.phase is Phase.HELD):
+            moments.append(self.resend.at)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    @property
+    def waited(self) -> bool:
+        """Whether its endpoint's limits told it to come back."""
+        if self.resend is not None and self.resend.not_before is not None:
+            return True
+        return self.phase is Phase.LIMITED or (self.phase is Phase.HELD and not self.released)
+
+
+# -- what it does next ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One planned attempt, equal to another exactly where nothing that matters has changed.
+
+    `in_plan`: it uses up the plan, and its failure moves the plan on. `resend_asked_at` names the
+    resend that it answers.
+    """
+
+    number: int
+    trigger: Trigger
+    round: int
+    in_plan: bool
+    gently: bool = False
+    resend_asked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until then; None: until somebody says so."""
+
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The delivery has ended."""
+
+
+Step: TypeAlias = "Attempt | Wait | End"
+
+
+def next_step(life: Life, now: datetime, *, probe: bool = False) -> Step:
+    """What a delivery does next. `probe`: its endpoint's circuit chose it to find out whether the
+    endpoint is back."""
+    if life.phase.ended:
+        return End()
+    resend, held = life.resend, life.phase is Phase.HELD
+    if resend is not None and resend.at <= now and not (resend.gently and held):
+        return _attempt(life, Trigger.RESEND)
+    planned = Trigger.RETRY if life.attempts else Trigger.FIRST
+    match life.phase:
+        case Phase.PAUSED:
+            pass
+        case Phase.HELD:
+            if probe:
+                return _attempt(life, Trigger.PROBE)
+            if life.released or _is_past(life.look_at, now):
+                return _attempt(life, planned if resend is None else Trigger.RESEND)
+        case _:
+            if _is_past(life.due_at, now):
+                return _attempt(life, planned)
+    return Wait(life.next_attempt_at)
+
+
+def _attempt(life: Life, trigger: Trigger) -> Attempt:
+    resend = life.resend if trigger is Trigger.RESEND else None
+    in_plan = trigger is not Trigger.PROBE
+    if resend is not None:
+        # It begins the plan where nothing has; beside the plan's own attempt, which is put off, it
+        # leaves that as it was.
+        put_off = life.phase in (Phase.HELD, Phase.LIMITED) and not resend.gently
+        in_plan = life.began_at is None and not put_off
+    return Attempt(
+        number=life.attempts + 1,
+        trigger=trigger,
+        round=life.round,
+        in_plan=in_plan,
+        gently=resend is not None and resend.gently,
+        resend_asked_at=None if resend is None else resend.asked_at,
+    )
+
+
+def _is_past(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and moment <= now
+
+
+# -- facts ----------------------------------------------------------------------------------------
+
+
+class Wish(StrEnum):
+    """What somebody asks of a delivery: a person, a job, or (`RELEASE`) its endpoint's circuit."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RESEND = "resend"
+    RESEND_GENTLY = "resend_gently"
+    CANCEL = "cancel"
+    RELEASE = "release"
+    ASK_AGAIN = "ask_again"  # its endpoint's limits were raised: ask them now
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The gate does not let this attempt go. The delivery looks again by itself at `until`."""
+
+    attempt: Attempt
+    reason: Reason
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """The endpoint's limits give this attempt a turn at `until`."""
+
+    attempt: Attempt
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The endpoint is disabled or deleted: nothing is sent."""
+
+    attempt: Attempt
+    reason: Reason
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnded:
+    """An attempt was made and this came of it. `jitter` in [0, 1) places the next delay; `plan`
+    and `timeout_seconds` (the endpoint's) are those that it is judged by."""
+
+    attempt_id: str
+    attempt: Attempt
+    started_at: datetime
+    outcome: Outcome
+    plan: PlanSpec
+    timeout_seconds: float
+    jitter: float
+
+    @property
+    def ended_at(self) -> datetime:
+        """When the answer was there."""
+        return self.started_at + timedelta(milliseconds=self.outcome.duration_ms)
+
+
+Fact: TypeAlias = "Wish | Held | Limited | Refused | AttemptEnded"
+
+
+def after(life: Life, fact: Fact, *, now: datetime) -> Life:
+    """The life after `fact`, which may have been computed from an earlier one."""
+    match fact:
+        case Wish():
+            return _after_wish(life, fact, now)
+        case AttemptEnded():
+            return _after_attempt(life, fact, now)
+        case Held() | Limited() | Refused():
+            probe = fact.attempt.trigger is Trigger.PROBE
+            if next_step(life, now, probe=probe) != fact.attempt:
+                return life
+            return _put_off(life, fact, now)
+        case _:
+            assert_never(fact)
+
+
+def _after_wish(life: Life, wish: Wish, now: datetime) -> Life:
+    match wish:
+        case Wish.RESEND | Wish.RESEND_GENTLY:
+            return _resent(life, now, gently=wish is Wish.RESEND_GENTLY)
+        case _ if life.phase.ended:
+            return life
+        case Wish.PAUSE:
+            since = life.waiting_since or now
+            return replace(
+                life,
+                phase=Phase.PAUSED,
+                reason=None,
+                waiting_since=since,
+                look_at=None,
+                released=False,
+            )
+        case Wish.RESUME:
+            if life.phase is not Phase.PAUSED:
+                return life
+            resend = None if life.resend is None else replace(life.resend, not_before=None)
+            return replace(_waiting(life, until=now), resend=resend)
+        case Wish.CANCEL:
+            return _ended(life, Phase.CANCELLED, None, now)
+        case Wish.RELEASE:
+            if life.phase is not Phase.HELD:
+                return life
+            return replace(life, released=True, look_at=now)
+        case Wish.ASK_AGAIN:
+            if life.resend is not None and life.phase is not Phase.HELD:
+                life = replace(life, resend=replace(life.resend, not_before=None))
+            return replace(life, due_at=now) if life.phase is Phase.LIMITED else life
+        case _:
+            assert_never(wish)
+
+
+def _resent(life: Life, now: datetime, *, gently: bool) -> Life:
+    if life.phase.ended:
+        return _begun_again(life, Resend(now, gently), now)
+    if gently and (life.phase is Phase.HELD or life.resend is not None):
+        return life  # it goes when the endpoint is well again, or now, anyway
+    return replace(life, resend=Resend(now, gently))
+
+
+def _begun_again(life: Life, resend: Resend, now: datetime) -> Life:
+    return Life(
+        attempts=life.attempts,
+        due_at=now,
+        resend=resend,
+        round=life.round + 1,
+        last_error=life.last_error,
+    )
+
+
+def _put_off(life: Life, fact: Held | Limited | Refused, now: datetime) -> Life:
+    """The attempt that was to be made is not made now; no attempt is spent."""
+    beside = fact.attempt.trigger is Trigger.RESEND and not fact.attempt.in_plan
+    match fact:
+        case Refused():
+            if not beside:
+                refused = replace(life, last_error=fact.error, resend=None)
+                return _ended(refused, Phase.DEAD, fact.reason, now)
+            life = replace(life, resend=None)
+            return _waiting(life, until=now) if life.phase is Phase.HELD else life
+        case Held():
+            if life.phase is Phase.PAUSED:  # only a resend goes there
+                return _resend_later(life, fact.until)
+            return replace(
+                life,
+                phase=Phase.HELD,
+                reason=fact.reason,
+                look_at=fact.until,
+                waiting_since=life.waiting_since or now,
+                released=False,
+            )
+        case Limited() if fact.attempt.trigger is Trigger.PROBE:
+            return replace(life, look_at=fact.until)
+        case Limited() if fact.attempt.trigger is Trigger.RESEND:
+            if life.phase is Phase.HELD and fact.attempt.gently:
+                released = life.released
+                life = replace(_waiting(life, until=now), released=released)
+            if fact.attempt.in_plan and _is_past(life.due_at, now):
+                life = replace(life, due_at=fact.until)  # the plan begins with it, not before
+            return _resend_later(life, fact.until)
+        case Limited():
+            return replace(
+                life,
+                phase=Phase.LIMITED,
+                reason=Reason.ENDPOINT_LIMIT,
+                due_at=fact.until,
+                look_at=None,
+                waiting_since=life.waiting_since or now,
+            )
+        case _:
+            assert_never(fact)
+
+
+def _resend_later(life: Life, until: datetime) -> Life:
+    resend = None if life.resend is None else replace(life.resend, not_before=until)
+    return replace(life, resend=resend)
+
+
+def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
+    attempt, outcome = fact.attempt, fact.outcome
+    counted = replace(life, attempts=max(life.attempts, attempt.number))
+    if life.phase.ended or attempt.round != life.round:
+        return counted
+    if outcome.succeeded:
+        return _ended(replace(counted, resend=None), Phase.DELIVERED, None, now)
+    if outcome.gone:
+        gone = replace(counted, resend=None, last_error=outcome.error)
+        return _ended(gone, Phase.GONE, Reason.GONE, now)
+    if attempt.number <= life.attempts:
+        return life
+    counted = replace(counted, last_error=outcome.error)
+    if counted.resend is not None and counted.resend.asked_at == attempt.resend_asked_at:
+        counted = replace(counted, resend=None)
+    if attempt.in_plan:
+        return _plan_goes_on(counted, fact, now)
+    if counted.phase is Phase.HELD and attempt.gently:
+        return _waiting(counted, until=fact.started_at)
+    return replace(counted, released=False)
+
+
+def _plan_goes_on(life: Life, fact: AttemptEnded, now: datetime) -> Life:
+    """The plan's own attempt failed: the plan says when the next one is due, or ends."""
+    is_retry = fact.attempt.trigger is Trigger.RETRY and life.began_at is not None
+    life = replace(life, began_at=life.began_at or fact.started_at, retries=life.retries + is_retry)
+    if life.phase is not Phase.PAUSED:
+        life = _waiting(life, until=fact.started_at)
+    plan = replace(parse_plan(fact.plan), timeout=fact.timeout_seconds)
+    decision = decide(
+        plan,
+        fact.outcome,
+        retries_used=life.retries,
+        elapsed=_elapsed(life, fact.ended_at).total_seconds(),
+        random=fact.jitter,
+    )
+    if decision.next is Next.RETRY:
+        return replace(life, due_at=fact.ended_at + timedelta(seconds=decision.delay))
+    reason = None if decision.reason is None else Reason(decision.reason)
+    return _ended(life, Phase.DEAD, reason, now)
+
+
+def _waiting(life: Life, *, until: datetime) -> Life:
+    """Being paused, held or limited ends, at `until`."""
+    return replace(
+        life,
+        phase=Phase.WAITING,
+        reason=None,
+        excluded=life.excluded + _wait_of(life, until),
+        waiting_since=None,
+        look_at=None,
+        released=False,
+    )
+
+
+def _wait_of(life: Life, until: datetime) -> timedelta:
+    """How long the wait that goes on has lasted, as far as it is part of the plan's time."""
+    if life.waiting_since is None or life.began_at is None:
+        return timedelta(0)
+    return max(timedelta(0), until - max(life.waiting_since, life.began_at))
+
+
+def _elapsed(life: Life, now: datetime) -> timedelta:
+    """The time since the plan began that uses it up."""
+    if life.began_at is None:
+        return timedelta(0)
+    return max(timedelta(0), now - life.began_at - life.excluded - _wait_of(life, now))
+
+
+def _ended(life: Life, phase: Phase, reason: Reason | None, now: datetime) -> Life:
+    if phase is Phase.DEAD and life.resend is not None:
+        # Somebody asked to send it again while it was ending: as if they had a moment later.
+        return _begun_again(life, life.resend, now)
+    return replace(
+        life,
+        phase=phase,
+        reason=reason,
+        due_at=None,
+        look_at=None,
+        waiting_since=None,
+        resend=None,
+        released=False,
+        finished_at=now,
+    )

@@ -1,0 +1,30 @@
+"""How late due retries run on this worker. The relay takes fewer new deliveries while they do."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from hookfast.telemetry import instruments
+
+_FORGET_SECONDS = 10.0
+LATE = timedelta(seconds=1)
+"""Retries that run later than this are late: more than a timer, a task and a busy moment take."""
+
+
+class Lateness:
+    """One per worker process."""
+
+    def __init__(self) -> None:
+        self._late_at = -_FORGET_SECONDS
+
+    def note(self, late: timedelta) -> None:
+        """A retry began so long after it was due."""
+        instruments.RETRY_LATENESS.record(max(0.0, late.total_seconds()))
+        if late > LATE:
+            self._late_at = time.monotonic()
+
+    @property
+    def now(self) -> bool:
+        """Whether retries run late: one did within the last seconds."""
+        return time.monotonic() - self._late_at < _FORGET_SECONDS

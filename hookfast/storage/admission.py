@@ -1,0 +1,124 @@
+"""Whether an attempt may be made now, decided under locks where the answer changes a row.
+
+Most attempts go on what `OutgoingLoader` has read, without a transaction. One that the gate would
+not let go is judged once more here, with the delivery's row, the endpoint's and its circuit's
+locked, in this order. That is what makes "held" exact: a circuit closes in a transaction that has
+locked it too, so no delivery can be put on hold after its circuit last looked for one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Table, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.circuit import Admission, Gate, admit
+from hookfast.clock import Clock
+from hookfast.deliveries.life import Attempt, Held, Limited, Refused, next_step
+from hookfast.outcome import Reason
+from hookfast.pace import Go, Limits
+from hookfast.storage import circuits, lives, pace
+from hookfast.storage.control_tables import EndpointHealth
+from hookfast.storage.lives import Change
+from hookfast.storage.tables import Endpoint
+
+_E = Endpoint.__table__.c
+_HEALTH: Table = EndpointHealth.__table__
+_H = _HEALTH.c
+
+PROBE_MARGIN = timedelta(seconds=90)
+"""How long after its deadline nothing has to be heard of a probe for it to be given up: its worker
+may die, and another make the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the attempt may go, or else what became of its delivery; neither where the delivery
+    has moved on since."""
+
+    goes: bool
+    change: Change
+
+
+async def judge(
+    connection: AsyncConnection,
+    delivery_id: str,
+    endpoint_id: str,
+    attempt: Attempt,
+    *,
+    backstop: timedelta,
+    probe_lease: timedelta,
+    now: datetime,
+) -> Verdict:
+    """Judge an attempt that should be held or refused, or that would be a probe. It goes where it
+    may go after all; otherwise its delivery is held, or a dead letter, in this transaction."""
+    locked = await lives.lock(connection, [delivery_id])
+    gate = await _locked_gate(connection, endpoint_id)
+    one = locked[delivery_id]
+    unchanged = Change(delivery_id, endpoint_id, one.tenant_id, one.life, one.life)
+    if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
+        return Verdict(False, unchanged)
+    fact: Held | Refused
+    match admit(gate, delivery_id, attempt=attempt, released=one.life.released):
+        case Admission.SEND:
+            return Verdict(True, unchanged)
+        case Admission.CLAIM if await circuits.claim_probe(
+            connection, delivery_id, endpoint_id, until=now + probe_lease
+        ):
+            return Verdict(True, unchanged)
+        case Admission.REFUSE:
+            state = gate.endpoint_state
+            reason = Reason(f"endpoint_{state}")
+            fact = Refused(attempt, reason, f"Nothing was sent: the endpoint is {state}.")
+        case _:
+            paused = gate.endpoint_state == "paused"
+            reason = Reason.ENDPOINT_PAUSED if paused else Reason.CIRCUIT_OPEN
+            fact = Held(attempt, reason, now + backstop)
+    changes = await lives.apply(connection, [(delivery_id, fact)], now=now, locked=locked)
+    return Verdict(False, changes[delivery_id])
+
+
+async def take_turn(
+    connection: AsyncConnection,
+    delivery_id: str,
+    endpoint_id: str,
+    attempt: Attempt,
+    *,
+    limits: Limits,
+    waited: bool,
+    lease: timedelta,
+    clock: Clock,
+) -> Go | Change:
+    """Ask the endpoint's limits. Go: when the attempt may start, and it counts as in flight.
+    Otherwise what became of its delivery: it waits for its turn, and no attempt is spent."""
+    locked = await lives.lock(connection, [delivery_id])
+    turn = await pace.take(
+        connection,
+        endpoint_id=endpoint_id,
+        delivery_id=delivery_id,
+        limits=limits,
+        lease=lease,
+        clock=clock,
+        waited=waited,
+    )
+    if isinstance(turn, Go):
+        return turn
+    limited = Limited(attempt, turn.until)
+    changes = await lives.apply(connection, [(delivery_id, limited)], now=clock(), locked=locked)
+    change = changes[delivery_id]
+    if change.let_go:
+        await circuits.count_let_go(connection, endpoint_id)
+    return change
+
+
+async def _locked_gate(connection: AsyncConnection, endpoint_id: str) -> Gate:
+    if connection.dialect.name == "postgresql":  # SQLite's write transactions exclude each other
+        await connection.execute(
+            select(_E.id).where(_E.id == endpoint_id).with_for_update(read=True)
+        )
+        await connection.execute(
+            select(_H.endpoint_id).where(_H.endpoint_id == endpoint_id).with_for_update()
+        )
+    return (await circuits.gates(connection, [endpoint_id]))[endpoint_id].gate

@@ -1,0 +1,245 @@
+"""The lives of deliveries as stored. `apply` is the only code that writes a delivery's state: it
+locks the rows, applies facts to the lives as they are now, and saves what comes out.
+
+Rows are locked in the order of their ids, before anything else that is locked with them: endpoints,
+circuits, limits. Two transactions that share rows wait for each other in one order.
+
+The columns of the outbox (`started_at`, `leased_until`, `wakes`, `urgency`) say whether the
+workflow knows: whoever changes a life from outside its workflow puts the row into the outbox in the
+same transaction (`wake`), so that a crash right after the commit loses no wish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Table, bindparam, case, func, null, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.deliveries.life import Fact, Life, Phase, Resend, after
+from hookfast.outcome import DeliveryStatus, Reason
+from hookfast.storage.announcements import deliveries_dead
+from hookfast.storage.tables import Delivery
+from hookfast.telemetry import instruments
+
+_DELIVERIES: Table = Delivery.__table__
+_C = _DELIVERIES.c
+
+_READ = (
+    "status",
+    "reason",
+    "attempts",
+    "retries",
+    "due_at",
+    "look_at",
+    "began_at",
+    "excluded_seconds",
+    "waiting_since",
+    "resend_asked_at",
+    "resend_gently",
+    "resend_not_before",
+    "released",
+    "round",
+    "last_error",
+    "finished_at",
+)
+COLUMNS = tuple(_C[name] for name in _READ)
+"""What `life_of` reads."""
+WRITTEN = frozenset({*_READ, "next_attempt_at", "updated_at"})
+"""The state of a delivery. Nothing but `apply` writes one of these, after the row's insert."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """A delivery whose row is ours until the transaction ends."""
+
+    delivery_id: str
+    endpoint_id: str
+    tenant_id: str
+    life: Life
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What facts made of a delivery; `after` equals `before` where they changed nothing."""
+
+    delivery_id: str
+    endpoint_id: str
+    tenant_id: str
+    before: Life
+    after: Life
+
+    @property
+    def ended(self) -> bool:
+        """Whether the delivery ended with these facts."""
+        return self.after.phase.ended and not self.before.phase.ended
+
+    @property
+    def died(self) -> bool:
+        """Whether it became a dead letter with these facts."""
+        return self.ended and self.after.phase in (Phase.DEAD, Phase.GONE)
+
+    @property
+    def let_go(self) -> bool:
+        """Whether it is held no more."""
+        return self.before.phase is Phase.HELD and self.after.phase is not Phase.HELD
+
+
+def life_of(row: Any) -> Life:
+    """The life in a row that has `COLUMNS`."""
+    status, reason = DeliveryStatus(row.status), row.reason
+    if status in (DeliveryStatus.PENDING, DeliveryStatus.RETRYING):
+        phase = Phase.LIMITED if reason == Reason.ENDPOINT_LIMIT else Phase.WAITING
+    else:
+        phase = Phase(status.value)
+    resend = None
+    if row.resend_asked_at is not None:
+        resend = Resend(row.resend_asked_at, bool(row.resend_gently), row.resend_not_before)
+    return Life(
+        phase=phase,
+        reason=None if reason is None else Reason(reason),
+        attempts=row.attempts,
+        retries=row.retries,
+        due_at=row.due_at,
+        look_at=row.look_at,
+        began_at=row.began_at,
+        excluded=timedelta(seconds=row.excluded_seconds),
+        waiting_since=row.waiting_since,
+        resend=resend,
+        released=bool(row.released),
+        round=row.round,
+        last_error=row.last_error,
+        finished_at=row.finished_at,
+    )
+
+
+async def read(connection: AsyncConnection, delivery_id: str) -> Life | None:
+    """One delivery's life, not locked."""
+    row = (await connection.execute(select(*COLUMNS).where(_C.id == delivery_id))).first()
+    return None if row is None else life_of(row)
+
+
+async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> dict[str, Locked]:
+    """These deliveries, locked until the transaction ends. Those without a row are left out."""
+    rows = await connection.execute(_LOCK, {"ids": sorted(delivery_ids)})
+    return {row.id: Locked(row.id, row.endpoint_id, row.tenant_id, life_of(row)) for row in rows}
+
+
+async def apply(
+    connection: AsyncConnection,
+    facts: Iterable[tuple[str, Fact]],
+    *,
+    now: datetime,
+    wake: int | None = None,
+    locked: Mapping[str, Locked] | None = None,
+) -> dict[str, Change]:
+    """Apply facts, each with its delivery's id, in order, to the lives as they are now; returns
+    every delivery that has a row. `locked` saves locking them twice.
+
+    Without `wake`, the facts are the delivery's own workflow's, which acts on what it is answered.
+    With it, its workflow is to look: those that changed go into the outbox, with that urgency.
+    """
+    facts = list(facts)
+    if locked is None:
+        locked = await lock(connection, {delivery_id for delivery_id, _ in facts})
+    lives = {delivery_id: one.life for delivery_id, one in locked.items()}
+    for delivery_id, fact in facts:
+        if delivery_id in lives:
+            lives[delivery_id] = after(lives[delivery_id], fact, now=now)
+    changes = {
+        one.delivery_id: Change(
+            one.delivery_id, one.endpoint_id, one.tenant_id, one.life, lives[one.delivery_id]
+        )
+        for one in locked.values()
+    }
+    changed = [one for one in changes.values() if one.after != one.before]
+    if changed:
+        values = [_values(one, now) for one in changed]
+        if wake is None:
+            await connection.execute(_SAVE, values)
+        else:
+            await connection.execute(_SAVE_AND_WAKE, [row | {"b_urgency": wake} for row in values])
+    dead = [one.delivery_id for one in changed if one.died]
+    await deliveries_dead(connection, dead, now=now)
+    return changes
+
+
+def count_ended(changes: Iterable[Change]) -> None:
+    """Count the deliveries that ended in the metrics, once that is committed."""
+    for one in changes:
+        if one.ended:
+            instruments.DELIVERIES.add(outcome=one.after.status.value, tenant=one.tenant_id)
+
+
+_LOCK = (
+    select(_C.id, _C.endpoint_id, _C.tenant_id, *COLUMNS)
+    .where(_C.id.in_(bindparam("ids", expanding=True)))
+    .order_by(_C.id)
+    .with_for_update()
+)
+
+
+def _bound(name: str) -> Any:
+    return bindparam(f"b_{name}", type_=_C[name].type)
+
+
+_STATE = {name: _bound(name) for name in sorted(WRITTEN)}
+# A workflow that acts exists, even where the relay died before it could say that it started it. A
+# row that was put back asks for more than that: only the relay answers it.
+_SAVE = (
+    update(_DELIVERIES)
+    .where(_C.id == bindparam("b_id"))
+    .values(
+        **_STATE,
+        started_at=case(
+            (_C.wakes == 0, func.coalesce(_C.started_at, _bound("updated_at"))),
+            else_=_C.started_at,
+        ),
+    )
+)
+_SAVE_AND_WAKE = (
+    update(_DELIVERIES)
+    .where(_C.id == bindparam("b_id"))
+    .values(
+        **_STATE,
+        started_at=null(),
+        leased_until=null(),
+        wakes=_C.wakes + 1,
+        # what a person asked for stays urgent until the relay has told it
+        urgency=case(
+            (
+                (_C.started_at.is_(None)) & (_C.urgency < bindparam("b_urgency")),
+                _C.urgency,
+            ),
+            else_=bindparam("b_urgency"),
+        ),
+    )
+)
+
+
+def _values(change: Change, now: datetime) -> dict[str, Any]:
+    life, resend = change.after, change.after.resend
+    return {
+        "b_id": change.delivery_id,
+        "b_status": life.status.value,
+        "b_reason": None if life.reason is None else life.reason.value,
+        "b_attempts": life.attempts,
+        "b_retries": life.retries,
+        "b_next_attempt_at": life.next_attempt_at,
+        "b_due_at": life.due_at,
+        "b_look_at": life.look_at,
+        "b_began_at": life.began_at,
+        "b_excluded_seconds": life.excluded.total_seconds(),
+        "b_waiting_since": life.waiting_since,
+        "b_resend_asked_at": None if resend is None else resend.asked_at,
+        "b_resend_gently": resend is not None and resend.gently,
+        "b_resend_not_before": None if resend is None else resend.not_before,
+        "b_released": life.released,
+        "b_round": life.round,
+        "b_last_error": life.last_error,
+        "b_finished_at": life.finished_at,
+        "b_updated_at": now,
+    }
