@@ -38,13 +38,10 @@ async def start_or_wake(
     back: where it has ended or was lost, it starts again from the row. Raises Temporal's errors;
     WorkflowAlreadyStartedError where a first start finds that it has run."""
     new = row.wakes == 0
+    fast_lane = new and target.timeout_seconds <= fast_lane_timeout.total_seconds()
     await client.start_workflow(
         WORKFLOW_TYPE,
-        _order(
-            row,
-            target,
-            fast_lane=new and target.timeout_seconds <= fast_lane_timeout.total_seconds(),
-        ),
+        _order(row, target, fast_lane=fast_lane),
         id=workflow_id(row.delivery_id),
         task_queue=DELIVERIES_QUEUE,
         # A second start of a delivery that runs or has run changes nothing.

@@ -10,8 +10,8 @@ crash leaves behind:
    Crash after some: those run; their rows are leased again later, and Temporal answers the second
    start of the same id with "exists".
 3. Remember them for a later round's step 1. Crash before: as above. An attempt's record marks its
-   row too, so usually nothing is left to do. A row that was changed again since it was leased is not
-   marked: its workflow is woken once more.
+   row too, so usually nothing is left to do. A row that was changed again since it was leased is
+   not marked: its workflow is woken once more.
 
 Order of service: what a person asked for, then retries, probes and what circuits let go, then new
 deliveries, then jobs. While retries run late, few new deliveries are taken at a time.
@@ -118,7 +118,7 @@ class Relay:
             await self._settle_accounts(connection)
 
     async def _lease_and_start(self, limit: int) -> int:
-        """Lease at most `limit` rows and begin to start or wake their workflows; returns how many."""
+        """Lease at most `limit` rows and begin to start or wake their workflows; how many."""
         try:
             read_at = asyncio.get_running_loop().time()
             async with self._database.write() as connection:

@@ -397,15 +397,18 @@ def _resend_later(life: Life, until: datetime) -> Life:
 
 def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
     attempt, outcome = fact.attempt, fact.outcome
+    is_new = attempt.number > life.attempts
     counted = replace(life, attempts=max(life.attempts, attempt.number))
     if life.phase.ended or attempt.round != life.round:
         return counted
+    if is_new and attempt.trigger is Trigger.RETRY and life.began_at is not None:
+        counted = replace(counted, retries=life.retries + 1)
     if outcome.succeeded:
         return _ended(replace(counted, resend=None), Phase.DELIVERED, None, now)
     if outcome.gone:
         gone = replace(counted, resend=None, last_error=outcome.error)
         return _ended(gone, Phase.GONE, Reason.GONE, now)
-    if attempt.number <= life.attempts:
+    if not is_new:
         return life
     counted = replace(counted, last_error=outcome.error)
     if counted.resend is not None and counted.resend.asked_at == attempt.resend_asked_at:
@@ -419,8 +422,7 @@ def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
 
 def _plan_goes_on(life: Life, fact: AttemptEnded, now: datetime) -> Life:
     """The plan's own attempt failed: the plan says when the next one is due, or ends."""
-    is_retry = fact.attempt.trigger is Trigger.RETRY and life.began_at is not None
-    life = replace(life, began_at=life.began_at or fact.started_at, retries=life.retries + is_retry)
+    life = replace(life, began_at=life.began_at or fact.started_at)
     if life.phase is not Phase.PAUSED:
         life = _waiting(life, until=fact.started_at)
     plan = replace(parse_plan(fact.plan), timeout=fact.timeout_seconds)

@@ -128,7 +128,8 @@ class Notice(Record, table=True):
 class Job(Record, table=True):
     """One action on many deliveries, carried out by a workflow. `tenant_id` is None for the
     operator's. `chosen` is the filter; `cursor` the last delivery that was asked, and
-    `in_hand` those of the asked that are under way. `status`: `pending`, `running`, `done`, `cancelled`, `failed`."""
+    `in_hand` those of the asked that are under way. `status`: `pending`, `running`, `done`,
+    `cancelled`, `failed`."""
 
     __tablename__ = "jobs"
     __table_args__ = (

@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hookfast.steering import Steering
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from hookfast.clock import utc_now
 from hookfast.delivery import DeliveryState, workflow_id
 from hookfast.settings import Settings
+from hookfast.storage import wishes
+from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database
+from hookfast.storage.wishes import Action
 from tests.integration.delivery.control import Control
 from tests.receiver import Receiver
 from tests.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
@@ -95,6 +98,14 @@ class Stack:
         )
         return state
 
+    async def ask(self, delivery_id: str, action: Action) -> None:
+        """Do as a person asks, as the API does it."""
+        async with self.database.write() as connection:
+            await wishes.ask(connection, delivery_id, action, now=utc_now())
+        doorbell = doorbell_for(self.database)
+        doorbell.ring()
+        await doorbell.close()
+
     async def row(self, delivery_id: str) -> Any:
         return await delivery_row(self.database, delivery_id)
 
@@ -111,7 +122,7 @@ class Stack:
         return await eventually(reached)
 
     async def until_closed(self, delivery_id: str) -> Any:
-        """The workflow's result, once it has started and ended."""
+        """The workflow's last state, once it has started and ended."""
         handle = self.workflow(delivery_id)
 
         async def started() -> bool:
@@ -121,7 +132,9 @@ class Stack:
             return False
 
         await eventually(started)
-        return await handle.result()
+        with contextlib.suppress(WorkflowFailureError):  # dead, gone, cancelled
+            await handle.result()
+        return await self.state(delivery_id)
 
 
 async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
@@ -159,12 +172,6 @@ async def skipping_stack(
     """A running worker on skipped time."""
     async with running_stack(skipping_temporal, settings, database, receiver) as stack:
         yield stack
-
-
-@pytest.fixture
-def steering(stack: Stack, settings: Settings) -> Steering:
-    """What tells deliveries, as the API and the circuits' workflows do it."""
-    return Steering(stack.client, stack.database, fast_lane_timeout=settings.fast_lane_timeout)
 
 
 @pytest.fixture
