@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
 
 class TimeLeft:
     """Of the activity that makes it, as its first act. In the event loop's time: clocks of two
-    machines differ."""
+    machines differ. A local activity's time runs from when it was scheduled, by this process: one
+    that waited for a slot has that much less."""
 
     def __init__(self) -> None:
-        allowed = activity.info().start_to_close_timeout
+        info = activity.info()
+        allowed = info.start_to_close_timeout
+        if info.is_local and info.schedule_to_close_timeout is not None:
+            waited = max(timedelta(0), datetime.now(UTC) - info.scheduled_time)
+            allowed = info.schedule_to_close_timeout - waited
         now = asyncio.get_running_loop().time()
         self._ends_at = None if allowed is None else now + allowed.total_seconds()
 

@@ -352,10 +352,9 @@ def _put_off(life: Life, fact: Held | Limited | Refused, now: datetime) -> Life:
     beside = fact.attempt.trigger is Trigger.RESEND and not fact.attempt.in_plan
     match fact:
         case Refused():
+            life = replace(life, resend=None, last_error=fact.error)
             if not beside:
-                refused = replace(life, last_error=fact.error, resend=None)
-                return _ended(refused, Phase.DEAD, fact.reason, now)
-            life = replace(life, resend=None)
+                return _ended(life, Phase.DEAD, fact.reason, now)
             return _waiting(life, until=now) if life.phase is Phase.HELD else life
         case Held():
             if life.phase is Phase.PAUSED:  # only a resend goes there

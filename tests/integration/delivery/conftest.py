@@ -20,9 +20,10 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.life import Wish
 from hookfast.delivery import DeliveryState, workflow_id
 from hookfast.settings import Settings
-from hookfast.storage import wishes
+from hookfast.storage import outbox, wishes
 from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database
 from hookfast.storage.wishes import Action
@@ -102,8 +103,24 @@ class Stack:
         """Do as a person asks, as the API does it."""
         async with self.database.write() as connection:
             await wishes.ask(connection, delivery_id, action, now=utc_now())
+        await self.ring()
+
+    async def ask_many(self, delivery_ids: list[str], wish: Wish) -> None:
+        """Do with them as a job or a circuit does."""
+        async with self.database.write() as connection:
+            await wishes.ask_many(connection, delivery_ids, wish, now=utc_now())
+        await self.ring()
+
+    async def wake(self, delivery_id: str) -> None:
+        """Have the workflow look at its row."""
+        async with self.database.write() as connection:
+            await outbox.wake(connection, [delivery_id])
+        await self.ring()
+
+    async def ring(self) -> None:
         doorbell = doorbell_for(self.database)
         doorbell.ring()
+        await asyncio.sleep(0)  # PostgreSQL's rings in a task
         await doorbell.close()
 
     async def row(self, delivery_id: str) -> Any:
@@ -120,6 +137,14 @@ class Stack:
             return row if row.status in statuses else None
 
         return await eventually(reached)
+
+    async def until_told(self, delivery_id: str) -> None:
+        """The relay has started the delivery's workflow, and told it of every change."""
+
+        async def told() -> bool:
+            return (await self.row(delivery_id)).started_at is not None
+
+        await eventually(told)
 
     async def until_closed(self, delivery_id: str) -> Any:
         """The workflow's last state, once it has started and ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hookfast.steering import Steering
 
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
@@ -31,7 +30,7 @@ async def test_temporals_cancel_button_lets_the_attempt_under_way_end_first(stac
     await stack.workflow(delivery).cancel()
 
     state = await stack.until_closed(delivery)
-    assert (state["status"], state["attempts"]) == ("cancelled", 1)
+    assert (state.status, state.attempts) == ("cancelled", 1)
     row = await stack.row(delivery)
     assert (row.status, row.attempts, row.next_attempt_at) == ("cancelled", 1, None)
     assert len(await stack.attempts(delivery)) == 1
@@ -43,11 +42,11 @@ async def test_temporals_cancel_button_comes_too_late_for_what_arrives(stack: St
 
     await stack.workflow(delivery).cancel()
 
-    assert (await stack.until_closed(delivery))["status"] == "delivered"
+    assert (await stack.until_closed(delivery)).status == "delivered"
     assert (await stack.row(delivery)).status == "delivered"
 
 
-async def test_a_resend_right_after_a_cancel_is_not_lost(stack: Stack, steering: Steering) -> None:
+async def test_a_resend_right_after_a_cancel_is_not_lost(stack: Stack) -> None:
     stack.receiver.routes["/hook"] = "/status/500"
     endpoint = await stack.endpoint("/hook", plan=PATIENT, circuit={"failure_threshold": 100})
     deliveries = [await stack.deliver(endpoint) for _ in range(5)]
@@ -56,8 +55,8 @@ async def test_a_resend_right_after_a_cancel_is_not_lost(stack: Stack, steering:
     stack.receiver.routes["/hook"] = "/ok"
 
     for delivery in deliveries:
-        await steering.signal(delivery, "cancel")
-        await steering.signal(delivery, "resend")
+        await stack.ask(delivery, "cancel")
+        await stack.ask(delivery, "resend")
 
     for delivery in deliveries:
         await stack.until_status(delivery, "delivered")
@@ -87,12 +86,13 @@ async def test_a_resend_after_a_cancel_begins_the_plan_anew(stack: Stack) -> Non
 
 
 async def test_a_cancel_after_a_resend_takes_it_back(stack: Stack) -> None:
-    """Both come while an attempt is under way that arrives."""
+    """Both come while an attempt is under way that arrives: the last word counts."""
     delivery = await stack.deliver(await stack.endpoint("/slow/1", timeout=20))
     await stack.receiver.wait_for(1)
 
     for name in ("resend", "cancel"):
         await stack.workflow(delivery).signal(name)
 
-    assert (await stack.until_closed(delivery))["status"] == "delivered"
+    assert (await stack.until_closed(delivery)).status == "cancelled"
     assert len(stack.receiver.requests) == 1
+    assert [attempt.result for attempt in await stack.attempts(delivery)] == ["success"]

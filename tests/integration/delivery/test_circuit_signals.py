@@ -6,13 +6,11 @@ import asyncio
 from datetime import datetime
 
 import pytest
-from hookfast.steering import Steering
-from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.conducting import CONTROL_QUEUE, LOOK
+from hookfast.deliveries.life import Wish
 from hookfast.episode import WORKFLOW_TYPE, CircuitOrder, EpisodeState, workflow_id
-from hookfast.errors import Conflict
 from hookfast.settings import Settings
 from hookfast.storage.engine import Database
 from tests.integration.delivery.circuits import (
@@ -34,10 +32,10 @@ from tests.waiting import PATIENCE
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
-async def until_held_anew(stack: Stack, delivery: str, *, since: datetime) -> None:
+async def until_held_again(stack: Stack, delivery: str, *, since: datetime) -> None:
     async def reached() -> bool:
         row = await stack.row(delivery)
-        return row.status == "held" and row.updated_at > since
+        return row.status == "held" and not row.released and row.updated_at > since
 
     await eventually(reached)
 
@@ -47,50 +45,45 @@ async def test_a_release_may_come_before_the_deliverys_workflow(
 ) -> None:
     stack = Stack(temporal.client, database, receiver)
     delivery = await stack.deliver(await stack.endpoint("/ok"))
-    steering = Steering(stack.client, database, fast_lane_timeout=settings.fast_lane_timeout)
-    await steering.release(delivery)
-    await steering.release(delivery, probe=True)
+    await stack.ask_many([delivery], Wish.RELEASE)
+    await stack.wake(delivery)
     async with running_stack(temporal, settings, database, receiver):
         await stack.until_status(delivery, "delivered")
         await stack.until_closed(delivery)
     assert times_sent(stack, [delivery]) == [1]
 
 
-async def test_a_release_that_comes_twice_sends_once(
-    stack: Stack, control: Control, steering: Steering
-) -> None:
+async def test_a_release_that_comes_twice_sends_once(stack: Stack, control: Control) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     deliveries = await held(stack, endpoint, 3)
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
     await until_circuit(stack, endpoint, "draining")
     for delivery in deliveries[1:] * 2:
-        try:
-            await steering.release(delivery)
-        except Conflict:
-            continue  # it has been delivered already
+        await stack.ask_many([delivery], Wish.RELEASE)
+        await stack.wake(delivery)
     await until_all(stack, deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1, 1, 1]
 
 
-async def test_a_release_while_the_circuit_is_open_sends_nothing(
-    stack: Stack, steering: Steering
-) -> None:
+async def test_a_release_while_the_circuit_is_open_sends_nothing(stack: Stack) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     [delivery] = await held(stack, endpoint)
+    before = (await stack.row(delivery)).updated_at
+    await stack.ask_many([delivery], Wish.RELEASE)
+    await until_held_again(stack, delivery, since=before)
     for probe in (False, True):
-        before = (await stack.row(delivery)).updated_at
-        await steering.release(delivery, probe=probe)
-        await until_held_anew(stack, delivery, since=before)
+        await stack.workflow(delivery).signal("release", probe)
+    await stack.ask(delivery, "pause")
+    await stack.until_status(delivery, "paused")
     assert times_sent(stack, [delivery]) == [0]
     assert (await stack.row(delivery)).attempts == 0
 
 
-@pytest.mark.parametrize("probe", [False, True], ids=["release", "probe"])
 @pytest.mark.parametrize("ended", ["delivered", "cancelled"])
-async def test_a_release_of_a_delivery_that_has_ended_is_refused(
-    stack: Stack, steering: Steering, ended: str, probe: bool
+async def test_a_release_of_a_delivery_that_has_ended_changes_nothing(
+    stack: Stack, ended: str
 ) -> None:
     endpoint = await stack.endpoint("/ok" if ended == "delivered" else "/status/500", plan=PATIENT)
     delivery = await stack.deliver(endpoint)
@@ -99,22 +92,24 @@ async def test_a_release_of_a_delivery_that_has_ended_is_refused(
         await stack.workflow(delivery).signal("cancel")
     await stack.until_status(delivery, ended)
     await stack.until_closed(delivery)
-    with pytest.raises(Conflict, match=f"ended as {ended}"):
-        await steering.release(delivery, probe=probe)
+    before = await stack.row(delivery)
+    await stack.ask_many([delivery], Wish.RELEASE)
+    assert await stack.row(delivery) == before
     description = await stack.workflow(delivery).describe()
-    assert description.status is WorkflowExecutionStatus.COMPLETED
+    assert description.status is not None
+    assert description.status.name == {"delivered": "COMPLETED", "cancelled": "CANCELED"}[ended]
     assert times_sent(stack, [delivery]) == [1]
 
 
 async def test_a_paused_delivery_that_is_asked_to_probe_stays_paused(
-    stack: Stack, control: Control, steering: Steering
+    stack: Stack, control: Control
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     [delivery, other] = await held(stack, endpoint, 2)
     await stack.workflow(delivery).signal("pause")
     await stack.until_status(delivery, "paused")
-    await steering.release(delivery, probe=True)
-    await steering.release(delivery)
+    await stack.wake(delivery)
+    await stack.ask_many([delivery], Wish.RELEASE)
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)  # the other one is the probe: a paused one is never chosen
     await until_over(stack, endpoint)

@@ -1,43 +1,28 @@
-"""One step of a drain, with deliveries that cannot be told to go."""
+"""One step of a drain: which deliveries are let go, and how fast."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from structlog.testing import capture_logs
-from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from activities.circuit import CircuitActivities
 from hookfast.circuit import Cause, Policy, State, release_all
 from hookfast.clock import utc_now
+from hookfast.delivery import Urgency
 from hookfast.episode import DrainOrder, Situation
-from hookfast.errors import Unavailable
 from hookfast.storage import circuits
 from hookfast.storage.engine import Database
-from tests.seed import seed_delivery, seed_endpoint
+from tests.seed import delivery_row, seed_delivery, seed_endpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
-
-
-class Refusing:
-    """Tells deliveries to go, except those for which there is an error."""
-
-    def __init__(self, errors: dict[str, Exception]) -> None:
-        self._errors = errors
-        self.told: Counter[str] = Counter()
-
-    async def release(self, delivery_id: str, *, probe: bool = False) -> None:
-        self.told[delivery_id] += 1
-        if delivery_id in self._errors:
-            raise self._errors[delivery_id]
 
 
 async def draining(database: Database, count: int) -> tuple[str, list[str]]:
     """An endpoint whose circuit drains, and so many deliveries that are held for it."""
     endpoint, now = await seed_endpoint(database, "https://example.com/hook"), utc_now()
-    held = [await seed_delivery(database, endpoint, status="held") for _ in range(count)]
+    held = [
+        await seed_delivery(database, endpoint, status="held", started_at=now) for _ in range(count)
+    ]
     async with database.write() as connection:
         await circuits.change(
             connection,
@@ -48,31 +33,30 @@ async def draining(database: Database, count: int) -> tuple[str, list[str]]:
     return endpoint, held
 
 
-async def step(database: Database, steering: Refusing, endpoint: str) -> Situation:
-    activities = CircuitActivities(
-        database=database,
-        steering=steering,  # type: ignore[arg-type] # the one call it makes
-        policy=Policy(),
-        on_news=lambda _: None,
-    )
-    order = DrainOrder(endpoint, rate=50, seconds=0.5)
+async def step(database: Database, endpoint: str, *, rate: float, seconds: float) -> Situation:
+    activities = CircuitActivities(database=database, policy=Policy(), on_news=lambda _: None)
+    order = DrainOrder(endpoint, rate=rate, seconds=seconds)
     situation: Situation = await ActivityEnvironment().run(activities.drain_step, order)
     return situation
 
 
-async def test_one_that_temporal_refuses_to_tell_holds_up_no_other(database: Database) -> None:
-    """Its workflow has had as many signals as a run may have, say."""
+async def test_the_oldest_are_let_go_at_the_ramps_rate_and_put_into_the_outbox(
+    database: Database,
+) -> None:
+    endpoint, held = await draining(database, 20)
+    situation = await step(database, endpoint, rate=10, seconds=1)
+    rows = [await delivery_row(database, one) for one in held]
+    released = [row.id for row in rows if row.released]
+    assert released == held[: len(released)]
+    assert 9 <= len(released) <= 11  # one at once, then ten a second
+    assert {row.id for row in rows if row.wakes} == set(released)
+    assert {row.urgency for row in rows if row.wakes} == {Urgency.RETRY}
+    # held until each has been sent: a circuit must not close before
+    assert (situation.state, situation.held) == (State.DRAINING, 20)
+
+
+async def test_what_was_let_go_once_is_not_let_go_again(database: Database) -> None:
     endpoint, held = await draining(database, 3)
-    refused = RPCError("too many signals", RPCStatusCode.INVALID_ARGUMENT, b"")
-    steering = Refusing({held[0]: refused})
-    with capture_logs() as lines:
-        situation = await step(database, steering, endpoint)
-    assert steering.told == Counter(held)
-    assert (situation.state, situation.held) == (State.DRAINING, 3)
-    assert [line["delivery_id"] for line in lines] == [held[0]]
-
-
-async def test_while_temporal_is_away_the_step_fails_and_is_made_again(database: Database) -> None:
-    endpoint, held = await draining(database, 1)
-    with pytest.raises(Unavailable):
-        await step(database, Refusing({held[0]: Unavailable("Temporal is away.")}), endpoint)
+    for _ in range(2):
+        await step(database, endpoint, rate=50, seconds=0.5)
+    assert [(await delivery_row(database, one)).wakes for one in held] == [1, 1, 1]

@@ -38,10 +38,10 @@ async def held_for(stack: Stack, count: int, **options: Any) -> tuple[str, list[
 
 
 async def was_released(stack: Stack, delivery: str) -> bool:
-    """Whether the delivery was told to go, and so had been held."""
+    """Whether the delivery was let go, and so had been held: only then was it woken."""
     return any(
         [
-            event.workflow_execution_signaled_event_attributes.signal_name == "release"
+            event.workflow_execution_signaled_event_attributes.signal_name == "wake"
             async for event in stack.workflow(delivery).fetch_history_events()
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
         ]

@@ -235,7 +235,7 @@ async def test_an_attempt_whose_record_fails_is_recorded_later_and_not_sent_agai
     stack: Stack,
 ) -> None:
     """The database goes away between the answer and the record."""
-    with patch.object(AttemptActivities, "_try_to_record", AsyncMock(return_value=False)):
+    with patch.object(AttemptActivities, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
         row = await stack.until_status(delivery, "delivered")
 
@@ -249,10 +249,10 @@ async def test_a_record_that_fails_for_a_moment_is_tried_again_on_the_spot(stack
     record = Recorder.record
     failures = iter([OSError("away"), TimeoutError("slow"), Unavailable("busy")])
 
-    async def failing_at_first(*args: Any) -> None:
+    async def failing_at_first(*args: Any) -> Any:
         for error in failures:
             raise error
-        await record(*args)
+        return await record(*args)
 
     with patch.object(Recorder, "record", failing_at_first):
         delivery = await stack.deliver(await stack.endpoint("/ok"))

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hookfast.steering import Steering
 from temporalio.client import Client
 
 from hookfast.clock import utc_now
@@ -111,12 +110,11 @@ async def test_a_signal_may_come_before_the_workflow(
     client: Client = temporal.client
     stack = Stack(client, database, receiver)
     delivery = await stack.deliver(await stack.endpoint("/ok"))
-    steering = Steering(client, database, fast_lane_timeout=settings.fast_lane_timeout)
-    await steering.signal(delivery, "pause")
+    await stack.ask(delivery, "pause")
 
     async with running_stack(temporal, settings, database, receiver) as stack:
         await stack.until_status(delivery, "paused")
         assert receiver.requests == []
-        await steering.signal(delivery, "resume")
+        await stack.ask(delivery, "resume")
         await stack.until_status(delivery, "delivered")
     assert len(receiver.requests) == 1

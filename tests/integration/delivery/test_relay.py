@@ -17,6 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
 from hookfast.keyring import Keyring
+from hookfast.lateness import Lateness
 from hookfast.relay import Relay
 from hookfast.settings import Settings
 from hookfast.storage import outbox
@@ -50,6 +51,7 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             batch=batch,
             lease=LEASE,
             fast_lane_timeout=timedelta(seconds=5),
+            lateness=Lateness(),
         )
 
     yield make
@@ -144,18 +146,16 @@ async def test_a_lost_workflow_is_started_again_where_it_stood(
     async with running_stack(temporal, settings, database, receiver) as stack:
         await stack.until_status(delivery, "retrying")
         await stack.workflow(delivery).terminate("lost")
-        now = utc_now() + timedelta(hours=2)
         table = Delivery.__table__
         async with database.write() as connection:
-            reopened = await outbox.reopen_lost(
-                connection, overdue_since=now - timedelta(minutes=5), now=now, limit=10
-            )
-            assert reopened == 1
+            past = utc_now() - timedelta(minutes=5)
             await connection.execute(
                 update(table)
                 .where(table.c.id == delivery)
-                .values(next_attempt_at=utc_now() - timedelta(minutes=5))
+                .values(next_attempt_at=past, due_at=past)
             )
+            overdue_since = utc_now() + timedelta(hours=2)
+            assert await outbox.wake_lost(connection, overdue_since=overdue_since, limit=10) == 1
         row = await stack.until_status(delivery, "delivered")
     assert (row.attempts, row.retries) == (2, 1)
     numbers = [request.headers["x-hook-attempt"] for request in receiver.requests]

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hookfast.steering import Steering
-from sqlalchemy import select
 from temporalio.client import WorkflowExecutionStatus
 
 from hookfast.circuit import Cause
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
-from hookfast.storage import endpoint_state, endpoints
-from hookfast.storage.tables import Event
+from hookfast.storage import endpoint_state, endpoints, wishes
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK
 
@@ -53,7 +50,7 @@ async def test_a_resend_that_succeeds_ends_the_delivery(stack: Stack) -> None:
 
 @pytest.mark.parametrize("ended", ["/ok", "/status/404"])
 async def test_resending_a_finished_delivery_starts_it_again_under_its_id(
-    stack: Stack, steering: Steering, ended: str
+    stack: Stack, ended: str
 ) -> None:
     stack.receiver.routes["/hook"] = ended
     delivery = await stack.deliver(await stack.endpoint("/hook", plan="stepped", timeout=5))
@@ -61,7 +58,7 @@ async def test_resending_a_finished_delivery_starts_it_again_under_its_id(
     await stack.until_closed(delivery)
 
     stack.receiver.routes["/hook"] = "/ok"
-    await steering.signal(delivery, "resend")
+    await stack.ask(delivery, "resend")
 
     async def again() -> Any:
         row = await stack.row(delivery)
@@ -74,15 +71,13 @@ async def test_resending_a_finished_delivery_starts_it_again_under_its_id(
     assert attempts[1].trigger == "resend"
 
 
-async def test_a_resend_of_a_finished_delivery_that_fails_gets_the_whole_plan(
-    stack: Stack, steering: Steering
-) -> None:
+async def test_a_resend_of_a_finished_delivery_that_fails_gets_the_whole_plan(stack: Stack) -> None:
     stack.receiver.routes["/hook"] = "/ok"
     delivery = await stack.deliver(await stack.endpoint("/hook", plan=QUICK))
     await stack.until_closed(delivery)
 
     stack.receiver.routes["/hook"] = "/status/500"
-    await steering.signal(delivery, "resend")
+    await stack.ask(delivery, "resend")
 
     row = await stack.until_status(delivery, "dead")
     assert (row.attempts, row.retries) == (5, 3)
@@ -90,7 +85,7 @@ async def test_a_resend_of_a_finished_delivery_that_fails_gets_the_whole_plan(
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["disabled", "deleted"])
 async def test_a_resend_to_an_endpoint_that_is_sent_nothing_is_refused_and_changes_nothing(
-    stack: Stack, steering: Steering, deleted: bool
+    stack: Stack, deleted: bool
 ) -> None:
     endpoint = await stack.endpoint("/ok")
     delivery = await stack.deliver(endpoint)
@@ -105,7 +100,7 @@ async def test_a_resend_to_an_endpoint_that_is_sent_nothing_is_refused_and_chang
             )
 
     with pytest.raises(Conflict, match="deleted" if deleted else "disabled") as refused:
-        await steering.signal(delivery, "resend")
+        await stack.ask(delivery, "resend")
 
     assert refused.value.code == "endpoint_disabled"
     description = await stack.workflow(delivery).describe()
@@ -114,32 +109,22 @@ async def test_a_resend_to_an_endpoint_that_is_sent_nothing_is_refused_and_chang
     assert len(stack.receiver.requests) == 1
 
 
-async def test_what_was_delivered_stays_so_when_its_endpoint_is_disabled_before_it_is_sent_again(
-    stack: Stack, steering: Steering, monkeypatch: pytest.MonkeyPatch
+async def test_a_resend_whose_endpoint_is_disabled_before_it_is_made_is_a_dead_letter(
+    stack: Stack,
 ) -> None:
     endpoint = await stack.endpoint("/ok")
     delivery = await stack.deliver(endpoint)
     await stack.until_closed(delivery)
-    before = await stack.row(delivery)
-    sendable = Steering._refuse_unless_sendable
 
-    async def sendable_a_moment_ago(self: Steering, row: Any) -> None:
-        await sendable(self, row)
-        async with stack.database.write() as connection:
-            await endpoint_state.disable(
-                connection, endpoint, cause=Cause.DISABLED, reason="Disabled.", now=utc_now()
-            )
-
-    monkeypatch.setattr(Steering, "_refuse_unless_sendable", sendable_a_moment_ago)
-    await steering.signal(delivery, "resend")
-
-    ended = await stack.until_closed(delivery)
-    assert (ended["status"], ended["attempts"]) == ("delivered", 1)
-    assert "Nothing was sent" in ended["last_error"]
-    assert await stack.row(delivery) == before
-    async with stack.database.read() as connection:
-        told = await connection.execute(
-            select(Event.__table__.c.id).where(Event.__table__.c.type == "hookfast.delivery.dead")
+    async with stack.database.write() as connection:
+        await wishes.ask(connection, delivery, "resend", now=utc_now())
+        await endpoint_state.disable(
+            connection, endpoint, cause=Cause.DISABLED, reason="Disabled.", now=utc_now()
         )
-        assert told.all() == []
+
+    row = await stack.until_status(delivery, "dead")
+    assert (row.reason, row.attempts) == ("endpoint_disabled", 1)
+    ended = await stack.until_closed(delivery)
+    assert (ended.status, ended.attempts) == ("dead", 1)
+    assert "Nothing was sent" in ended.last_error
     assert len(stack.receiver.requests) == 1

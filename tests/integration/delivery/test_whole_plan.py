@@ -52,7 +52,7 @@ async def test_a_failing_endpoint_gets_79_requests_in_three_days_and_then_a_dead
 
     state = await stack.until_closed(delivery)
 
-    assert state["status"] == "dead"
+    assert state.status == "dead"
     row = await stack.row(delivery)
     assert (row.status, row.reason, row.attempts) == ("dead", "retries_exhausted", 79)
     assert len(stack.receiver.requests) == 79
