@@ -127,8 +127,6 @@ class AttemptActivities:
     async def step(self, order: StepOrder) -> StepReport:
         """Do what the delivery's row says: make the attempt that is due, or nothing."""
         left = TimeLeft()
-        if activity.info().is_local:
-            return await self._step(order, left)
         # From the first line on: whoever waits for the database lives, and another try would wait
         # beside it, to send the same when the database goes on.
         async with heartbeat():
@@ -142,8 +140,15 @@ class AttemptActivities:
         """Record an attempt whose record failed. The excerpt of the answer is lost then: bodies do
         not enter workflow history."""
         record = AttemptRecord(delivery_id=order.delivery_id, ended=order.ended)
-        change = await self._recorder.record(record)
-        return report_of(change.after, order.ended.plan, after=order.ended.outcome)
+        async with heartbeat():
+            try:
+                change = await self._recorder.record(record)
+            except NotFound as error:
+                return _gone(order.delivery_id, error)
+            report = report_of(change.after, order.ended.plan, after=order.ended.outcome)
+            if report.status is DeliveryStatus.CANCELLED:
+                await self._cancel_workflow()
+            return report
 
     async def _step(self, order: StepOrder, left: TimeLeft) -> StepReport:
         try:
@@ -159,10 +164,7 @@ class AttemptActivities:
                 except _NotWanted:  # look again; nothing was sent
                     continue
         except NotFound as error:
-            # Its rows are gone (a database restored from before the event): nothing can be sent
-            # and nothing recorded, now or later.
-            log.error("A delivery has no row; its workflow ends.", delivery_id=order.delivery_id)
-            return StepReport(DeliveryStatus.DEAD, "not_found", last_error=error.message)
+            return _gone(order.delivery_id, error)
 
     async def _look_and_attempt(self, order: StepOrder, left: TimeLeft) -> StepReport:
         outgoing = await self._loader.load(order.delivery_id, fresh=order.fresh)
@@ -372,3 +374,10 @@ def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
     server's clock is ahead of this machine's (or skips time, in a test)."""
     ahead = max(timedelta(0), workflow_now - clock())
     return lambda: clock() + ahead
+
+
+def _gone(delivery_id: str, error: NotFound) -> StepReport:
+    """Its rows are gone (a database restored from before the event): nothing can be sent and
+    nothing recorded, now or later."""
+    log.error("A delivery has no row; its workflow ends.", delivery_id=delivery_id)
+    return StepReport(DeliveryStatus.DEAD, "not_found", last_error=error.message)

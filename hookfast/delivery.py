@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from hookfast.clock import rfc3339
 from hookfast.deliveries.life import AttemptEnded, Wish
 from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import PlanSpec
@@ -45,6 +46,18 @@ class Urgency:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryState:
+    """Answer of the `state` query, and the workflow's result, as of its last step."""
+
+    status: DeliveryStatus
+    attempts: int
+    retries: int
+    retries_planned: int
+    next_attempt_at: datetime | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class StepReport:
     """How the delivery's row stands after a step.
 
@@ -63,6 +76,35 @@ class StepReport:
     last_error: str | None = None
     crowded: bool = False
     unrecorded: AttemptEnded | None = None
+
+    def state(self, retries_planned: int) -> DeliveryState:
+        """What the query `state` answers after this step."""
+        held = self.status is DeliveryStatus.HELD  # then it is when it looks by itself
+        return DeliveryState(
+            status=self.status,
+            attempts=self.attempts,
+            retries=self.retries,
+            retries_planned=retries_planned,
+            next_attempt_at=None if held else self.next_at,
+            last_error=self.last_error,
+        )
+
+    def text(self, retries_planned: int) -> str:
+        """What the Temporal UI shows, in Markdown."""
+        at = "" if self.next_at is None else f", {rfc3339(self.next_at)}"
+        lines = [
+            f"**{self.status.value}** after {self.attempts} attempts"
+            f" ({self.retries} of {retries_planned} retries)",
+            f"next: {self.waits_for}{at}" if self.waits_for else "",
+            f"last error: {self.last_error}" if self.last_error else "",
+        ]
+        return "  \n".join(line for line in lines if line)
+
+    @property
+    def failure(self) -> str:
+        """Why it ended without success."""
+        said = f" Last error: {self.last_error}" if self.last_error else ""
+        return f"{self.reason} after {self.attempts} attempts.{said}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +153,3 @@ class StepOrder:
     fresh: bool = False
     cancelled: bool = False
     heard: Heard | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryState:
-    """Answer of the `state` query, and the workflow's result, as of its last step."""
-
-    status: DeliveryStatus
-    attempts: int
-    retries: int
-    retries_planned: int
-    next_attempt_at: datetime | None
-    last_error: str | None

@@ -13,15 +13,9 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy, SearchAttributeKey
-from temporalio.exceptions import (
-    ApplicationError,
-    ApplicationErrorCategory,
-    FailureError,
-    is_cancelled_exception,
-)
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
-from hookfast.clock import rfc3339
-from hookfast.deliveries.life import AttemptEnded, Wish
+from hookfast.deliveries.life import Wish
 from hookfast.delivery import (
     CANCELLED_IN_ITS_ROW,
     RECORD,
@@ -39,14 +33,13 @@ from hookfast.delivery import (
 from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import parse_plan
 from hookfast.time_budget import LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
-from workflows.undisturbed import undisturbed
 
 HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
 _HEARTBEAT_TIMEOUT = timedelta(seconds=15)  # so soon a worker's death is noticed
+# Events: the start, its task, and the task's start. More: what a step did may be lost to us.
 _HISTORY_OF_A_START = 3
-"""Events: the start, its task, and the task's start. More: what a step did may be lost to us."""
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
 )
@@ -128,17 +121,9 @@ class DeliveryWorkflow:
     @workflow.query
     def state(self) -> DeliveryState:
         """How the delivery stood after its last step."""
-        now = self._now
-        return DeliveryState(
-            status=now.status,
-            attempts=now.attempts,
-            retries=now.retries,
-            retries_planned=self._retries_planned,
-            next_attempt_at=None if now.status is DeliveryStatus.HELD else now.next_at,
-            last_error=now.last_error,
-        )
+        return self._now.state(self._retries_planned)
 
-    # -- waiting -------------------------------------------------------------------------------
+    # -- waiting and stepping ------------------------------------------------------------------
 
     def _is_called(self) -> bool:
         """Whether a signal came that no step has seen."""
@@ -149,14 +134,14 @@ class DeliveryWorkflow:
         return self._is_called() or (next_at is not None and next_at <= workflow.now())
 
     async def _wait(self) -> None:
+        """Wait for the moment that the row names, or a signal."""
         next_at = self._now.next_at
+        timeout = None if next_at is None else next_at - workflow.now()
         with contextlib.suppress(TimeoutError):
             try:
                 if not self._is_due():
                     await workflow.wait_condition(
-                        self._is_called,
-                        timeout=None if next_at is None else next_at - workflow.now(),
-                        timeout_summary=self._now.waits_for,
+                        self._is_called, timeout=timeout, timeout_summary=self._now.waits_for
                     )
             except asyncio.CancelledError:
                 self._cancelled()
@@ -165,8 +150,6 @@ class DeliveryWorkflow:
         """Temporal's own cancel button means what the signal means; ours, that the row says so."""
         if workflow.cancellation_reason() != CANCELLED_IN_ITS_ROW:
             self.cancel()
-
-    # -- stepping ------------------------------------------------------------------------------
 
     async def _step(self, *, in_fast_lane: bool) -> None:
         """Have the row looked at, and what it says done; `_now` is how it stands then."""
@@ -186,84 +169,81 @@ class DeliveryWorkflow:
         self._woken, self._urgency, self._passed_on = False, None, len(self._heard)
         report = await self._local_step(order) if in_fast_lane else None
         if report is None or report.crowded:
-            report = await self._regular_step(order, urgency)
-        if report.unrecorded is not None:
-            report = await self._record(report.unrecorded)
+            summary = self._now.waits_for or None
+            report = await self._regular(STEP, order, REGULAR_STEP, urgency, summary)
+        if (ended := report.unrecorded) is not None:
+            # The request was made and only its record failed (the database was away). It is in
+            # history now: from here on a crash repeats the record and never the request.
+            record = RecordOrder(self._order.delivery_id, ended)
+            summary = f"record attempt {ended.attempt.number}"
+            report = await self._regular(RECORD, record, RECORD_ACTIVITY, Urgency.WISH, summary)
         self._now = report
 
     async def _local_step(self, order: StepOrder) -> StepReport | None:
         """None when we could not work there."""
-        try:
-            stepping = workflow.start_local_activity(
-                STEP,
-                order,
-                result_type=StepReport,
-                schedule_to_close_timeout=LOCAL_STEP,
-                retry_policy=_ONCE,
-            )
-            report: StepReport = await undisturbed(stepping, self._cancelled)
-        except FailureError as error:  # a local activity's own error comes unwrapped
-            if is_cancelled_exception(error):
-                raise
-            return None
-        return report
-
-    async def _regular_step(self, order: StepOrder, urgency: int) -> StepReport:
-        stepping = workflow.start_activity(
+        stepping = workflow.start_local_activity(
             STEP,
             order,
             result_type=StepReport,
-            task_queue=RETRIES_QUEUE,
-            start_to_close_timeout=REGULAR_STEP,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_UNTIL_DONE,
-            summary=self._now.waits_for or None,
-            priority=Priority(priority_key=urgency, fairness_key=self._order.endpoint_id),
+            schedule_to_close_timeout=LOCAL_STEP,
+            retry_policy=_ONCE,
         )
-        report: StepReport = await undisturbed(stepping, self._cancelled)
-        return report
+        try:
+            return await self._undisturbed(stepping)
+        except FailureError:
+            return None
 
-    async def _record(self, ended: AttemptEnded) -> StepReport:
-        # The request was made and only its record failed (the database was away). It is in history
-        # now, so from here on a crash repeats the record and never the request.
-        recording = workflow.start_activity(
-            RECORD,
-            RecordOrder(self._order.delivery_id, ended),
+    async def _regular(
+        self,
+        name: str,
+        order: StepOrder | RecordOrder,
+        timeout: timedelta,
+        urgency: int,
+        summary: str | None,
+    ) -> StepReport:
+        working = workflow.start_activity(
+            name,
+            order,
             result_type=StepReport,
             task_queue=RETRIES_QUEUE,
-            start_to_close_timeout=RECORD_ACTIVITY,
+            start_to_close_timeout=timeout,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
             retry_policy=_UNTIL_DONE,
-            summary=f"record attempt {ended.attempt.number}",
-            priority=Priority(priority_key=Urgency.WISH, fairness_key=self._order.endpoint_id),
+            summary=summary,
+            priority=Priority(priority_key=urgency, fairness_key=self._order.endpoint_id),
         )
-        report: StepReport = await undisturbed(recording, self._cancelled)
-        return report
+        return await self._undisturbed(working)
+
+    async def _undisturbed(self, working: asyncio.Task[StepReport]) -> StepReport:
+        """What an activity gives, whoever cancels the workflow meanwhile. One that is cancelled
+        would go on for a moment, as a request cannot be taken back."""
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            self._cancelled()
+        return await working
 
     # -- what Temporal shows -------------------------------------------------------------------
 
     def _has_ended(self) -> bool:
         """Whether this run can end. A cancelled one waits until Temporal knows, which the step has
         told: only then does it end as Canceled."""
-        status = self._now.status
-        if status is DeliveryStatus.CANCELLED:
+        if self._now.status is DeliveryStatus.CANCELLED:
             return workflow.cancellation_reason() is not None
-        return status.finished
+        return self._now.status.finished
 
     def _end(self) -> DeliveryState:
         now = self._now
-        match now.status:
-            case DeliveryStatus.CANCELLED:
-                raise asyncio.CancelledError
-            case DeliveryStatus.DEAD | DeliveryStatus.GONE:
-                said = f" Last error: {now.last_error}" if now.last_error else ""
-                raise ApplicationError(
-                    f"{now.reason} after {now.attempts} attempts.{said}",
-                    type=now.status.value,
-                    non_retryable=True,
-                    category=ApplicationErrorCategory.BENIGN,  # no fault of the worker's
-                )
-            case _:
-                return self.state()
+        if now.status is DeliveryStatus.CANCELLED:
+            raise asyncio.CancelledError
+        if now.status is not DeliveryStatus.DELIVERED:
+            raise ApplicationError(
+                now.failure,
+                type=now.status.value,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,  # no fault of the worker's
+            )
+        return self.state()
 
     def _show(self) -> None:
         """The search attribute, while it is open, and the text the Temporal UI shows."""
@@ -271,11 +251,4 @@ class DeliveryWorkflow:
         if now.status is not self._shown and not now.status.finished:
             self._shown = now.status
             workflow.upsert_search_attributes([HOOK_STATE.value_set(now.status.value)])
-        at = "" if now.next_at is None else f", {rfc3339(now.next_at)}"
-        lines = [
-            f"**{now.status.value}** after {now.attempts} attempts"
-            f" ({now.retries} of {self._retries_planned} retries)",
-            f"next: {now.waits_for}{at}" if now.waits_for else "",
-            f"last error: {now.last_error}" if now.last_error else "",
-        ]
-        workflow.set_current_details("  \n".join(line for line in lines if line))
+        workflow.set_current_details(now.text(self._retries_planned))
