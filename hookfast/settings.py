@@ -28,6 +28,7 @@ from hookfast.circuit import Policy
 from hookfast.local_url import local_url
 from hookfast.port_ranges import parse_port_ranges
 from hookfast.secret_files import SecretFiles
+from hookfast.time_budget import FAST_LANE
 
 Network = IPv4Network | IPv6Network
 
@@ -265,6 +266,7 @@ class Settings(BaseSettings):
     )
     fast_lane_timeout: Seconds = Field(
         timedelta(seconds=5),
+        le=FAST_LANE,
         description="First attempts with a timeout up to this run as local activities (seconds).",
     )
     fast_lane_per_endpoint: int = Field(

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
+    false,
     func,
     literal,
     not_,
@@ -137,7 +138,8 @@ class ChosenDeliveries:
             found.append(_C.id > self.after)
         if self.reason is not None:
             found.append(_C.reason == self.reason)
-        found += [not_(other.condition()) for other in self.without]
+        # a column that is NULL makes a condition NULL: not chosen by the other, and so not left out
+        found += [not_(func.coalesce(other.condition(), false())) for other in self.without]
         return found
 
     def condition(self) -> ColumnElement[bool]:

@@ -144,10 +144,15 @@ def _literal(value: str) -> ColumnElement[str]:
     return literal(value, literal_execute=True)
 
 
-_FIRST = select(_D.updated_at).where(_D.started_at.is_(None)).order_by(_D.id).limit(_OLDEST_OF)
+_FIRST = (
+    select(_D.updated_at)
+    .where(_D.started_at.is_(None))
+    .order_by(_D.urgency, _D.id)  # as the outbox's index has them
+    .limit(_OLDEST_OF)
+)
 OLDEST = select(func.min(_FIRST.subquery().c.updated_at))
 """Since when the oldest row waits: `updated_at`, because a delivery that was lost and put back has
-only waited since then. Among the oldest thousand by id."""
+only waited since then. Among the thousand that the relays take next."""
 
 _PENDING = _N.status == _literal(NoticeStatus.PENDING.value)
 _SOME = select(_N.id).where(_PENDING).limit(MOST).subquery()

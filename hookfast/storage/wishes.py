@@ -84,10 +84,10 @@ async def hear(
     before = (await connection.execute(select(_C.heard).where(_C.id == delivery_id))).scalar_one()
     run_id, _, count = (before or ":0").rpartition(":")
     new = heard.count - (int(count) if run_id == heard.run_id else 0)
-    wishes = heard.wishes[-new:] if new > 0 else ()
-    changes = await lives.apply(
-        connection, [(delivery_id, wish) for wish in wishes], now=now, locked=locked
-    )
+    if new <= 0:  # repeated, or late (its worker was frozen): what later steps marked stays
+        return (await lives.apply(connection, [], now=now, locked=locked))[delivery_id]
+    facts = [(delivery_id, wish) for wish in heard.wishes[-new:]]
+    changes = await lives.apply(connection, facts, now=now, locked=locked)
     mark = f"{heard.run_id}:{heard.count}"
     await connection.execute(update(_DELIVERIES).where(_C.id == delivery_id).values(heard=mark))
     return changes[delivery_id]

@@ -32,7 +32,7 @@ import worker
 from activities import heartbeat
 from activities.circuit import CircuitActivities
 from hookfast.conductor import Conductor
-from hookfast.delivery import Trigger
+from hookfast.deliveries.life import Trigger
 from hookfast.sender import Sender
 from hookfast.storage import jobs
 from hookfast.storage.recorder import AttemptRecord, Recorder
@@ -60,19 +60,20 @@ def after(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
 
 
 def when_probing(record: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def dying(self: Recorder, attempt: AttemptRecord) -> None:
-        if attempt.facts.trigger is Trigger.PROBE:
+    async def dying(self: Recorder, attempt: AttemptRecord) -> Any:
+        if attempt.ended.attempt.trigger is Trigger.PROBE:
             die()
-        await record(self, attempt)
+        return await record(self, attempt)
 
     return dying
 
 
 def when_it_succeeded(record: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def dying(self: Recorder, attempt: AttemptRecord) -> None:
-        await record(self, attempt)
-        if attempt.succeeded:
+    async def dying(self: Recorder, attempt: AttemptRecord) -> Any:
+        change = await record(self, attempt)
+        if attempt.ended.outcome.succeeded:
             die()
+        return change
 
     return dying
 

@@ -4,12 +4,10 @@ that ends in `_before` was saved when what had been let go in vain stayed held."
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
-from hookfast.steering import Steering
-
 from hookfast.clock import utc_now
+from hookfast.deliveries.life import Wish
 from hookfast.episode import workflow_id
 from hookfast.storage import endpoint_state
 from tests.integration.delivery.circuits import (
@@ -64,22 +62,16 @@ async def resent_in_vain_while_held(stack: Stack) -> str:
 async def resent_gently_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
     [delivery] = await _held(stack, endpoint, 1)
-    steering = Steering(stack.client, stack.database, fast_lane_timeout=timedelta(seconds=5))
-    before = (await stack.row(delivery)).updated_at
-    await steering.signal(delivery, "resend", gently=True)
-
-    async def held_anew() -> bool:
-        return bool((await stack.row(delivery)).updated_at > before)
-
-    await eventually(held_anew)
+    await stack.ask_many([delivery], Wish.RESEND_GENTLY)
+    await stack.wake(delivery)
+    await stack.until_told(delivery)
     await _heal(stack, failed[0])
     return delivery
 
 
 async def resent_gently_in_vain(stack: Stack) -> str:
     _, [delivery, other, _] = await broken(stack, circuit=ON_REQUEST)
-    steering = Steering(stack.client, stack.database, fast_lane_timeout=timedelta(seconds=5))
-    await steering.signal(delivery, "resend", gently=True)
+    await stack.ask_many([delivery], Wish.RESEND_GENTLY)
     await stack.until_status(delivery, "held")
     stack.receiver.routes["/hook"] = "/fail-first/1"
     for attempts in (2, 3):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 from unittest.mock import patch
-
-from hookfast.steering import Steering
 
 from activities import job as job_module
 from hookfast.clock import utc_now
-from hookfast.errors import Unavailable
 from hookfast.storage import jobs
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.seed_jobs import job_row, seed_ended, seed_job
@@ -45,16 +43,16 @@ async def job_cancelled_by_temporal(stack: Stack) -> str:
     return await _ended(stack, job_id)
 
 
-async def job_tried_again_when_temporal_was_away(stack: Stack) -> str:
+async def job_tried_again_when_the_database_was_away(stack: Stack) -> str:
     await seed_ended(stack.database, await stack.endpoint("/ok"), 5)
-    signal, away = Steering.signal, iter([Unavailable("away"), Unavailable("away")])
+    begin, away = jobs.begin, iter([OSError("away"), OSError("away")])
 
-    async def flaky(*args: object, **options: object) -> None:
+    async def flaky(*args: Any, **options: Any) -> Any:
         for error in away:
             raise error
-        await signal(*args, **options)  # type: ignore[arg-type]
+        return await begin(*args, **options)
 
-    with patch.object(Steering, "signal", flaky), patch.object(job_module, "_PATIENCE", 0.0):
+    with patch.object(jobs, "begin", flaky):
         return await _ended(stack, await seed_job(stack.database))
 
 
@@ -83,5 +81,5 @@ JOB_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     job_cancelled_through_its_row,
     job_cancelled_by_signal,
     job_cancelled_by_temporal,
-    job_tried_again_when_temporal_was_away,
+    job_tried_again_when_the_database_was_away,
 )

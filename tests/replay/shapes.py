@@ -6,6 +6,7 @@ that was saved once stays, for workflows that began then may still run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -15,10 +16,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, patch
 
+from temporalio.client import WorkflowFailureError
+
 from activities.attempt import AttemptActivities
 from hookfast.clock import utc_now
 from hookfast.delivery import workflow_id
 from hookfast.settings import Settings
+from hookfast.storage import endpoint_state
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import migrate
 from hookfast.storage.outgoing import OutgoingLoader
@@ -30,6 +34,7 @@ from tests.replay.mail_shapes import MAIL_SHAPES
 from tests.replay.retention_shapes import RETENTION_SHAPES
 from tests.replay.steering_shapes import STEERING_SHAPES
 from tests.temporal_server import temporal_server
+from tests.waiting import PATIENCE
 
 HISTORIES = Path(__file__).with_name("histories")
 QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}
@@ -54,7 +59,9 @@ async def dead_after_all_retries(stack: Stack) -> str:
 
 
 async def continued_as_new(stack: Stack) -> str:
-    return await stack.deliver(await stack.endpoint("/status/500", plan=LONG))
+    return await stack.deliver(
+        await stack.endpoint("/status/500", plan=LONG, circuit={"failure_threshold": 1_000})
+    )
 
 
 async def gone(stack: Stack) -> str:
@@ -71,6 +78,27 @@ async def cancelled_while_scheduled(stack: Stack) -> str:
     delivery = await stack.deliver(await stack.endpoint("/ok"), deliver_at=due)
     await _started(stack, delivery)
     await stack.workflow(delivery).signal("cancel")
+    return delivery
+
+
+async def paused_and_cancelled_through_its_row(stack: Stack) -> str:
+    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
+    await stack.until_status(delivery, "retrying")
+    await stack.ask(delivery, "pause")
+    await stack.until_told(delivery)
+    await stack.ask(delivery, "cancel")
+    return delivery
+
+
+async def resent_through_its_row_after_it_had_ended(stack: Stack) -> str:
+    delivery = await stack.deliver(await stack.endpoint("/status/410"))
+    await stack.until_status(delivery, "gone")
+    await stack.until_closed(delivery)
+    async with stack.database.write() as connection:
+        row = await stack.row(delivery)
+        assert await endpoint_state.enable(connection, row.endpoint_id, now=utc_now())
+    await stack.ask(delivery, "resend")
+    await stack.until_told(delivery)
     return delivery
 
 
@@ -97,7 +125,7 @@ async def moved_to_the_regular_lane_when_the_database_failed(stack: Stack) -> st
 
 
 async def recorded_later_when_the_database_failed(stack: Stack) -> str:
-    with patch.object(AttemptActivities, "_try_to_record", AsyncMock(return_value=False)):
+    with patch.object(AttemptActivities, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
         await stack.until_status(delivery, "delivered")
     return delivery
@@ -153,6 +181,8 @@ SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     gone,
     scheduled,
     cancelled_while_scheduled,
+    paused_and_cancelled_through_its_row,
+    resent_through_its_row_after_it_had_ended,
     cancelled_by_temporal,
     moved_to_the_regular_lane_when_the_database_failed,
     recorded_later_when_the_database_failed,
@@ -188,7 +218,10 @@ async def record(folder: Path) -> None:
                 Receiver() as receiver,
             ):
                 await migrate(database)
-                async with running_stack(temporal, settings, database, receiver) as stack:
+                async with (
+                    asyncio.timeout(PATIENCE),
+                    running_stack(temporal, settings, database, receiver) as stack,
+                ):
                     workflow = await shape(stack)
                     if "/" not in workflow:
                         await stack.until_closed(workflow)
@@ -199,7 +232,8 @@ async def record(folder: Path) -> None:
 
 
 async def _first_run(stack: Stack, workflow: str) -> str:
-    await stack.client.get_workflow_handle(workflow).result()
+    with contextlib.suppress(WorkflowFailureError):  # dead, gone, cancelled
+        await stack.client.get_workflow_handle(workflow).result()
     description = await stack.client.get_workflow_handle(workflow).describe()
     run_id = description.raw_description.workflow_execution_info.first_run_id
     handle = stack.client.get_workflow_handle(workflow, run_id=run_id)

@@ -1,10 +1,5 @@
 """The shapes the history of a delivery can take on which people change their mind, or whose
-endpoint has a limit.
-
-Of most there are two histories. The one that ends in `_before` was saved when Temporal's cancel
-button broke off the attempt, a cancel won over a resend that came after it, a limited resend or
-probe was forgotten, and a resume that came during a resend was not seen.
-"""
+endpoint has a limit."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from sqlalchemy import update
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.life import Wish
 from hookfast.storage import endpoint_state
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import PATIENT, QUICK, until_all, until_circuit
@@ -132,12 +128,12 @@ async def told_that_its_limit_was_raised(stack: Stack) -> str:
             .where(c.id == endpoint)
             .values(rate_limit_per_second=None, updated_at=utc_now())
         )
-    await stack.workflow(delivery).signal("ask_again")
+    await stack.ask_many([delivery], Wish.ASK_AGAIN)
     return delivery
 
 
 async def _told_in_the_first_attempt(stack: Stack, signal: str) -> str:
-    """Its workflow begins anew from before the attempt, and hears of it by what it notes."""
+    """Its workflow begins again from before the attempt, and sees in its row what came of it."""
     delivery = await stack.deliver(await stack.endpoint("/slow/1"))
     await stack.receiver.wait_for(1)
     await stack.workflow(delivery).signal(signal)

@@ -302,7 +302,7 @@ async def test_no_secret_is_in_an_answer_a_history_a_log_or_readable_in_the_data
 
     history = json.loads((await stack.workflow(delivery).fetch_history()).to_json())
     told = "\n".join(_texts(history))
-    assert '"timeout_seconds"' in told  # what travels is read as it is, not as base64
+    assert '"delivery_id"' in told  # what travels is read as it is, not as base64
     assert not [needle for needle in [*needles, MARKER] if needle in told]
 
     broken = await _endpoint_that_cannot_be_used(platform, stack.database)
