@@ -4,7 +4,7 @@ claimed   the relay has leased the delivery and committed that; its workflow is 
 started   Temporal has started the workflow; the relay has not marked it
 sent      the receiver has answered; nothing is recorded
 recorded  the attempt is committed; the workflow does not know
-told      a job has told a chunk of its deliveries and has not committed that
+asked     a job has asked some of its deliveries and has not committed that
 opened    the attempt that opened a circuit is committed; the circuit's workflow is not started
 answered  the receiver has answered a probe; nothing is recorded
 healed    a success is committed; its workflow does not know, nor does the circuit's
@@ -111,7 +111,7 @@ match os.environ["DIE_AT"]:
         Sender.post = after(Sender.post)  # type: ignore[method-assign]
     case "recorded":
         Recorder.record = after(Recorder.record)  # type: ignore[method-assign]
-    case "told":
+    case "asked":
         jobs.progress = before(jobs.progress)
     case "opened":
         Conductor.ring = lambda self: die()  # type: ignore[method-assign]
