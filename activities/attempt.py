@@ -33,7 +33,7 @@ from activities.step_report import report_of
 from activities.time_left import TimeLeft
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.life import Attempt, AttemptEnded, Trigger, next_step
+from hookfast.deliveries.life import Attempt, AttemptEnded, Life, Trigger, next_step
 from hookfast.delivery import (
     CANCELLED_IN_ITS_ROW,
     RECORD,
@@ -91,6 +91,14 @@ class _Planned:
     def time_needed(self) -> float:
         """Seconds that the request and its record take at most."""
         return self.outgoing.target.timeout_seconds + RECORD_SHARE.total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stands:
+    """How the delivery stands after a step; `outcome` is that of the attempt it made."""
+
+    life: Life
+    outcome: Outcome | None = None
 
 
 class AttemptActivities:
@@ -167,23 +175,29 @@ class AttemptActivities:
             return _gone(order.delivery_id, error)
 
     async def _look_and_attempt(self, order: StepOrder, left: TimeLeft) -> StepReport:
-        outgoing = await self._loader.load(order.delivery_id, fresh=order.fresh)
+        outgoing = await self._loader.load(order.delivery_id, plan=order.plan, fresh=order.fresh)
         now = _clock_of(order.now, self._clock)
         attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(order.delivery_id))
-        if not isinstance(attempt, Attempt):
-            return report_of(outgoing.life, order.plan)
-        if attempt.trigger is Trigger.RETRY and order.due is not None:
-            self._lateness.note(now() - order.due)
-        planned = _Planned(outgoing, attempt, now)
+        step: _Stands | StepReport = _Stands(outgoing.life)
+        if isinstance(attempt, Attempt):
+            if attempt.trigger is Trigger.RETRY and order.due is not None:
+                self._lateness.note(now() - order.due)
+            step = await self._attempt(_Planned(outgoing, attempt, now), left)
+        if isinstance(step, StepReport):
+            return step
+        return report_of(step.life, outgoing.plan, after=step.outcome)
+
+    async def _attempt(self, planned: _Planned, left: TimeLeft) -> _Stands | StepReport:
+        """Make the attempt, unless there is a reason not to."""
         if (change := await self._admit(planned)) is not None:
-            return report_of(change.after, order.plan)
+            return _Stands(change.after)
         if not activity.info().is_local:
-            return await self._attempt_within_limits(order, planned, left)
+            return await self._attempt_within_limits(planned, left)
         with self._fast_lane.enter(planned.endpoint_id) as entered:
             # The endpoint's timeout may have been raised since the workflow chose the lane.
             if not entered or not left.fits(planned.time_needed):
                 return StepReport(crowded=True)
-            return await self._attempt_within_limits(order, planned, left)
+            return await self._attempt_within_limits(planned, left)
 
     async def _admit(self, planned: _Planned) -> Change | None:
         """None where the attempt may be made; else what became of its delivery."""
@@ -214,8 +228,8 @@ class AttemptActivities:
         return judged.change
 
     async def _attempt_within_limits(
-        self, order: StepOrder, planned: _Planned, left: TimeLeft
-    ) -> StepReport:
+        self, planned: _Planned, left: TimeLeft
+    ) -> _Stands | StepReport:
         """Send it, unless the endpoint's limits say later: then no attempt is spent."""
         target = planned.outgoing.target
         if target.limits is not None:
@@ -231,19 +245,19 @@ class AttemptActivities:
                     clock=planned.now,
                 )
             if not isinstance(turn, Go):
-                return report_of(turn.after, order.plan)
+                return _Stands(turn.after)
             await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
         if not left.fits(planned.time_needed):
             # The database took too long. Temporal would not wait for the record, and have it sent
             # once more; so it is not sent now.
             raise Unavailable("There is too little time left for the request and its record.")
         try:
-            return await self._send_and_record(order, planned)
+            return await self._send_and_record(planned)
         except _NotWanted:
             await self._give_turn_back(planned)
             raise
 
-    async def _send_and_record(self, order: StepOrder, planned: _Planned) -> StepReport:
+    async def _send_and_record(self, planned: _Planned) -> _Stands | StepReport:
         started_at = planned.now()
         with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
             outcome = await self._post(planned)
@@ -252,7 +266,7 @@ class AttemptActivities:
                 attempt=planned.attempt,
                 started_at=started_at,
                 outcome=replace(outcome, response_excerpt=None),
-                plan=order.plan,
+                plan=planned.outgoing.plan,
                 timeout_seconds=planned.outgoing.target.timeout_seconds,
                 jitter=random.random(),  # noqa: S311 - jitter, not a secret
             )
@@ -266,7 +280,7 @@ class AttemptActivities:
             observed.ended(outcome, change)
         if change is None:
             return StepReport(unrecorded=ended)
-        return report_of(change.after, order.plan, after=outcome)
+        return _Stands(change.after, outcome)
 
     async def _post(self, planned: _Planned) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number

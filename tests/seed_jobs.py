@@ -32,6 +32,7 @@ async def seed_ended(
         "status": status,
         "attempts": 0,
         "next_attempt_at": None,
+        "due_at": None,
         "finished_at": first["created_at"],
         "started_at": first["created_at"],
     }

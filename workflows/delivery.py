@@ -38,8 +38,6 @@ HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
 _HEARTBEAT_TIMEOUT = timedelta(seconds=15)  # so soon a worker's death is noticed
-# Events: the start, its task, and the task's start. More: what a step did may be lost to us.
-_HISTORY_OF_A_START = 3
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
 )
@@ -113,9 +111,8 @@ class DeliveryWorkflow:
     @workflow.signal
     def release(self, probe: bool = False) -> None:
         """Go if you are held. With `probe`: look whether the circuit chose you as its probe."""
-        if probe:
-            self.wake()
-        else:
+        self._woken = True
+        if not probe:
             self._heard.append(Wish.RELEASE)
 
     @workflow.query
@@ -161,7 +158,8 @@ class DeliveryWorkflow:
             self._order.plan,
             workflow.now(),
             due=None if self._is_called() else self._now.next_at,
-            fresh=workflow.info().get_current_history_length() <= _HISTORY_OF_A_START,
+            # events: the start, its task, the task's start; later, what a step did may be lost to us
+            fresh=workflow.info().get_current_history_length() <= 3,
             cancelled=workflow.cancellation_reason() is not None,
             heard=heard,
         )
@@ -169,8 +167,7 @@ class DeliveryWorkflow:
         self._woken, self._urgency, self._passed_on = False, None, len(self._heard)
         report = await self._local_step(order) if in_fast_lane else None
         if report is None or report.crowded:
-            summary = self._now.waits_for or None
-            report = await self._regular(STEP, order, REGULAR_STEP, urgency, summary)
+            report = await self._regular(STEP, order, REGULAR_STEP, urgency, self._now.waits_for)
         if (ended := report.unrecorded) is not None:
             # The request was made and only its record failed (the database was away). It is in
             # history now: from here on a crash repeats the record and never the request.
@@ -199,7 +196,7 @@ class DeliveryWorkflow:
         order: StepOrder | RecordOrder,
         timeout: timedelta,
         urgency: int,
-        summary: str | None,
+        summary: str,
     ) -> StepReport:
         working = workflow.start_activity(
             name,
@@ -209,7 +206,7 @@ class DeliveryWorkflow:
             start_to_close_timeout=timeout,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
             retry_policy=_UNTIL_DONE,
-            summary=summary,
+            summary=summary or None,
             priority=Priority(priority_key=urgency, fairness_key=self._order.endpoint_id),
         )
         return await self._undisturbed(working)

@@ -29,6 +29,7 @@ from api.routes.endpoint_control import (
 from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
 from api.routes.endpoints import delete_endpoint, get_endpoint
 from api.routes.recovery import RecoverForm, recover_endpoint
+from hookfast.circuit import EndpointState
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
 from hookfast.storage import endpoints
@@ -69,7 +70,7 @@ async def resume(
     """Go on; or, while its circuit is open, probe now."""
     before = await get_endpoint(endpoint_id, context, principal)
     await resume_endpoint(endpoint_id, context, audit, principal)
-    if before.state == "paused":
+    if before.state == EndpointState.PAUSED:
         return view.go_back("The endpoint is resumed: what was held goes out, slowly at first.")
     return view.go_back("It is being probed now.")
 

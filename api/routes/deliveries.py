@@ -32,6 +32,7 @@ from hookfast.delivery import workflow_id
 from hookfast.event_type import parse_event_type
 from hookfast.outcome import DeliveryStatus, Result
 from hookfast.storage import attempts, deliveries, lives, wishes
+from hookfast.storage.circuits import gates
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.outgoing import COUNTS_FOR
 from hookfast.storage.tables import Attempt, Delivery
@@ -192,10 +193,10 @@ async def _steer(
     audit: RequestAudit,
     principal: Principal,
 ) -> SteeredDelivery:
-    now = context.clock()
     async with context.database.write() as connection:
         delivery = owned(await deliveries.get(connection, delivery_id), principal)
-        change = await wishes.ask(connection, delivery_id, action, now=now)
+        change = await wishes.ask(connection, delivery_id, action, now=context.clock())
+        seen = await gates(connection, [delivery.endpoint_id])
         told = Change(
             action=STEERING[action],
             resource="delivery",
@@ -205,7 +206,9 @@ async def _steer(
         await audit.record(connection, told)
     context.doorbell.ring()
     lives.count_ended([change])
-    if action in ("pause", "cancel") and isinstance(next_step(change.before, now), PlannedAttempt):
+    probe = seen[delivery.endpoint_id].gate.probes(delivery_id)
+    step = next_step(change.before, context.clock(), probe=probe)
+    if action in ("pause", "cancel") and isinstance(step, PlannedAttempt):
         # Whoever read the delivery before the commit may begin its request for so long. After the
         # answer, none begins.
         await asyncio.sleep(COUNTS_FOR)

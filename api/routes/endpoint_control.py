@@ -19,7 +19,7 @@ from api.ownership import found, owned
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Action
-from hookfast.circuit import Cause, Circuit, State
+from hookfast.circuit import Cause, Circuit, EndpointState, State
 from hookfast.episode import workflow_id
 from hookfast.errors import Conflict
 from hookfast.job import JobKind
@@ -235,7 +235,10 @@ async def _polling(connection: AsyncConnection, endpoint: Endpoint) -> PollingVi
 
 async def _pause(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
     paused = await endpoint_state.pause(connection, endpoint_id, now=now)
-    if not paused and found(await endpoints.get(connection, endpoint_id)).state == "disabled":
+    if (
+        not paused
+        and found(await endpoints.get(connection, endpoint_id)).state == EndpointState.DISABLED
+    ):
         raise Conflict(
             "The endpoint is disabled; nothing is sent to it anyway. Enable it first.",
             code="endpoint_disabled",
@@ -246,7 +249,7 @@ async def _pause(connection: AsyncConnection, endpoint_id: str, now: datetime) -
 async def _resume(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
     if await endpoint_state.resume(connection, endpoint_id, now=now):
         return True
-    if found(await endpoints.get(connection, endpoint_id)).state == "disabled":
+    if found(await endpoints.get(connection, endpoint_id)).state == EndpointState.DISABLED:
         raise Conflict(
             "The endpoint is disabled, not paused. `enable` sends to it again.",
             code="endpoint_disabled",

@@ -17,6 +17,7 @@ from api.poll_view import PollView, body_of
 from api.routing import router
 from api.stream_connection import reach_of
 from api.stream_hub import Follower
+from hookfast.circuit import EndpointState
 from hookfast.errors import Conflict, Forbidden, InvalidInput
 from hookfast.storage import endpoints, feed, poll, poll_positions
 from hookfast.storage.feed import Gap
@@ -123,7 +124,7 @@ def _acknowledging(
 def _answering(endpoint: Endpoint) -> Endpoint:
     """The endpoint, when it may be polled. One that is sent to always may: while it is paused or
     disabled, polling is the way to get at what is not sent. Raises Conflict."""
-    if endpoint.mode == "poll" and endpoint.state != "enabled":
+    if endpoint.mode == "poll" and endpoint.state != EndpointState.ENABLED:
         raise Conflict(
             f"The endpoint is {endpoint.state}: nobody gets its events until it is "
             f"{'resumed' if endpoint.state == 'paused' else 'enabled'}. None is lost meanwhile.",

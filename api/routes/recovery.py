@@ -25,6 +25,7 @@ from api.jobs import (
 )
 from api.ownership import found, owned
 from api.routing import router
+from hookfast.circuit import EndpointState
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.job import JobKind
 from hookfast.outcome import DeliveryStatus
@@ -96,7 +97,7 @@ async def recover_endpoint(
         raise InvalidInput.at("/until", "must be later than `since`")
     async with context.database.read() as connection:
         endpoint = pushes(owned(await endpoints.get(connection, endpoint_id), principal))
-    if endpoint.state == "disabled" and not form.dry_run:
+    if endpoint.state == EndpointState.DISABLED and not form.dry_run:
         raise Conflict(
             "The endpoint is disabled; nothing would be sent. Enable it first.",
             code="endpoint_disabled",

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import Admission, Gate, admit
+from hookfast.circuit import Admission, EndpointState, Gate, admit
 from hookfast.clock import Clock
 from hookfast.deliveries.life import Attempt, Held, Limited, Refused, next_step
 from hookfast.outcome import Reason
@@ -73,7 +73,7 @@ async def judge(
             reason = Reason(f"endpoint_{state}")
             fact = Refused(attempt, reason, f"Nothing was sent: the endpoint is {state}.")
         case _:
-            paused = gate.endpoint_state == "paused"
+            paused = gate.endpoint_state is EndpointState.PAUSED
             reason = Reason.ENDPOINT_PAUSED if paused else Reason.CIRCUIT_OPEN
             fact = Held(attempt, reason, now + backstop)
     changes = await lives.apply(connection, [(delivery_id, fact)], now=now, locked=locked)

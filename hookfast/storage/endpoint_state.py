@@ -15,7 +15,7 @@ from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import SYSTEM, Change, differences
-from hookfast.circuit import Cause, Circuit, State, closed, release_all
+from hookfast.circuit import Cause, Circuit, EndpointState, State, closed, release_all
 from hookfast.storage import announcements, audit, circuits
 from hookfast.storage.tables import Endpoint
 
@@ -37,7 +37,12 @@ async def disable(
     False when it was disabled (or deleted) before. The audit log tells of it unless someone asked
     for it: then that is for the caller to tell, who knows who did."""
     if not await _set(
-        connection, endpoint_id, "disabled", unless=("disabled",), reason=reason, now=now
+        connection,
+        endpoint_id,
+        EndpointState.DISABLED,
+        unless=(EndpointState.DISABLED,),
+        reason=reason,
+        now=now,
     ):
         return False
     changed = await circuits.change(
@@ -52,7 +57,9 @@ async def disable(
                 resource="endpoint",
                 resource_id=endpoint_id,
                 tenant_id=before.tenant_id,
-                changes=differences({}, {"state": "disabled", "state_reason": reason}),
+                changes=differences(
+                    {}, {"state": EndpointState.DISABLED.value, "state_reason": reason}
+                ),
             )
             await audit.record(connection, disabled, actor=SYSTEM, now=now)
     return True
@@ -85,7 +92,12 @@ async def enable(connection: AsyncConnection, endpoint_id: str, *, now: datetime
     if await resume(connection, endpoint_id, now=now):
         return True
     if not await _set(
-        connection, endpoint_id, "enabled", unless=("enabled",), reason=None, now=now
+        connection,
+        endpoint_id,
+        EndpointState.ENABLED,
+        unless=(EndpointState.ENABLED,),
+        reason=None,
+        now=now,
     ):
         return False
     held = await circuits.count_held(connection, endpoint_id)
@@ -112,8 +124,8 @@ async def pause(connection: AsyncConnection, endpoint_id: str, *, now: datetime)
     return await _set(
         connection,
         endpoint_id,
-        "paused",
-        unless=("paused", "disabled"),
+        EndpointState.PAUSED,
+        unless=(EndpointState.PAUSED, EndpointState.DISABLED),
         reason="Paused by request.",
         now=now,
     )
@@ -123,7 +135,12 @@ async def resume(connection: AsyncConnection, endpoint_id: str, *, now: datetime
     """Send to a paused endpoint again: what was held goes on the ramp, or, while its circuit is
     open, it is probed now. False unless it was paused."""
     if not await _set(
-        connection, endpoint_id, "enabled", unless=("enabled", "disabled"), reason=None, now=now
+        connection,
+        endpoint_id,
+        EndpointState.ENABLED,
+        unless=(EndpointState.ENABLED, EndpointState.DISABLED),
+        reason=None,
+        now=now,
     ):
         return False
     held = await circuits.count_held(connection, endpoint_id)
@@ -144,7 +161,7 @@ async def probe_now(connection: AsyncConnection, endpoint_id: str, *, now: datet
 
     def hurried(owned: circuits.Owned) -> Circuit:
         waits = owned.circuit.state in (State.OPEN, State.HALF_OPEN)
-        if not waits or owned.endpoint_state != "enabled":
+        if not waits or owned.endpoint_state is not EndpointState.ENABLED:
             return owned.circuit
         return replace(owned.circuit, next_probe_at=now, conducted=False)
 
@@ -155,15 +172,15 @@ async def probe_now(connection: AsyncConnection, endpoint_id: str, *, now: datet
 async def _set(
     connection: AsyncConnection,
     endpoint_id: str,
-    state: str,
+    state: EndpointState,
     *,
-    unless: tuple[str, ...],
+    unless: tuple[EndpointState, ...],
     reason: str | None,
     now: datetime,
 ) -> bool:
     changed = await connection.execute(
         update(_ENDPOINTS)
         .where(_E.id == endpoint_id, _E.state.not_in(unless), _E.deleted_at.is_(None))
-        .values(state=state, state_reason=reason, updated_at=now)
+        .values(state=state.value, state_reason=reason, updated_at=now)
     )
     return changed.rowcount == 1

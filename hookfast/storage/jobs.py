@@ -97,8 +97,9 @@ async def progress(
 
 
 async def resending(connection: AsyncConnection) -> list[Job]:
-    """The unfinished jobs that send deliveries again."""
-    rows = await connection.execute(select(_JOBS).where(_UNFINISHED, _C.action == "resend"))
+    """The unfinished jobs that send deliveries again; one that is to be cancelled asks no more."""
+    going_on = _UNFINISHED & _C.cancel_requested.is_(False)
+    rows = await connection.execute(select(_JOBS).where(going_on, _C.action == "resend"))
     return [Job(**row) for row in rows.mappings()]
 
 

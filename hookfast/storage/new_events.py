@@ -12,20 +12,18 @@ from typing import Any, Self, TypeAlias
 from sqlalchemy import Table, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.circuit import EndpointState
 from hookfast.clock import rfc3339
 from hookfast.envelope import full_body
 from hookfast.errors import Unavailable
 from hookfast.ids import new_id
-from hookfast.outcome import DeliveryStatus
+from hookfast.outcome import DeliveryStatus, Reason
 from hookfast.storage import idempotency_keys
 from hookfast.storage.fan_out import Audience, Subscriber
 from hookfast.storage.tables import Delivery, Event
 
 _EVENTS: Table = Event.__table__
 _DELIVERIES: Table = Delivery.__table__
-
-ENDPOINT_DISABLED = "endpoint_disabled"
-"""Reason of a delivery that is dead on arrival: its endpoint was disabled when the event came."""
 
 _ROWS_PER_INSERT = 5_000  # bounds the memory of a broadcast to very many subscribers
 
@@ -196,7 +194,7 @@ def delivery_row(
         "event_type": event_type,
         "payload": subscriber.payload,
         "status": (DeliveryStatus.DEAD if dead else DeliveryStatus.PENDING).value,
-        "reason": ENDPOINT_DISABLED if dead else None,
+        "reason": Reason.ENDPOINT_DISABLED.value if dead else None,
         "next_attempt_at": None if dead else deliver_at or now,
         "due_at": None if dead else deliver_at or now,
         "deliver_at": deliver_at,
@@ -301,4 +299,4 @@ async def _insert_deliveries(connection: AsyncConnection, drafts: Iterable[Draft
 
 
 def _is_dead(subscriber: Subscriber) -> bool:
-    return subscriber.endpoint_state == "disabled"
+    return subscriber.endpoint_state == EndpointState.DISABLED

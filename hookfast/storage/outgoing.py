@@ -22,6 +22,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Life
 from hookfast.errors import Misconfigured, NotFound
 from hookfast.keyring import Keyring
+from hookfast.retry_plan import PlanSpec
 from hookfast.storage import lives
 from hookfast.storage.circuits import gates
 from hookfast.storage.engine import Database
@@ -57,8 +58,9 @@ class EventBody:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
     """Everything one attempt of a delivery needs. `raw` is what the event came in with, where that
-    is sent on as it came. `wanted_at` is when the delivery was committed, or the time it is
-    scheduled for. `life` and `gate` are as of `read_at`, in the event loop's time."""
+    is sent on as it came. `plan` is the one it started with. `wanted_at` is when the delivery was
+    committed, or the time it is scheduled for. `life` and `gate` are as of `read_at`, in the event
+    loop's time."""
 
     delivery_id: str
     event_type: str
@@ -68,6 +70,7 @@ class Outgoing:
     target: Target
     gate: Gate
     raw: RawRequest | None
+    plan: PlanSpec
     life: Life
     read_at: float
 
@@ -119,11 +122,14 @@ class OutgoingLoader:
             self._primed.popitem(last=False)
         return [(row, targets[row.endpoint_id]) for row in deliveries if row.endpoint_id in targets]
 
-    async def load(self, delivery_id: str, *, fresh: bool = False) -> Outgoing:
-        """What the next attempt of this delivery needs. `fresh`: none was made before, so what the
-        relay read counts, which knows of no attempt."""
+    async def load(
+        self, delivery_id: str, *, plan: PlanSpec | None = None, fresh: bool = False
+    ) -> Outgoing:
+        """What the next attempt of this delivery needs. `plan` is the one it started with (None:
+        its endpoint's). `fresh`: none was made before, so what the relay read counts, which knows
+        of no attempt."""
         primed = self._primed.pop(delivery_id, None)
-        if primed is not None and fresh and (known := self._known(primed)) is not None:
+        if primed is not None and fresh and (known := self._known(primed, plan)) is not None:
             return known if known.fresh else await self.refresh(known)
         read_at = asyncio.get_running_loop().time()
         async with self._database.read() as connection:
@@ -145,6 +151,7 @@ class OutgoingLoader:
             targets[row.endpoint_id],
             seen[row.endpoint_id].gate,
             raw=raws.get(_raw_id(row, event) or ""),
+            plan=plan,
             read_at=read_at,
         )
 
@@ -168,7 +175,7 @@ class OutgoingLoader:
             read_at=read_at,
         )
 
-    def _known(self, primed: _Primed) -> Outgoing | None:
+    def _known(self, primed: _Primed, plan: PlanSpec | None) -> Outgoing | None:
         """It from memory; None where something of it is not kept any more."""
         row = primed.row
         event = self._events.get(row.event_id)
@@ -179,7 +186,9 @@ class OutgoingLoader:
         raw = None if inbox_id is None else self._raws.known(inbox_id)
         if inbox_id is not None and raw is None:
             return None
-        return _outgoing(row, event, target, primed.gate, raw=raw, read_at=primed.read_at)
+        return _outgoing(
+            row, event, target, primed.gate, raw=raw, plan=plan, read_at=primed.read_at
+        )
 
     async def target(self, endpoint_id: str) -> Target:
         """An endpoint, whatever its state. Raises NotFound, and Misconfigured as `load` does."""
@@ -254,6 +263,7 @@ def _outgoing(
     gate: Gate,
     *,
     raw: RawRequest | None,
+    plan: PlanSpec | None,
     read_at: float,
 ) -> Outgoing:
     return Outgoing(
@@ -265,6 +275,7 @@ def _outgoing(
         target=target,
         gate=gate,
         raw=raw,
+        plan=target.plan if plan is None else plan,
         life=row.life,
         read_at=read_at,
     )

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import State
+from hookfast.circuit import EndpointState, State
 from hookfast.ids import first_id_at, time_of
 from hookfast.outcome import DeliveryStatus
 from hookfast.storage.control_tables import EndpointHealth
@@ -231,7 +231,7 @@ async def troubles(
     stopped = (
         select(*columns)
         .join_from(Endpoint.__table__, _HEALTH, _E.id == _H.endpoint_id, isouter=True)
-        .where(_E.state != "enabled", _E.id.not_in(open_ones), *live)
+        .where(_E.state != EndpointState.ENABLED.value, _E.id.not_in(open_ones), *live)
         .order_by(_E.updated_at.desc())
         .limit(limit)
     )

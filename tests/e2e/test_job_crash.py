@@ -61,9 +61,7 @@ async def test_a_job_whose_worker_is_killed_goes_on_in_another(
         ids = await seed_ended(database, await seed_endpoint(database, receiver.url("/ok")), 120)
         job_id = await seed_job(database, rate_per_second=40)
         async with worker(env, log) as first:
-            async with asyncio.timeout(PATIENCE):
-                while (await job_row(database, job_id)).cursor is None:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            await until_done(database, job_id, 1)
             await stop(first)
         left = await job_row(database, job_id)
         assert 0 < left.done < 120
@@ -106,9 +104,10 @@ async def test_a_redrive_that_is_killed_sends_each_once_and_lets_a_person_throug
     """Dead letters in numbers; its worker is killed while it is under way."""
     log = tmp_path / "worker.log"
     async with Receiver() as receiver:
-        ids = await seed_ended(database, await seed_endpoint(database, receiver.url("/ok")), _MANY)
+        endpoint = await seed_endpoint(database, receiver.url("/ok"))
+        ids = await seed_ended(database, endpoint, _MANY)
         [one] = await seed_ended(database, await seed_endpoint(database, receiver.url("/ok")), 1)
-        chosen = ChosenDeliveries(statuses=DEAD, up_to=ids[-1])
+        chosen = ChosenDeliveries(statuses=DEAD, endpoint_id=endpoint)
         job_id = await seed_job(database, rate_per_second=200, chosen=chosen)
         async with worker(env, log) as first:
             await until_done(database, job_id, 20)
