@@ -4,11 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 4
 EXAMPLES ?= 300
+EVENTS ?= 2000
 
 # Some images forbid Python to keep what it compiled; the tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run test fuzz slow check bench drain inbox-bench telemetry-bench lock openapi clean docs docs-serve help
+.PHONY: demo run test fuzz slow chaos check bench drain inbox-bench telemetry-bench lock openapi clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -34,6 +35,10 @@ fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time
 
 slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; workflows once more, on SQLite
 	$(BIN)/pytest -n 2 -m slow tests
+
+chaos: $(VENV)/.dev-ready   ## a storm of kills and outages; nothing may be lost (EVENTS=2000 SEED= DATABASE= KILL= RATE=)
+	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
+	  $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE))
 
 bench: $(VENV)/.dev-ready   ## the floor and the product, measured in one run
 	$(BIN)/python -m bench.delivery

@@ -41,7 +41,7 @@ STEERING: Final[Mapping[str, AuditAction]] = {
     "cancel": "delivery.cancel",
 }
 """What the audit log calls steering a delivery, or many."""
-JobAction = Action | Literal["ask_again"]
+JobAction = Literal[Action, "ask_again"]
 """What a job may ask: also that what waits at its endpoint's limits asks again, as they were
 raised."""
 _OURS: Final = ("up_to", "after", "without")

@@ -8,6 +8,8 @@ import httpx2
 from sqlalchemy import update
 
 from api.context import Context
+from hookfast.job import JobStatus
+from hookfast.storage import jobs
 from hookfast.storage.tables import Delivery
 from tests.api_client import Json
 
@@ -38,3 +40,10 @@ async def emit_as(
     delivery = await emit(client, tenant_id)
     await change(context, delivery["id"], status=status, **values)
     return delivery | {"status": status}
+
+
+async def finish(context: Context, job: Json) -> None:
+    """End a job, as its worker does: what it chose may be chosen again."""
+    async with context.database.write() as connection:
+        ended = await jobs.finish(connection, job["id"], status=JobStatus.DONE, now=context.clock())
+    assert ended is not None

@@ -38,9 +38,7 @@ HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
 _HEARTBEAT_TIMEOUT = timedelta(seconds=15)  # so soon a worker's death is noticed
-_UNTIL_DONE = RetryPolicy(
-    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
-)
+_UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 # A local step is tried once, then handed to the regular lane: while the database is away, retries
 # in place would hold a workflow task, grow the history and keep a worker from shutting down.
 _ONCE = RetryPolicy(maximum_attempts=1)
@@ -158,7 +156,7 @@ class DeliveryWorkflow:
             self._order.plan,
             workflow.now(),
             due=None if self._is_called() else self._now.next_at,
-            # events: the start, its task, the task's start; later, what a step did may be lost to us
+            # the start, its task, the task's start; later, what a step did may be lost to us
             fresh=workflow.info().get_current_history_length() <= 3,
             cancelled=workflow.cancellation_reason() is not None,
             heard=heard,

@@ -156,7 +156,6 @@ async def add_delivery(
         "reason": "retries_exhausted" if status == "dead" else None,
         "attempts": 1 if ended else 3,
         "retries": 0 if ended else 2,
-        "reopened": 0,
         "next_attempt_at": None if ended else at + timedelta(minutes=19),
         "created_at": at,
         "updated_at": at,

@@ -1,7 +1,8 @@
 """A small world around the circuit: deliveries, workers, the circuit's workflow and people act one
 step at a time. Signals get lost, workers and Temporal forget what they had. The state moves only by
-the functions of `hookfast.circuit`, as the activities and the storage apply them. Each step asserts
-what it may not do; what holds between steps and in the end is in `test_circuit_world`.
+the functions of `hookfast.circuit` and `hookfast.deliveries.life`, as the activities and the
+storage apply them. Each step asserts what it may not do; what holds between steps and in the end is
+in `test_circuit_world`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from hookfast.circuit import (
     AttemptResult,
     Cause,
     Circuit,
+    EndpointState,
     Gate,
     Policy,
     State,
@@ -29,6 +31,21 @@ from hookfast.circuit import (
     ramp_rate,
     release_all,
 )
+from hookfast.deliveries.life import (
+    Attempt,
+    AttemptEnded,
+    Fact,
+    Held,
+    Life,
+    Phase,
+    Refused,
+    Trigger,
+    Wish,
+    after,
+    next_step,
+)
+from hookfast.outcome import Outcome, Reason, Result
+from hookfast.retry_plan import PlanSpec
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 THRESHOLD, SPAN = 3, timedelta(seconds=10)
@@ -36,7 +53,7 @@ POLICY = Policy(failure_threshold=THRESHOLD, min_span=SPAN, probe_delays=(60, 12
 # A margin that is short beside the timeout: what it has to be long enough for happens more often.
 TIMEOUT = timedelta(seconds=60)
 LEASE = TIMEOUT + timedelta(seconds=10)
-RETRY_AFTER = timedelta(minutes=1)
+PLAN: PlanSpec = {"delays_seconds": [60] * 100, "jitter": 0}
 HOUR = timedelta(hours=1)
 BACKSTOP = timedelta(hours=6)
 
@@ -48,28 +65,30 @@ SPANS = [1, 12, 25, 40, 4_000, 22_000]
 
 @dataclass
 class Delivery:
-    """A delivery's row and workflow. `held` is its row's; `order` is an attempt that was asked for,
-    and is until it is recorded; `sent_at` is when its request began, None when none was made."""
+    """A delivery's row and workflow. `order` is an attempt that a worker is about to make, and is
+    until it is recorded; `sent_at` is when its request began, None when none was made. `awake`: the
+    workflow was told to look."""
 
     id: str
-    due: datetime
-    held: bool = False
-    released: bool = False
-    probe: bool = False
-    resend: bool = False
-    order: Order | None = None
+    life: Life
+    awake: bool = True
+    order: Attempt | None = None
     sent_at: datetime | None = None
     is_the_probe: bool = False
-    ended: str | None = None
+
+    @property
+    def held(self) -> bool:
+        return self.life.phase is Phase.HELD
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether its workflow looks, by itself or because it was told to."""
+        moment = self.life.next_attempt_at
+        return self.awake or (moment is not None and moment <= now)
 
 
-@dataclass(frozen=True)
-class Order:
-    """Why an attempt is made. One outside the plan moves its delivery only when it succeeds."""
-
-    in_plan: bool = True
-    by_hand: bool = False
-    released: bool = False
+def is_by_hand(attempt: Attempt) -> bool:
+    """Whether a person asked for it, who finds out what the circuit does not ask."""
+    return attempt.trigger is Trigger.RESEND and not attempt.gently
 
 
 class World(RuleBasedStateMachine):
@@ -78,7 +97,7 @@ class World(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = START
-        self.endpoint = "enabled"
+        self.endpoint = EndpointState.ENABLED
         self.circuit = Circuit()
         self.conducted_at: datetime | None = None
         self.deliveries: list[Delivery] = []  # those that have not ended
@@ -91,18 +110,24 @@ class World(RuleBasedStateMachine):
 
     # -- what the storage does --------------------------------------------------------------
 
-    def store(self, after: Circuit, *, by_probe: bool = False) -> None:
-        before, self.circuit = self.circuit, after
-        if after.state is State.OPEN and before.state in (State.CLOSED, State.DRAINING):
+    def store(self, changed: Circuit, *, by_probe: bool = False) -> None:
+        before, self.circuit = self.circuit, changed
+        if changed.state is State.OPEN and before.state in (State.CLOSED, State.DRAINING):
             assert len(self.failures) >= THRESHOLD
             if before.state is State.CLOSED:
                 assert max(self.failures) - min(self.failures) >= SPAN
-        if after.state is State.OPEN and before.state is State.HALF_OPEN:
+        if changed.state is State.OPEN and before.state is State.HALF_OPEN:
             assert by_probe
-        if after.state is State.DRAINING:  # a probe that is still under way decides nothing now
+        if changed.state is State.DRAINING:  # a probe that is still under way decides nothing now
             for one in self.deliveries:
                 one.is_the_probe = False
-        self.conducted_at = (self.conducted_at or self.now) if after.conducted else None
+        self.conducted_at = (self.conducted_at or self.now) if changed.conducted else None
+
+    def tell(self, one: Delivery, fact: Fact) -> None:
+        """A delivery's row changes by a fact."""
+        one.life = after(one.life, fact, now=self.now)
+        if one.life.phase.ended:
+            self.deliveries.remove(one)
 
     def held(self) -> list[Delivery]:
         return [one for one in self.deliveries if one.held]
@@ -137,7 +162,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def emit(self) -> None:
         if len(self.deliveries) < MOST:
-            self.deliveries.append(Delivery(f"dlv_{self.emitted:06}", due=self.now))
+            self.deliveries.append(Delivery(f"dlv_{self.emitted:06}", Life(due_at=self.now)))
             self.emitted += 1
 
     @rule(which=st.integers(0, MOST - 1), succeeds=st.booleans())
@@ -160,61 +185,61 @@ class World(RuleBasedStateMachine):
         else:
             self._record(one, one.order, one.sent_at, succeeds)
 
-    def _next_order(self, one: Delivery) -> Order | None:
-        """What the delivery's workflow does when it looks at its signals and its timer."""
-        if one.resend:
-            one.resend = False
-            return Order(in_plan=False, by_hand=True)
-        if one.held and one.probe:
-            one.probe = False
-            return Order(in_plan=False)
-        if one.due <= self.now or (one.held and one.released):
-            released, one.released = one.released, False
-            return Order(released=released)
-        return None
+    def _next_order(self, one: Delivery) -> Attempt | None:
+        """What the delivery's workflow does when it looks at the row."""
+        if not one.is_due(self.now):
+            return None
+        one.awake = False
+        step = next_step(one.life, self.now, probe=self.gate().probes(one.id))
+        return step if isinstance(step, Attempt) else None
 
-    def _attempt(self, one: Delivery, order: Order) -> None:
+    def _attempt(self, one: Delivery, attempt: Attempt) -> None:
         """The attempt's activity, up to the request."""
-        verdict = admit(self.gate(), one.id, by_hand=order.by_hand, released=order.released)
-        state = self.circuit.state
+        gate, state = self.gate(), self.circuit.state
+        if next_step(one.life, self.now, probe=gate.probes(one.id)) != attempt:
+            one.order, one.awake = None, True  # the delivery has moved on: look again
+            return
+        by_hand = is_by_hand(attempt)
+        verdict = admit(gate, one.id, attempt=attempt, released=one.life.released)
         if verdict is Admission.CLAIM:
             self.store(claim_probe(self.circuit, one.id, until=self.now + LEASE))
             assert self.circuit.probe_delivery_id == one.id
             verdict = Admission.SEND
         match verdict:
             case Admission.SEND:
-                assert self.endpoint == "enabled" or (self.endpoint == "paused" and order.by_hand)
-                assert state is not State.OPEN or order.by_hand
+                assert not self.endpoint.over
+                assert by_hand or self.endpoint is EndpointState.ENABLED
+                assert by_hand or state is not State.OPEN
                 one.sent_at = self.now
-                one.is_the_probe = state is State.HALF_OPEN and not order.by_hand
+                one.is_the_probe = state is State.HALF_OPEN and not by_hand
             case Admission.HOLD:
-                assert not order.by_hand
-                one.held, one.order, one.due = True, None, self.now + BACKSTOP
+                assert not by_hand
+                one.order = None
+                self.tell(one, Held(attempt, Reason.CIRCUIT_OPEN, self.now + BACKSTOP))
+                assert one.held
             case Admission.REFUSE:
                 one.order = None
-                if order.in_plan:
-                    self._end(one, "dead")
+                self.tell(one, Refused(attempt, Reason.ENDPOINT_DISABLED, "disabled"))
 
-    def _record(self, one: Delivery, order: Order, sent_at: datetime, succeeds: bool) -> None:
-        result = AttemptResult(delivery_id=one.id, at=sent_at, succeeded=succeeds)
+    def _record(self, one: Delivery, attempt: Attempt, sent_at: datetime, succeeds: bool) -> None:
         old = self.circuit.opened_at is not None and sent_at < self.circuit.opened_at
         if not succeeds:
             self.failures.append(sent_at)
         elif not (old and self.circuit.state in WAITING):
             self.failures.clear()
         is_probe = self.circuit.probe_delivery_id == one.id
-        after = after_attempt(self.circuit, result, policy=POLICY, now=self.now)
+        was_held = one.held
         one.order = one.sent_at = None
         one.is_the_probe = False
-        if succeeds:
-            self._end(one, "delivered")
-        elif order.in_plan:
-            one.held, one.due = False, self.now + RETRY_AFTER
-        self.store(after, by_probe=is_probe)
-
-    def _end(self, one: Delivery, how: str) -> None:
-        one.ended = how
-        self.deliveries.remove(one)
+        self.tell(one, ended(attempt, sent_at, self.now, succeeds=succeeds))
+        result = AttemptResult(
+            delivery_id=one.id,
+            at=sent_at,
+            succeeded=succeeds,
+            was_held=was_held and not one.held,
+        )
+        changed = after_attempt(self.circuit, result, policy=POLICY, now=self.now)
+        self.store(changed, by_probe=is_probe)
 
     @rule(which=st.sets(st.integers(0, MOST - 1), min_size=1))
     def workers_die(self, which: set[int]) -> None:
@@ -228,7 +253,7 @@ class World(RuleBasedStateMachine):
         anew as the sweep for lost deliveries does."""
         self.conducts = False
         for one in self.deliveries:
-            one.released = one.probe = one.resend = False
+            one.awake = False
             one.order = one.sent_at = None
 
     # -- the circuit's workflow -------------------------------------------------------------
@@ -259,11 +284,11 @@ class World(RuleBasedStateMachine):
         """The workflow does the next thing; `arrive` says which of its signals do."""
         if not self.conducts or self.now < self.wakes_at:
             return
-        if self.endpoint == "disabled" and self.circuit.state in WAITING:
+        if self.endpoint.over and self.circuit.state in WAITING:
             self.store(release_all(self.circuit, Cause.DISABLED, now=self.now))
         if self.circuit.state is not State.CLOSED:
             self.store(replace(self.circuit, conducted=True))
-        if self.endpoint == "paused" and self.circuit.state is not State.CLOSED:
+        if self.endpoint is EndpointState.PAUSED and self.circuit.state is not State.CLOSED:
             self.wakes_at = self.now + HOUR
             return
         match self.circuit.state:
@@ -292,7 +317,7 @@ class World(RuleBasedStateMachine):
             return
         assert circuit.probe_until is not None
         lost = self.now >= circuit.probe_until
-        if lost or not self._signal_probe(probe, all(arrive)):
+        if lost or not self._wake_probe(probe, all(arrive)):
             self.store(lose_probe(circuit, probe), by_probe=True)
 
     def _drain(self, arrive: list[bool]) -> None:
@@ -303,62 +328,66 @@ class World(RuleBasedStateMachine):
         self.store(replace(self.circuit, drain_rate=ramp_rate(self.ramp_step, None)))
         self.ramp_step += 1
         for index, one in enumerate(self.held()):
-            one.released |= index >= len(arrive) or arrive[index]
+            if not one.life.released and (index >= len(arrive) or arrive[index]):
+                self.tell(one, Wish.RELEASE)
+                one.awake = True
 
-    def _signal_probe(self, delivery_id: str, arrives: bool) -> bool:
+    def _wake_probe(self, delivery_id: str, arrives: bool) -> bool:
         """False when the delivery has ended: there is nothing to wait for."""
         for one in self.deliveries:
             if one.id == delivery_id:
-                one.probe |= arrives
+                one.awake |= arrives
                 return True
         return False
 
     # -- people and time --------------------------------------------------------------------
 
-    @rule(which=st.integers(0, MOST - 1))
-    def send_by_hand(self, which: int) -> None:
+    @rule(which=st.integers(0, MOST - 1), gently=st.booleans())
+    def send_again(self, which: int, gently: bool) -> None:
+        """A person asks, or a job for many."""
         if which < len(self.deliveries):
-            self.deliveries[which].resend = True
+            self.tell(self.deliveries[which], Wish.RESEND_GENTLY if gently else Wish.RESEND)
+            self.deliveries[which].awake = True
 
     @rule(which=st.integers(0, MOST - 1))
     def cancel(self, which: int) -> None:
         if which < len(self.deliveries) and self.deliveries[which].sent_at is None:
-            self._end(self.deliveries[which], "cancelled")
+            self.tell(self.deliveries[which], Wish.CANCEL)
 
     @rule(does=st.sampled_from(DEEDS))
     def somebody(self, does: str) -> None:
         """As `hookfast.storage.endpoint_state` does it."""
         match does, self.endpoint:
-            case "pause", "enabled":
-                self.endpoint = "paused"
-            case (("resume" | "enable"), "paused"):
+            case "pause", EndpointState.ENABLED:
+                self.endpoint = EndpointState.PAUSED
+            case (("resume" | "enable"), EndpointState.PAUSED):
                 self._resume()
-            case "enable", "disabled":
-                self.endpoint = "enabled"
+            case "enable", EndpointState.DISABLED:
+                self.endpoint = EndpointState.ENABLED
                 self.failures.clear()
-                after = release_all(self.circuit, Cause.RESUMED, now=self.now)
-                after = replace(after, consecutive_failures=0, first_failure_at=None)
-                self.store(closed(after, held=len(self.held())))
-            case "disable", ("enabled" | "paused"):
+                changed = release_all(self.circuit, Cause.RESUMED, now=self.now)
+                changed = replace(changed, consecutive_failures=0, first_failure_at=None)
+                self.store(closed(changed, held=len(self.held())))
+            case "disable", (EndpointState.ENABLED | EndpointState.PAUSED):
                 self._disable(Cause.DISABLED)
             case "probe", _ if self.circuit.state in WAITING:
                 self.store(replace(self.circuit, next_probe_at=self.now, conducted=False))
 
     def _resume(self) -> None:
-        self.endpoint = "enabled"
+        self.endpoint = EndpointState.ENABLED
         if self.circuit.state in WAITING:
             self.store(replace(self.circuit, next_probe_at=self.now, conducted=False))
         else:
-            after = release_all(self.circuit, Cause.RESUMED, now=self.now)
-            self.store(closed(after, held=len(self.held())))
+            changed = release_all(self.circuit, Cause.RESUMED, now=self.now)
+            self.store(closed(changed, held=len(self.held())))
 
     def _disable(self, cause: Cause) -> None:
-        self.endpoint = "disabled"
+        self.endpoint = EndpointState.DISABLED
         self.store(release_all(self.circuit, cause, now=self.now))
 
     @rule(cause=st.sampled_from([Cause.GONE, Cause.GAVE_UP]))
     def it_is_given_up(self, cause: Cause) -> None:
-        if self.endpoint != "disabled" and (cause is Cause.GONE or self.circuit.state in WAITING):
+        if not self.endpoint.over and (cause is Cause.GONE or self.circuit.state in WAITING):
             self._disable(cause)
 
     @rule(seconds=st.sampled_from(SPANS))
@@ -367,6 +396,25 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def time_passes_until_something_is_due(self) -> None:
-        due = [one.due for one in self.deliveries]
+        due = [one.life.next_attempt_at for one in self.deliveries]
         due += [self.wakes_at] if self.conducts else []
-        self.now = min((moment for moment in due if moment > self.now), default=self.now)
+        later = (moment for moment in due if moment is not None and moment > self.now)
+        self.now = min(later, default=self.now)
+
+
+def ended(attempt: Attempt, sent_at: datetime, now: datetime, *, succeeds: bool) -> AttemptEnded:
+    """An attempt that was answered, at its deadline at the latest, whenever it is recorded."""
+    return AttemptEnded(
+        attempt_id=f"att_{attempt.number}",
+        attempt=attempt,
+        started_at=sent_at,
+        outcome=Outcome(
+            result=Result.SUCCESS if succeeds else Result.STATUS,
+            duration_ms=min(now - sent_at, TIMEOUT) / timedelta(milliseconds=1),
+            status_code=200 if succeeds else 503,
+            error=None if succeeds else "503",
+        ),
+        plan=PLAN,
+        timeout_seconds=TIMEOUT.total_seconds(),
+        jitter=0.5,
+    )

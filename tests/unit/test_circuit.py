@@ -17,6 +17,7 @@ from hookfast.circuit import (
     AttemptResult,
     Cause,
     Circuit,
+    EndpointState,
     Gate,
     Policy,
     State,
@@ -29,6 +30,7 @@ from hookfast.circuit import (
     ramp_rate,
     release_all,
 )
+from hookfast.deliveries.life import Attempt, Trigger
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 POLICY = Policy()
@@ -280,17 +282,26 @@ def gate(
     probe: str | None = None,
     *,
     drains_at: float | None = None,
+    limit: float | None = None,
 ) -> Gate:
     return Gate(
-        endpoint_state=endpoint_state, state=state, probe_delivery_id=probe, drain_rate=drains_at
+        endpoint_state=EndpointState(endpoint_state),
+        state=state,
+        probe_delivery_id=probe,
+        drain_rate=drains_at,
+        rate_limit_per_second=limit,
     )
+
+
+def attempt(trigger: Trigger, *, gently: bool = False) -> Attempt:
+    return Attempt(number=2, trigger=trigger, round=0, in_plan=False, gently=gently)
 
 
 SEND, HOLD, CLAIM, REFUSE = Admission.SEND, Admission.HOLD, Admission.CLAIM, Admission.REFUSE
 
 
 @pytest.mark.parametrize(
-    ("stands", "plain", "released", "by_hand"),
+    ("stands", "plain", "released", "resend"),
     [
         (gate("enabled"), SEND, SEND, SEND),
         (gate("enabled", State.OPEN), HOLD, HOLD, SEND),
@@ -301,6 +312,9 @@ SEND, HOLD, CLAIM, REFUSE = Admission.SEND, Admission.HOLD, Admission.CLAIM, Adm
         (gate("enabled", State.DRAINING), HOLD, SEND, SEND),
         (gate("enabled", State.DRAINING, drains_at=40), HOLD, SEND, SEND),
         (gate("enabled", State.DRAINING, drains_at=RAMP_OPEN_TO_ALL), SEND, SEND, SEND),
+        # the ramp ends at the endpoint's own limit, which keeps the rate from there on
+        (gate("enabled", State.DRAINING, drains_at=20, limit=30), HOLD, SEND, SEND),
+        (gate("enabled", State.DRAINING, drains_at=30, limit=30), SEND, SEND, SEND),
         (gate("paused"), HOLD, HOLD, SEND),
         (gate("paused", State.HALF_OPEN, "dlv_1"), HOLD, HOLD, SEND),
         (gate("paused", State.DRAINING, drains_at=RAMP_LAST), HOLD, HOLD, SEND),
@@ -309,7 +323,35 @@ SEND, HOLD, CLAIM, REFUSE = Admission.SEND, Admission.HOLD, Admission.CLAIM, Adm
         (gate("deleted", State.OPEN), REFUSE, REFUSE, REFUSE),
     ],
 )
-def test_the_gate(stands: Gate, plain: Admission, released: Admission, by_hand: Admission) -> None:
-    assert admit(stands, "dlv_1", by_hand=False, released=False) is plain
-    assert admit(stands, "dlv_1", by_hand=False, released=True) is released
-    assert admit(stands, "dlv_1", by_hand=True, released=False) is by_hand
+def test_the_gate(stands: Gate, plain: Admission, released: Admission, resend: Admission) -> None:
+    for trigger in (Trigger.FIRST, Trigger.RETRY, Trigger.PROBE):
+        assert admit(stands, "dlv_1", attempt=attempt(trigger), released=False) is plain
+        assert admit(stands, "dlv_1", attempt=attempt(trigger), released=True) is released
+    # a person's resend goes where others are held, and one of many does not
+    by_hand, gentle = attempt(Trigger.RESEND), attempt(Trigger.RESEND, gently=True)
+    assert admit(stands, "dlv_1", attempt=by_hand, released=False) is resend
+    assert admit(stands, "dlv_1", attempt=gentle, released=False) is plain
+    assert admit(stands, "dlv_1", attempt=gentle, released=True) is released
+
+
+@pytest.mark.parametrize(
+    ("stands", "is_the_probe"),
+    [
+        (gate("enabled", State.HALF_OPEN, "dlv_1"), True),
+        (gate("enabled", State.HALF_OPEN, "dlv_2"), False),
+        (gate("enabled", State.HALF_OPEN), False),  # it may become it, but was not chosen
+        (gate("enabled", State.OPEN, "dlv_1"), False),
+        (gate("enabled"), False),
+    ],
+)
+def test_a_half_open_circuits_probe_is_the_delivery_that_it_chose(
+    stands: Gate, is_the_probe: bool
+) -> None:
+    assert stands.probes("dlv_1") is is_the_probe
+
+
+@pytest.mark.parametrize("state", list(EndpointState))
+def test_nothing_is_sent_any_more_to_an_endpoint_that_is_disabled_or_deleted(
+    state: EndpointState,
+) -> None:
+    assert state.over is (state in ("disabled", "deleted"))

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from hookfast.circuit import Cause, State
+from hookfast.circuit import Cause, EndpointState, State
+from hookfast.deliveries.life import Phase
 from tests.unit.circuit_world import DEEDS, MOST, SPANS, TIMEOUT, WAITING, World
 
 
@@ -28,14 +29,14 @@ class WatchedWorld(World):
             if one.is_the_probe and one.sent_at is not None and self.now < one.sent_at + TIMEOUT
         ]
         assert len(under_way) <= 1, under_way
-        if self.circuit.state is State.CLOSED and self.endpoint != "paused":
+        if self.circuit.state is State.CLOSED and self.endpoint is not EndpointState.PAUSED:
             assert self.held() == []
-        if self.endpoint == "disabled":
+        if self.endpoint.over:
             assert self.circuit.state not in WAITING
 
     def teardown(self) -> None:
         """From now on everything works and the receiver is well: every delivery ends."""
-        if self.endpoint == "paused":
+        if self.endpoint is EndpointState.PAUSED:
             self.somebody("resume")
         self.emit()  # an open circuit with nothing held waits for the next delivery that comes
         left = self.deliveries.copy()
@@ -49,8 +50,8 @@ class WatchedWorld(World):
                 break
         assert self.circuit.state is State.CLOSED
         # what was under way to an endpoint that was disabled meanwhile may still arrive
-        ends = {"delivered"} if self.endpoint == "enabled" else {"delivered", "dead"}
-        assert {one.ended for one in left} <= ends
+        ends = {Phase.DELIVERED, Phase.DEAD} if self.endpoint.over else {Phase.DELIVERED}
+        assert {one.life.phase for one in left} <= ends
 
     def live_on(self, dice: random.Random) -> Callable[[], None]:
         """The next step of a long life, in which more works than fails."""
@@ -66,7 +67,7 @@ class WatchedWorld(World):
                 self.sweep,
                 partial(self.workers_die, {which}),
                 self.temporal_forgets,
-                partial(self.send_by_hand, which),
+                partial(self.send_again, which, dice.random() < 0.3),
                 partial(self.cancel, which),
                 partial(self.somebody, dice.choices(DEEDS, [2, 3, 1, 6, 3])[0]),
                 partial(self.it_is_given_up, dice.choice([Cause.GONE, Cause.GAVE_UP])),

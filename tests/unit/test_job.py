@@ -3,35 +3,64 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hookfast.job import JobProgress, JobStatus, Spacing
 
 
-def moments(spacing: Spacing, nows: list[float]) -> list[float]:
-    """When each delivery is told that comes up at one of these times."""
-    return [round(now + spacing.wait(now), 6) for now in nows]
+def taken(spacing: Spacing, nows: list[float], *, most: int = 100) -> list[int]:
+    """How many moments have come at each of these times."""
+    return [spacing.take(now, most=most) for now in nows]
 
 
 def test_moments_are_evenly_spaced() -> None:
     spacing = Spacing(4, first_at=10, catch_up=0.5)
-    assert moments(spacing, [10, 10, 10, 10.6, 10.9]) == [10, 10.25, 10.5, 10.75, 11]
+    # at 10, 10.25, 10.5, 10.75 and 11 s
+    assert taken(spacing, [9.9, 10, 10.1, 10.25, 10.6, 11]) == [0, 1, 0, 1, 1, 2]
 
 
 def test_a_small_delay_is_caught_up_with() -> None:
     spacing = Spacing(4, first_at=0, catch_up=0.5)
-    # the second is told 0.5 s late, which two more at once make up for
-    assert moments(spacing, [0, 0.75, 0.75, 0.75, 0.75]) == [0, 0.75, 0.75, 0.75, 1]
+    # the moment at 0.25 s is taken 0.5 s late, with those at 0.5 and 0.75 s
+    assert taken(spacing, [0, 0.75, 0.9, 1]) == [1, 3, 0, 1]
 
 
 def test_after_a_long_wait_there_is_no_burst() -> None:
     spacing = Spacing(4, first_at=0, catch_up=0.5)
-    # 99 s late: only half a second of it is made up for
-    told = moments(spacing, [0, *[99] * 6])
-    assert told == [0, 99, 99, 99, 99.25, 99.5, 99.75]
+    # 99 s late: only half a second of it is made up for, at 98.5, 98.75 and 99 s
+    assert taken(spacing, [0, 99, 99, 99.25]) == [1, 3, 0, 1]
 
 
 def test_the_first_moment_may_have_to_be_waited_for() -> None:
-    assert Spacing(0.1, first_at=107, catch_up=0.25).wait(100) == 7
+    spacing = Spacing(0.1, first_at=107, catch_up=0.25)
+    assert taken(spacing, [100, 106.9, 107, 116.9, 117]) == [0, 0, 1, 0, 1]
+
+
+def test_what_there_is_no_room_for_is_taken_later() -> None:
+    spacing = Spacing(4, first_at=0, catch_up=0.5)
+    # three have come by 0.5 s
+    assert [spacing.take(0.5, most=most) for most in (0, -1, 2, 2)] == [0, 0, 2, 1]
+    # but not what was left for longer than `catch_up`
+    assert [spacing.take(now, most=most) for now, most in [(2, 0), (9, 100)]] == [0, 3]
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 64), st.integers(0, 5)), min_size=1, max_size=50),
+)
+def test_no_time_has_more_moments_than_its_length_and_what_is_caught_up_with(
+    steps: list[tuple[int, int]],
+) -> None:
+    spacing, now, log = Spacing(4, first_at=1, catch_up=0.5), 0.0, []
+    for sixteenths, most in steps:
+        now += sixteenths / 16
+        log.append((now, spacing.take(now, most=most)))
+        assert log[-1][1] <= most
+    for index, (since, _) in enumerate(log):
+        for until, _ in log[index:]:
+            number = sum(one for at, one in log if since <= at <= until)
+            # one every 0.25 s, and the first of them up to 0.5 s late
+            assert number <= (until - since + 0.5) * 4 + 1
 
 
 @pytest.mark.parametrize("status", list(JobStatus))

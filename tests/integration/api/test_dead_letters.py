@@ -9,8 +9,9 @@ import httpx2
 import pytest
 
 from api.context import Context
+from hookfast.storage import jobs
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
-from tests.emitted import TYPE, change, emit, emit_as
+from tests.emitted import TYPE, change, emit, emit_as, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +130,63 @@ async def test_a_dry_run_counts_what_the_redrive_will_send(
     job = answer.json()
     assert (job["kind"], job["action"], job["total"]) == ("redrive", "resend", 2)
     assert job["rate_per_second"] == 5
+
+
+async def test_a_second_redrive_matches_nothing_that_the_first_is_yet_to_send(
+    client: httpx2.AsyncClient, context: Context, dead: list[Json]
+) -> None:
+    async def matching(**members: Any) -> int:
+        answer = await redrive(client, dry_run=True, **members)
+        assert answer.status_code == 200, answer.text
+        return int(answer.json()["matching"])
+
+    one_tenants = {"tenant_id": dead[0]["tenant_id"], "reason": "retries_exhausted"}
+    first = (await redrive(client, filter=one_tenants)).json()
+    assert first["total"] == 2
+    assert await matching(filter=one_tenants) == 0
+    assert await matching(all=True) == 2  # the others
+    again = (await redrive(client, filter=one_tenants)).json()
+    assert again["total"] == 0
+    # what is left out is ours to know
+    assert again["filter"] == first["filter"]
+
+    # it has come to the first of its two, which is dead again by now
+    async with context.database.write() as connection:
+        job = await jobs.lock(connection, first["id"])
+        assert job is not None
+        await jobs.progress(
+            connection,
+            job,
+            cursor=dead[0]["id"],
+            in_hand=[],
+            done=1,
+            skipped=0,
+            now=context.clock(),
+        )
+    await finish(context, again)
+    assert await matching(filter=one_tenants) == 1
+    await finish(context, first)
+    assert await matching(filter=one_tenants) == 2
+
+
+async def test_a_redrive_leaves_alone_what_other_jobs_choose(
+    client: httpx2.AsyncClient, dead: list[Json]
+) -> None:
+    """A job that pauses or cancels does not send what it chose."""
+    body = {"action": "cancel", "all": True}
+    assert (await client.post("/deliveries/actions", json=body)).status_code == 202
+    answer = await redrive(client, all=True, dry_run=True)
+    assert answer.json()["matching"] == 4
+
+
+async def test_a_resend_by_reason_does_not_hide_what_has_none(
+    client: httpx2.AsyncClient, dead: list[Json]
+) -> None:
+    body = {"action": "resend", "filter": {"reason": "gone"}}
+    assert (await client.post("/deliveries/actions", json=body)).status_code == 202
+    fresh = await emit(client, dead[0]["tenant_id"])
+    body = {"action": "resend", "filter": {"ids": [fresh["id"]]}}
+    assert (await client.post("/deliveries/actions", json=body)).json()["total"] == 1
 
 
 async def test_a_reason_that_no_delivery_has_is_refused(client: httpx2.AsyncClient) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import insert, update
+from sqlalchemy import insert, select, update
 
 from api.app import create_app
 from api.context import Context
 from hookfast.clock import rfc3339, utc_now
+from hookfast.delivery import Urgency
 from hookfast.ids import new_id
 from hookfast.settings import Settings
+from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.tables import Attempt, Delivery
 from tests.api_client import (
     OPERATOR_KEY,
@@ -67,6 +71,12 @@ async def change(context: Context, delivery_id: str, **values: Any) -> None:
     table = Delivery.__table__
     async with context.database.write() as connection:
         await connection.execute(update(table).where(table.c.id == delivery_id).values(values))
+
+
+async def stored(context: Context, delivery_id: str) -> Any:
+    table = Delivery.__table__
+    async with context.database.read() as connection:
+        return (await connection.execute(select(table).where(table.c.id == delivery_id))).one()
 
 
 @pytest.fixture
@@ -226,14 +236,116 @@ async def test_a_delivery_links_to_its_workflow_where_the_ui_is_known(
 # -- steering
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-async def test_steering_says_to_try_again_while_temporal_is_away(
-    client: httpx2.AsyncClient, tenant: str, action: str
+# What is asked of a delivery that has been in this status, and the status it has at once.
+STEERED = [
+    ("pending", "pause", "paused"),
+    ("pending", "resume", "pending"),
+    ("pending", "resend", "pending"),
+    ("pending", "cancel", "cancelled"),
+    ("retrying", "pause", "paused"),
+    ("retrying", "cancel", "cancelled"),
+    ("held", "pause", "paused"),
+    ("held", "resend", "held"),
+    ("paused", "resume", "retrying"),
+    ("paused", "resend", "paused"),
+    ("paused", "cancel", "cancelled"),
+    ("delivered", "resend", "retrying"),
+    ("dead", "resend", "retrying"),
+    ("gone", "resend", "retrying"),
+    ("cancelled", "resend", "retrying"),
+]
+
+
+@pytest.mark.parametrize(("before", "action", "then"), STEERED)
+async def test_what_is_asked_is_done_at_once_also_while_temporal_is_away(
+    client: httpx2.AsyncClient, context: Context, tenant: str, before: str, action: str, then: str
 ) -> None:
     delivery = await emit(client, tenant)
+    later = utc_now() + timedelta(hours=1)
+    values: Json = {"status": before, "started_at": utc_now()}
+    if before != "pending":
+        values |= {"attempts": 1, "next_attempt_at": later, "due_at": later}
+    if before in ("delivered", "dead", "gone", "cancelled"):
+        values |= {"next_attempt_at": None, "due_at": None, "finished_at": utc_now()}
+    await change(context, delivery["id"], **values)
+    asked = utc_now()
     answer = await client.post(f"/deliveries/{delivery['id']}/{action}")
-    assert_problem(answer, 503, code="unavailable")
-    assert int(answer.headers["Retry-After"]) > 0
+    assert answer.status_code == 202, answer.text
+    assert answer.json() == {"id": delivery["id"], "action": action}
+
+    shown = (await client.get(f"/deliveries/{delivery['id']}")).json()
+    assert shown["status"] == then
+    assert (shown["finished_at"] is not None) == (then == "cancelled")
+    assert await listed(client, status=then) == [delivery["id"]]
+    if then in ("cancelled", "paused") and action != "resend":
+        assert shown["next_attempt_at"] is None
+    if action == "resend" and then != "held":  # which does not say when
+        assert shown["next_attempt_at"] <= rfc3339(utc_now())
+    if action == "resend" and then == "retrying":
+        assert shown["next_attempt_at"] >= rfc3339(asked)
+    row = await stored(context, delivery["id"])
+    if then == before and action == "resume":
+        assert (row.started_at, row.wakes) == (values["started_at"], 0)
+    else:  # its workflow is yet to be told
+        assert (row.started_at, row.wakes, row.urgency) == (None, 1, Urgency.WISH)
+
+
+async def test_what_is_sent_again_is_no_dead_letter_any_more(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    delivery = await emit(client, tenant)
+    await change(context, delivery["id"], status="dead", reason="gone", finished_at=utc_now())
+    assert (await client.get("/dead-letters/stats")).json()["total"] == 1
+    assert (await client.post(f"/deliveries/{delivery['id']}/resend")).status_code == 202
+    assert (await client.get("/dead-letters/stats")).json()["total"] == 0
+    assert (await client.get("/dead-letters")).json()["data"] == []
+
+
+@pytest.mark.parametrize("action", ["pause", "cancel"])
+async def test_an_answer_waits_until_no_attempt_can_begin_any_more(
+    client: httpx2.AsyncClient,
+    context: Context,
+    tenant: str,
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
+) -> None:
+    """A worker that read the delivery a moment before the commit may begin its request a moment
+    after it."""
+    monkeypatch.setattr("api.routes.deliveries.COUNTS_FOR", 3600)
+    later = utc_now() + timedelta(hours=1)
+    scheduled = await emit(client, tenant)
+    await change(context, scheduled["id"], due_at=later, next_attempt_at=later)
+    answer = await client.post(f"/deliveries/{scheduled['id']}/{action}")
+    assert answer.status_code == 202  # none was about to begin
+
+    held = {"status": "held", "look_at": later, "next_attempt_at": later}
+    for case in ({"status": "pending"}, held | {"released": True}, held):
+        delivery = await emit(client, tenant)
+        await change(context, delivery["id"], **case)
+        if case == held:
+            await choose_as_probe(context, delivery)
+        asking = asyncio.create_task(client.post(f"/deliveries/{delivery['id']}/{action}"))
+        while (await stored(context, delivery["id"])).wakes == 0:
+            assert not asking.done(), case
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert not asking.done(), case
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+
+
+async def choose_as_probe(context: Context, delivery: Json) -> None:
+    """Have its endpoint's circuit ask it whether the endpoint is back."""
+    async with context.database.write() as connection:
+        await connection.execute(
+            insert(EndpointHealth.__table__).values(
+                endpoint_id=delivery["endpoint_id"],
+                consecutive_failures=5,
+                circuit="half_open",
+                probe_delivery_id=delivery["id"],
+            )
+        )
 
 
 @pytest.mark.parametrize("status", ["delivered", "dead", "gone", "cancelled"])
@@ -245,6 +357,23 @@ async def test_a_finished_delivery_can_only_be_sent_again(
     await change(context, delivery["id"], status=status)
     answer = await client.post(f"/deliveries/{delivery['id']}/{action}")
     assert_problem(answer, 409, code="delivery_finished")
+
+
+@pytest.mark.parametrize("over", ["disabled", "deleted"])
+@pytest.mark.parametrize("status", ["pending", "paused", "delivered", "dead"])
+async def test_nothing_is_sent_again_to_an_endpoint_that_is_over(
+    client: httpx2.AsyncClient, context: Context, tenant: str, status: str, over: str
+) -> None:
+    delivery = await emit(client, tenant)
+    await change(context, delivery["id"], status=status)
+    endpoint = f"/endpoints/{delivery['endpoint_id']}"
+    if over == "disabled":
+        assert (await client.post(f"{endpoint}/disable")).is_success
+    else:
+        assert (await client.delete(endpoint)).is_success
+    answer = await client.post(f"/deliveries/{delivery['id']}/resend")
+    assert_problem(answer, 409, code="endpoint_disabled")
+    assert (await client.get(f"/deliveries/{delivery['id']}")).json()["status"] == status
 
 
 # -- who may

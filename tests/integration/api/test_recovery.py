@@ -16,7 +16,7 @@ from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.tables import Endpoint
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
-from tests.emitted import TYPE, change, emit, emit_as
+from tests.emitted import TYPE, change, emit, emit_as, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -88,6 +88,14 @@ async def test_what_failed_in_the_window_is_sent_again(
     assert (job["kind"], job["action"], job["total"]) == ("recover", "resend", 2)
     assert await chosen_by(context, job) == [failed[1]["id"], failed[2]["id"]]
 
+    # what that one is yet to send is not sent twice
+    dry = await client.post(path, json={"since": window["since"], "dry_run": True})
+    assert dry.json()["matching"] == 1
+    answer = await client.post(path, json={"since": window["since"]})
+    assert await chosen_by(context, answer.json()) == [failed[4]["id"]]
+
+    for asked in (job, answer.json()):
+        await finish(context, asked)
     answer = await client.post(path, json={"since": window["since"]})
     assert await chosen_by(context, answer.json()) == [failed[n]["id"] for n in (1, 2, 4)]
 
@@ -155,12 +163,20 @@ async def test_a_replay_sends_the_events_deliveries_that_have_ended(
     assert (job["kind"], job["action"], job["total"]) == ("replay", "resend", 4)
     assert job["new_deliveries"] == 0
     assert await chosen_by(context, job) == sorted(ids[:4])
+    answer = await client.post(path, json={"dry_run": True})
+    assert answer.json() == {"dry_run": True, "matching": 0, "by_status": {}, "new_deliveries": 0}
+    second = (await client.post(path, json={})).json()
+    assert (second["total"], await chosen_by(context, second)) == (0, [])
+    for asked in (job, second):
+        await finish(context, asked)
 
     job = (await client.post(path, json={"only": "failed"})).json()
     assert await chosen_by(context, job) == sorted(ids[1:3])
+    await finish(context, job)
 
     job = (await client.post(path, json={"endpoint_id": made[1]["endpoint_id"]})).json()
     assert await chosen_by(context, job) == [ids[1]]
+    await finish(context, job)
 
     answer = await client.post(path, json={"dry_run": True})
     assert answer.status_code == 200
@@ -264,6 +280,7 @@ async def test_a_tenant_replays_a_broadcast_to_itself_only(
     assert answer.json()["new_deliveries"] == 0
     [mine] = [one["id"] for one in made if one["tenant_id"] == tenant]
     assert await chosen_by(context, answer.json()) == [mine]
+    await finish(context, answer.json())
     operators = await client.post(f"/events/{event_id}/replay", json={"include_new": True})
     assert (operators.json()["total"], operators.json()["new_deliveries"]) == (2, 1)
 

@@ -154,12 +154,14 @@ async def test_jobs_are_confined_where_they_are_made_and_not_by_the_page_alone(
         endpoint_id=shop["endpoint_id"],
     )
     everything = ChosenDeliveries(tenant_id=shop["tenant_id"])
-    assert sum((await count(context, bound, everything)).values()) == 1
+    for resend in (False, True):
+        counted = await count(context, bound, everything, resend=resend)
+        assert sum(counted.values()) == 1
     job = await draft_job(context, bound, kind=JobKind.ACTION, action="cancel", chosen=everything)
     assert (job.chosen["endpoint_id"], job.total) == (shop["endpoint_id"], 1)
     elsewhere = replace(everything, endpoint_id=shop["other_endpoint_id"])
     with pytest.raises(NotFound):
-        await count(context, bound, elsewhere)
+        await count(context, bound, elsewhere, resend=False)
     with pytest.raises(NotFound):
         await draft_job(context, bound, kind=JobKind.ACTION, action="cancel", chosen=elsewhere)
 

@@ -110,7 +110,6 @@ async def add_delivery(
         status=status,
         attempts=1,
         retries=0,
-        reopened=0,
         created_at=at,
         updated_at=at,
         finished_at=ended,

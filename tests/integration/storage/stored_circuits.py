@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from hookfast.circuit import (
-    Admission,
     AttemptResult,
     Cause,
     Circuit,
@@ -18,11 +17,14 @@ from hookfast.circuit import (
     closed,
     release_all,
 )
-from hookfast.storage import announcements, circuits, endpoint_health
-from hookfast.storage.circuits import hold_or_send
+from hookfast.deliveries.life import Attempt, Life, Phase, Wish, next_step
+from hookfast.storage import admission, announcements, circuits, endpoint_health, lives
+from hookfast.storage.admission import Verdict
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.engine import Database
-from hookfast.storage.tables import Delivery, Event
+from hookfast.storage.tables import Event
+from tests.integration.storage.ended import success
+from tests.seed import seed_delivery
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -80,20 +82,56 @@ async def held(database: Database, endpoint: str) -> int:
         return await circuits.count_held(connection, endpoint)
 
 
-async def ask(
-    database: Database, endpoint: str, delivery: str, *, released: bool = False
-) -> Admission:
+async def seed_due(database: Database, endpoint: str) -> str:
+    """A delivery that is due; returns its id."""
+    return await seed_delivery(database, endpoint, due_at=NOON, next_attempt_at=NOON)
+
+
+async def life_of(database: Database, delivery: str) -> Life:
+    async with database.read() as connection:
+        life = await lives.read(connection, delivery)
+    assert life is not None
+    return life
+
+
+async def planned(database: Database, endpoint: str, delivery: str) -> Attempt:
+    """The attempt that a delivery makes next, as its worker reads it."""
+    life = await life_of(database, delivery)
+    async with database.read() as connection:
+        gate = (await circuits.gates(connection, [endpoint]))[endpoint].gate
+    attempt = next_step(life, at(600), probe=gate.probes(delivery))
+    assert isinstance(attempt, Attempt), attempt
+    return attempt
+
+
+async def judged(
+    database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
+) -> Verdict:
     """What the attempt asks that finds its endpoint's gate shut."""
+    attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:
-        return await hold_or_send(
+        return await admission.judge(
             connection,
             delivery,
             endpoint,
-            released=released,
+            attempt,
             backstop=6 * HOUR,
             probe_lease=timedelta(seconds=100),
             now=at(600),
         )
+
+
+async def ask(database: Database, endpoint: str, delivery: str) -> bool:
+    """Whether a delivery whose endpoint's gate is shut goes after all; else it is held."""
+    verdict = await judged(database, endpoint, delivery)
+    assert verdict.goes or verdict.change.after.phase is Phase.HELD
+    return verdict.goes
+
+
+async def release(database: Database, delivery: str) -> None:
+    """Let a held delivery go, as a drain does."""
+    async with database.write() as connection:
+        await lives.apply(connection, [(delivery, Wish.RELEASE)], now=at(600), wake=2)
 
 
 async def close(database: Database, endpoint: str, second: float = 700) -> bool:
@@ -124,6 +162,7 @@ def to_owners(*kinds: str) -> list[tuple[str, str]]:
 
 
 async def deliver(database: Database, delivery: str) -> None:
-    d = Delivery.__table__
+    """Record that it arrived."""
     async with database.write() as connection:
-        await connection.execute(update(d).where(d.c.id == delivery).values(status="delivered"))
+        life = (await lives.lock(connection, [delivery]))[delivery].life
+        await lives.apply(connection, [(delivery, success(life, at(650)))], now=at(651))

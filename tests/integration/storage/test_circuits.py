@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import select, update
 
-from hookfast.circuit import Admission, AttemptResult, Cause, State, begin_probe
+from hookfast.circuit import AttemptResult, Cause, State, begin_probe
 from hookfast.episode import CircuitOrder
 from hookfast.operational import Kind
 from hookfast.storage import circuits, endpoint_health, endpoint_state
@@ -36,10 +36,12 @@ from tests.integration.storage.stored_circuits import (
     held,
     open_circuit,
     record,
+    release,
+    seed_due,
     to_owners,
     told,
 )
-from tests.seed import delivery_row, seed_delivery, seed_endpoint
+from tests.seed import delivery_row, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -142,8 +144,8 @@ async def test_an_outage_is_told_of_once_however_it_goes(database: Database, end
     await record(database, endpoint, 101, 102, 103, 104, 105)  # the drain fails
     assert (await circuit_of(database, endpoint)).state is State.OPEN
     await record(database, endpoint, 200, succeeded=True)
-    delivery = await seed_delivery(database, endpoint)
-    assert await ask(database, endpoint, delivery) is Admission.HOLD
+    delivery = await seed_due(database, endpoint)
+    assert not await ask(database, endpoint, delivery)
     async with database.write() as connection:  # and somebody pauses it meanwhile
         assert await endpoint_state.pause(connection, endpoint, now=at(300))
         assert await endpoint_state.resume(connection, endpoint, now=at(310))
@@ -161,11 +163,9 @@ async def test_an_outage_is_told_of_once_however_it_goes(database: Database, end
 async def test_nothing_is_held_behind_a_circuit_that_closed(
     workers: list[Database], endpoint: str
 ) -> None:
-    deliveries = [await seed_delivery(workers[0], endpoint) for _ in range(17)]
-
-    async def hold_and_drain(index: int) -> None:
-        database, delivery = workers[index % 3], deliveries[index]
-        if await ask(database, endpoint, delivery) is Admission.HOLD:
+    async def hold_and_drain(index: int, delivery: str) -> None:
+        database = workers[index % 3]
+        if not await ask(database, endpoint, delivery):
             circuit = await circuit_of(database, endpoint)
             assert circuit.state is State.DRAINING, "held, and nobody will let it go"
             await deliver(database, delivery)
@@ -176,12 +176,13 @@ async def test_nothing_is_held_behind_a_circuit_that_closed(
 
     for _ in range(8):
         await draining(workers[0], endpoint)
-        assert await ask(workers[0], endpoint, deliveries[0]) is Admission.HOLD
+        waiting, *deliveries = [await seed_due(workers[0], endpoint) for _ in range(17)]
+        assert not await ask(workers[0], endpoint, waiting)
         async with asyncio.TaskGroup() as group:
             group.create_task(close_when_empty())
-            group.create_task(deliver(workers[2], deliveries[0]))
-            for index in range(1, len(deliveries)):
-                group.create_task(hold_and_drain(index))
+            group.create_task(deliver(workers[2], waiting))
+            for index, delivery in enumerate(deliveries):
+                group.create_task(hold_and_drain(index, delivery))
         assert (await circuit_of(workers[0], endpoint)).state is State.CLOSED
         assert await held(workers[0], endpoint) == 0
 
@@ -190,7 +191,7 @@ async def test_nothing_is_held_behind_an_endpoint_that_was_resumed(workers: list
     """An endpoint that never failed has no circuit's row to lock."""
     for _ in range(8):
         endpoint = await seed_endpoint(workers[0], "https://example.com/hook", state="paused")
-        deliveries = [await seed_delivery(workers[0], endpoint) for _ in range(8)]
+        deliveries = [await seed_due(workers[0], endpoint) for _ in range(8)]
 
         async def resume(endpoint: str = endpoint) -> None:
             async with workers[1].write() as connection:
@@ -200,7 +201,7 @@ async def test_nothing_is_held_behind_an_endpoint_that_was_resumed(workers: list
             ask(workers[index % 3], endpoint, delivery) for index, delivery in enumerate(deliveries)
         ]
         *verdicts, _ = await asyncio.gather(*asking[:4], *asking[4:], resume())
-        count = verdicts.count(Admission.HOLD)
+        count = verdicts.count(False)
         assert await held(workers[0], endpoint) == count
         expected = State.DRAINING if count else State.CLOSED
         assert (await circuit_of(workers[0], endpoint)).state is expected
@@ -210,12 +211,12 @@ async def test_an_armed_circuit_is_claimed_by_one(workers: list[Database], endpo
     await open_circuit(workers[0], endpoint)
     await change(workers[0], endpoint, lambda now: begin_probe(now, None, until=at(0)))
     await change(workers[0], endpoint, lambda now: replace(now, conducted=True))
-    deliveries = [await seed_delivery(workers[0], endpoint) for _ in range(12)]
+    deliveries = [await seed_due(workers[0], endpoint) for _ in range(12)]
     verdicts = await asyncio.gather(
         *(ask(workers[index % 3], endpoint, one) for index, one in enumerate(deliveries))
     )
-    assert sorted(verdicts) == [Admission.HOLD] * 11 + [Admission.SEND]
-    [probe] = [one for one, said in zip(deliveries, verdicts, strict=True) if said == "send"]
+    assert sorted(verdicts) == [False] * 11 + [True]
+    [probe] = [one for one, goes in zip(deliveries, verdicts, strict=True) if goes]
     circuit = await circuit_of(workers[0], endpoint)
     assert (circuit.probe_delivery_id, circuit.probed_last) == (probe, probe)
     assert circuit.probe_until == at(700)
@@ -225,38 +226,40 @@ async def test_an_armed_circuit_is_claimed_by_one(workers: list[Database], endpo
 
 async def test_a_probe_has_its_time_from_when_it_is_sent(database: Database, endpoint: str) -> None:
     await open_circuit(database, endpoint)
-    chosen, other = [await seed_delivery(database, endpoint) for _ in range(2)]
+    chosen, other = [await seed_due(database, endpoint) for _ in range(2)]
     await change(database, endpoint, lambda now: begin_probe(now, chosen, until=at(601)))
     before = await change(database, endpoint, lambda now: replace(now, conducted=True))
-    assert await ask(database, endpoint, other) is Admission.HOLD
+    assert not await ask(database, endpoint, other)
     assert await circuit_of(database, endpoint) == before
-    assert await ask(database, endpoint, chosen) is Admission.SEND
+    assert await ask(database, endpoint, chosen)
     assert await circuit_of(database, endpoint) == replace(before, probe_until=at(700))
 
 
 async def test_a_held_delivery_says_why_and_when_it_looks_by_itself(
     database: Database, endpoint: str
 ) -> None:
-    delivery = await seed_delivery(database, endpoint)
+    delivery = await seed_due(database, endpoint)
     for reason in ("circuit_open", "endpoint_paused"):
         if reason == "circuit_open":
             await open_circuit(database, endpoint)
         else:
             async with database.write() as connection:
                 await endpoint_state.pause(connection, endpoint, now=at(0))
-        assert await ask(database, endpoint, delivery, released=True) is Admission.HOLD
+            await release(database, delivery)  # which is over when it is held again
+        assert not await ask(database, endpoint, delivery)
         row = await delivery_row(database, delivery)
         assert (row.status, row.reason, row.attempts) == ("held", reason, 0)
-        assert row.next_attempt_at == at(600) + 6 * HOUR
+        assert row.next_attempt_at == row.look_at == at(600) + 6 * HOUR
+        assert not row.released
 
 
 async def test_probes_go_round_so_that_one_bad_delivery_is_not_the_only_probe(
     database: Database, endpoint: str
 ) -> None:
     await open_circuit(database, endpoint)
-    deliveries = [await seed_delivery(database, endpoint) for _ in range(3)]
+    deliveries = [await seed_due(database, endpoint) for _ in range(3)]
     for one in deliveries:
-        assert await ask(database, endpoint, one) is Admission.HOLD
+        assert not await ask(database, endpoint, one)
     chosen = []
     for number in range(5):
         async with database.write() as connection:
@@ -319,7 +322,7 @@ async def _disable(database: Database, endpoint: str) -> None:
 
 async def _claim(database: Database, endpoint: str) -> None:
     await change(database, endpoint, lambda now: begin_probe(now, None, until=at(0)))
-    assert await ask(database, endpoint, await seed_delivery(database, endpoint)) == "send"
+    assert await ask(database, endpoint, await seed_due(database, endpoint))
 
 
 async def _fail_again(database: Database, endpoint: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import Admission, Cause, State, begin_probe
+from hookfast.circuit import Cause, EndpointState, State, begin_probe
 from hookfast.clock import rfc3339
 from hookfast.operational import Kind
 from hookfast.storage import circuits, endpoint_state
@@ -28,10 +28,11 @@ from tests.integration.storage.stored_circuits import (
     draining,
     open_circuit,
     record,
+    seed_due,
     to_owners,
     told,
 )
-from tests.seed import seed_delivery, seed_endpoint
+from tests.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -83,8 +84,8 @@ async def row(database: Database, endpoint: str) -> Any:
 
 
 async def hold(database: Database, endpoint: str) -> str:
-    delivery = await seed_delivery(database, endpoint)
-    assert await ask(database, endpoint, delivery) is Admission.HOLD
+    delivery = await seed_due(database, endpoint)
+    assert not await ask(database, endpoint, delivery)
     return delivery
 
 
@@ -302,4 +303,4 @@ async def test_a_deleted_endpoint_lets_go_of_what_it_holds(
     async with database.read() as connection:
         owned = await circuits.get(connection, endpoint)
     assert owned is not None
-    assert owned.endpoint_state == "deleted"
+    assert owned.endpoint_state is EndpointState.DELETED

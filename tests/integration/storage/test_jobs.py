@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -45,7 +46,6 @@ async def add_deliveries(database: Database, *rows: dict[str, Any]) -> list[str]
                 "reason": None,
                 "attempts": 1,
                 "retries": 0,
-                "reopened": 0,
                 "created_at": at,
                 "updated_at": at,
                 "finished_at": None,
@@ -112,7 +112,15 @@ FULL = ChosenDeliveries(
 )
 
 
-@pytest.mark.parametrize("chosen", [ChosenDeliveries(), FULL, ChosenDeliveries(up_to="")])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ChosenDeliveries(),
+        FULL,
+        ChosenDeliveries(up_to=""),
+        ChosenDeliveries(after="dlv_1", without=(FULL, ChosenDeliveries(statuses=(DEAD,)))),
+    ],
+)
 async def test_a_choice_is_the_same_after_it_was_stored(
     database: Database, chosen: ChosenDeliveries
 ) -> None:
@@ -205,6 +213,75 @@ async def test_deliveries_that_come_later_do_not_join(database: Database) -> Non
         assert await all_chunks(database, replace(chosen, up_to=nothing), limit=50) == []
 
 
+# What another job chose and has yet to come to, and which of the five deliveries below are left for
+# a job that chose them all.
+WITHOUT = [
+    (ChosenDeliveries(), []),
+    (ChosenDeliveries(statuses=(DEAD,)), [2, 3, 4]),
+    (ChosenDeliveries(reason="gone"), [0, 2, 3, 4]),  # most have no reason
+    (ChosenDeliveries(finished_since=NOW), [1, 2, 3, 4]),  # and some no end
+    (ChosenDeliveries(finished_until=LATER, tenant_id=TENANT), [1, 2, 3, 4]),
+    (ChosenDeliveries(tenant_id=OTHER), [0, 1, 2, 3]),
+    (ChosenDeliveries(endpoint_id="ep_2", event_type="order.invoice.paid"), [0, 1, 2, 4]),
+    (ChosenDeliveries(since=NOW + timedelta(seconds=3)), [0, 1, 2]),
+    (ChosenDeliveries(ids=("dlv_unknown",)), [0, 1, 2, 3, 4]),
+]
+
+
+@pytest.mark.parametrize(("other", "expected"), WITHOUT)
+async def test_what_another_job_has_yet_to_come_to_is_left_out(
+    database: Database, other: ChosenDeliveries, expected: list[int]
+) -> None:
+    ids = await add_deliveries(
+        database,
+        {"finished_at": NOW},
+        {"reason": "gone"},
+        {"status": "delivered"},
+        {"status": "pending", "endpoint_id": "ep_2"},
+        {"status": "paused", "tenant_id": OTHER},
+    )
+    for statuses in ((), tuple(DeliveryStatus)):
+        chosen = ChosenDeliveries(statuses=statuses, without=(other,))
+        assert await all_chunks(database, chosen, limit=2) == [ids[n] for n in expected]
+        async with database.read() as connection:
+            counted = await chosen_deliveries.count(connection, chosen)
+        assert sum(counted.values()) == len(expected)
+
+
+async def test_what_another_job_has_come_to_already_is_not_left_out(database: Database) -> None:
+    ids = await add_deliveries(database, {}, {}, {}, {})
+    others = (
+        ChosenDeliveries(statuses=(DEAD,), after=ids[1]),
+        ChosenDeliveries(ids=(ids[0], ids[3]), after=ids[0]),
+    )
+    chosen = ChosenDeliveries(statuses=(DEAD,), without=others)
+    assert await all_chunks(database, chosen, limit=50) == ids[:2]
+
+
+# How a delivery stands that a job has asked to send again, and whether the job waits for it.
+PATIENCE = timedelta(minutes=1)
+RESENDS: list[tuple[dict[str, Any], bool]] = [
+    ({"status": "retrying", "resend_asked_at": NOW}, True),
+    ({"status": "paused", "resend_asked_at": NOW}, True),
+    ({"status": "retrying"}, False),  # its attempt was made
+    ({"status": "dead"}, False),
+    ({"status": "held", "resend_asked_at": NOW}, False),  # its endpoint is not well
+    ({"resend_asked_at": NOW, "resend_not_before": NOW + PATIENCE / 2}, True),
+    ({"resend_asked_at": NOW, "resend_not_before": NOW + PATIENCE}, False),
+]
+
+
+@pytest.mark.parametrize(("columns", "waits"), RESENDS)
+async def test_a_job_waits_for_a_resend_that_can_be_made_before_long(
+    database: Database, columns: dict[str, Any], waits: bool
+) -> None:
+    [delivery, _] = await add_deliveries(database, columns, columns)
+    for ids in ([], [delivery], ["dlv_unknown", delivery]):
+        async with database.read() as connection:
+            found = await chosen_deliveries.under_way(connection, ids, patience=PATIENCE, now=NOW)
+        assert found == [one for one in ids if one == delivery and waits]
+
+
 # -- how a job moves on
 
 
@@ -221,43 +298,51 @@ async def test_a_job_begins_once(database: Database) -> None:
 
 async def test_progress_adds_up(database: Database) -> None:
     job = await add_job(database)
-    for cursor in ("dlv_1", "dlv_2"):
+    for cursor, in_hand in (("dlv_1", ["dlv_0", "dlv_1"]), ("dlv_2", ["dlv_1"])):
         async with database.write() as connection:
             moved = await jobs.progress(
-                connection, job, cursor=cursor, done=3, skipped=2, failed=1, now=LATER
+                connection, job, cursor=cursor, in_hand=in_hand, done=3, skipped=2, now=LATER
             )
         assert moved is not None
         job = moved
-    assert jobs.progress_of(job) == JobProgress(JobStatus.PENDING, 1_200, 6, 4, 2)
+    assert jobs.progress_of(job) == JobProgress(JobStatus.PENDING, 1_200, 6, 4, 0)
     assert await stored(database, job) == job
-    assert job.cursor == "dlv_2"
+    assert (job.cursor, job.in_hand) == ("dlv_2", ["dlv_1"])
 
 
-async def test_a_worker_that_was_overtaken_counts_nothing(database: Database) -> None:
-    seen = await add_job(database)
-    for _ in range(2):  # the second is the one that was only thought dead
-        async with database.write() as connection:
-            moved = await jobs.progress(
-                connection, seen, cursor="dlv_1", done=5, skipped=0, failed=0, now=LATER
-            )
-    assert moved is None
-    assert (await stored(database, seen)).done == 5
+async def test_two_workers_at_one_job_take_turns(database_url: str) -> None:
+    """One was only thought dead: what it counts goes on where the other's transaction ended."""
+    async with Database(database_url) as database, Database(database_url) as twin:
+        job = await add_job(database)
+
+        async def advance(database: Database) -> None:
+            async with database.write() as connection:
+                locked = await jobs.lock(connection, job.id)
+                assert locked is not None
+                number = 1 + int((locked.cursor or "dlv_0").removeprefix("dlv_"))
+                await asyncio.sleep(0)  # the other one's turn to ask for the row
+                await jobs.progress(
+                    connection,
+                    locked,
+                    cursor=f"dlv_{number}",
+                    in_hand=[],
+                    done=1,
+                    skipped=0,
+                    now=LATER,
+                )
+
+        await asyncio.gather(*(advance(one) for one in (database, twin) * 8))
+        moved = await stored(database, job)
+    assert (moved.cursor, moved.done) == ("dlv_16", 16)
 
 
-async def test_what_a_job_has_in_hand_is_stored_before_it_is_counted(database: Database) -> None:
-    seen = await add_job(database)
-    async with database.write() as connection:
-        taken = await jobs.take(connection, seen, ["dlv_1", "dlv_2"])
-    assert taken is not None
-    assert taken.in_hand == ["dlv_1", "dlv_2"]
-    assert await stored(database, seen) == taken
-    async with database.write() as connection:
-        moved = await jobs.progress(
-            connection, taken, cursor="dlv_2", done=2, skipped=0, failed=0, now=LATER
-        )
-        assert moved is not None
-        assert await jobs.take(connection, seen, ["dlv_1"]) is None, "it was overtaken"
-        assert await jobs.take(connection, moved, ["dlv_3"]) is not None
+async def test_a_job_that_sends_again_is_known_while_it_is_under_way(database: Database) -> None:
+    resending = await add_job(database, status="running")
+    await add_job(database, action="pause")
+    await add_job(database, status="done")
+    await add_job(database, status="running", cancel_requested=True)  # it asks no more
+    async with database.read() as connection:
+        assert [one.id for one in await jobs.resending(connection)] == [resending.id]
 
 
 async def test_a_job_that_has_ended_stays_as_it_is(database: Database) -> None:
@@ -270,9 +355,10 @@ async def test_a_job_that_has_ended_stays_as_it_is(database: Database) -> None:
         assert await jobs.finish(connection, job.id, status=JobStatus.DONE, now=LATER) is None
         assert await jobs.request_cancel(connection, job.id, now=LATER) is None
         moved = await jobs.progress(
-            connection, job, cursor="dlv_1", done=1, skipped=0, failed=0, now=LATER
+            connection, job, cursor="dlv_1", in_hand=[], done=1, skipped=0, now=LATER
         )
         assert moved is None
+        assert await jobs.lock(connection, job.id) is None
         begun = await jobs.begin(connection, job.id, now=LATER)
     assert begun == ended
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import select, text, update
@@ -33,8 +32,7 @@ async def test_a_lost_delivery_whose_attempt_is_being_recorded_is_passed_by(
     postgresql: Database,
 ) -> None:
     endpoint = await seed_endpoint(postgresql, "https://example.com/hook")
-    now = utc_now() + HOUR
-    overdue = now - timedelta(minutes=5)
+    overdue = utc_now() + HOUR
     recorded, lost = [
         await seed_delivery(postgresql, endpoint, started_at=utc_now()) for _ in range(2)
     ]
@@ -42,9 +40,9 @@ async def test_a_lost_delivery_whose_attempt_is_being_recorded_is_passed_by(
         table = Delivery.__table__
         await recorder.execute(select(table).where(table.c.id == recorded).with_for_update())
         async with postgresql.write() as sweep:
-            assert await outbox.reopen_lost(sweep, overdue_since=overdue, now=now, limit=9) == 1
-    assert (await delivery_row(postgresql, lost)).reopened == 1
-    assert (await delivery_row(postgresql, recorded)).reopened == 0
+            assert await outbox.wake_lost(sweep, overdue_since=overdue, limit=9) == 1
+    assert (await delivery_row(postgresql, lost)).wakes == 1
+    assert (await delivery_row(postgresql, recorded)).wakes == 0
 
 
 async def test_a_circuit_that_is_being_moved_is_not_asked_for_again(postgresql: Database) -> None:

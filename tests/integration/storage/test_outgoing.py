@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from hookfast.circuit import EndpointState
 from hookfast.clock import utc_now
-from hookfast.delivery import AttemptFacts, Trigger
+from hookfast.deliveries.life import Phase
 from hookfast.errors import Misconfigured
-from hookfast.ids import new_id
-from hookfast.outcome import Result
-from hookfast.retry_plan import Next
-from hookfast.storage import endpoint_state
+from hookfast.storage import endpoint_state, outgoing, wishes
 from hookfast.storage.engine import Database
 from hookfast.storage.outbox import find_pending
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, Recorder
+from tests.integration.storage.ended import success
+from tests.integration.storage.stored_circuits import life_of
 from tests.seed import KEYRING, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
+
+LONG = 60.0
+"""Seconds that what was read counts in these tests: also on a machine that is busy."""
+
+
+@pytest.fixture(autouse=True)
+def counts_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "COUNTS_FOR", LONG)
 
 
 class Hands:
@@ -34,30 +43,62 @@ class Hands:
         return self.now
 
 
-async def primed_then_paused(
-    database: Database, loader: OutgoingLoader, *, deliver_at: datetime | None = None
-) -> str:
-    """A delivery that the relay has just read, and whose endpoint another process paused then."""
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
-    delivery = await seed_delivery(database, endpoint, deliver_at=deliver_at)
-    async with database.write() as connection:
+async def prime(
+    database: Database, loader: OutgoingLoader, delivery: str, *, seconds_ago: float = 0
+) -> None:
+    """What the relay does, so long ago."""
+    read_at = asyncio.get_running_loop().time() - seconds_ago
+    async with database.read() as connection:
         row = await find_pending(connection, delivery)
         assert row is not None
-        await loader.prime(connection, [row])
+        await loader.prime(connection, [row], read_at=read_at)
+
+
+async def primed_then_paused(
+    database: Database,
+    loader: OutgoingLoader,
+    *,
+    deliver_at: datetime | None = None,
+    seconds_ago: float = 0,
+) -> str:
+    """A delivery that the relay has read, and whose endpoint another process paused then."""
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_delivery(database, endpoint, deliver_at=deliver_at)
+    await prime(database, loader, delivery, seconds_ago=seconds_ago)
+    async with database.write() as connection:
         await endpoint_state.pause(connection, endpoint, now=utc_now())
     return delivery
 
 
-@pytest.mark.parametrize(("seconds", "state"), [(1, "enabled"), (3, "paused"), (-3600, "paused")])
+@pytest.mark.parametrize(
+    ("seconds_ago", "state"),
+    [(0, EndpointState.ENABLED), (LONG + 1, EndpointState.PAUSED)],
+)
 async def test_what_the_relay_read_counts_for_a_moment_only(
-    database: Database, seconds: float, state: str
+    database: Database, seconds_ago: float, state: EndpointState
 ) -> None:
-    """The third one's clock was set back meanwhile."""
-    clock = Hands()
-    loader = OutgoingLoader(database, KEYRING, clock=clock)
+    loader = OutgoingLoader(database, KEYRING)
+    delivery = await primed_then_paused(database, loader, seconds_ago=seconds_ago)
+    loaded = await loader.load(delivery, fresh=True)
+    assert loaded.gate.endpoint_state is state
+    assert loaded.fresh
+
+
+async def test_what_the_relay_read_counts_for_a_first_attempt_only(database: Database) -> None:
+    loader = OutgoingLoader(database, KEYRING)
     delivery = await primed_then_paused(database, loader)
-    clock.now += timedelta(seconds=seconds)
-    assert (await loader.load(delivery, 1, fresh=True)).gate.endpoint_state == state
+    assert (await loader.load(delivery)).gate.endpoint_state is EndpointState.PAUSED
+    # and it was used up
+    assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
+
+
+async def test_what_the_relay_read_is_forgotten_when_a_circuit_changes_here(
+    database: Database,
+) -> None:
+    loader = OutgoingLoader(database, KEYRING)
+    delivery = await primed_then_paused(database, loader)
+    loader.forget_primed()
+    assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
 
 
 async def test_a_scheduled_delivery_is_asked_about_when_it_is_time(database: Database) -> None:
@@ -66,41 +107,50 @@ async def test_a_scheduled_delivery_is_asked_about_when_it_is_time(database: Dat
     later = clock.now + timedelta(seconds=1)
     delivery = await primed_then_paused(database, loader, deliver_at=later)
     clock.now = later
-    assert (await loader.load(delivery, 1, fresh=True)).gate.endpoint_state == "paused"
+    assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
 
 
 async def test_one_whose_time_has_come_already_needs_no_second_look(database: Database) -> None:
     loader = OutgoingLoader(database, KEYRING)
     delivery = await primed_then_paused(database, loader, deliver_at=utc_now())
-    assert (await loader.load(delivery, 1, fresh=True)).gate.endpoint_state == "enabled"
+    assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.ENABLED
 
 
 async def test_what_the_relay_read_does_not_hide_an_attempt_that_was_made(
     database: Database,
 ) -> None:
-    """A person's signal started the workflow, which made its first attempt meanwhile."""
-    loader, now = OutgoingLoader(database, KEYRING), utc_now()
+    """Temporal gave its first step to two workers: the other made the attempt meanwhile."""
+    loader = OutgoingLoader(database, KEYRING)
     endpoint = await seed_endpoint(database, "https://example.com/hook")
     delivery = await seed_delivery(database, endpoint)
-    async with database.read() as connection:
-        row = await find_pending(connection, delivery)
-        assert row is not None
-        await loader.prime(connection, [row])
-    facts = AttemptFacts(
-        attempt_id=new_id("att", now),
-        delivery_id=delivery,
-        endpoint_id=endpoint,
-        number=1,
-        retries=0,
-        trigger=Trigger.FIRST,
-        started_at=now,
-        duration_ms=5,
-        result=Result.SUCCESS,
+    await prime(database, loader, delivery)
+    fact = success(await life_of(database, delivery), utc_now())
+    await Recorder(database).record(AttemptRecord(delivery_id=delivery, ended=fact))
+    life = (await loader.load(delivery)).life
+    assert (life.phase, life.attempts) == (Phase.DELIVERED, 1)
+
+
+async def test_a_second_look_reads_what_may_have_changed(database: Database) -> None:
+    """What a worker asks right before the request that it has taken long to begin."""
+    loader = OutgoingLoader(database, KEYRING)
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_delivery(database, endpoint)
+    await prime(database, loader, delivery, seconds_ago=LONG - 1)
+    loaded = await loader.load(delivery, fresh=True)
+    async with database.write() as connection:
+        await wishes.ask(connection, delivery, "cancel", now=utc_now())
+        await endpoint_state.pause(connection, endpoint, now=utc_now())
+    assert (loaded.life.phase, loaded.gate.endpoint_state) == (
+        Phase.WAITING,
+        EndpointState.ENABLED,
     )
-    await Recorder(database).record(AttemptRecord(facts=facts, next=Next.DELIVERED))
-    earlier = (await loader.load(delivery, 1)).earlier
-    assert earlier is not None
-    assert earlier.result == Result.SUCCESS
+    seen = await loader.refresh(loaded)
+    assert (seen.life.phase, seen.gate.endpoint_state) == (
+        Phase.CANCELLED,
+        EndpointState.PAUSED,
+    )
+    assert seen.read_at >= loaded.read_at + LONG - 1
+    assert seen.event is loaded.event
 
 
 @pytest.mark.parametrize(
@@ -126,9 +176,9 @@ async def test_an_endpoint_that_a_later_version_wrote_does_not_hold_up_the_other
     async with database.read() as connection:
         rows = [row for one in ids if (row := await find_pending(connection, one)) is not None]
         with capture_logs() as lines:
-            primed = await loader.prime(connection, rows)
+            primed = await loader.prime(connection, rows, read_at=0)
     assert [row.delivery_id for row, _ in primed] == ids[1:]
     [line] = lines
     assert line["endpoint_id"] == strange
     with pytest.raises(Misconfigured):
-        await loader.load(ids[0], 1)
+        await loader.load(ids[0])

@@ -37,12 +37,12 @@ HOUR = timedelta(hours=1)
 _FILL = """
 WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})
 INSERT INTO deliveries (id, event_id, subscription_id, endpoint_id, tenant_id, event_type, payload,
-  status, attempts, retries, reopened, created_at, updated_at, started_at, finished_at)
+  status, attempts, retries, created_at, updated_at, started_at, finished_at)
 SELECT 'dlv_' || {ms} || '7000800000000000' || substr('0000' || (n % 9999), -4, 4),
   'evt_1', 'sub_1', 'ep_' || (n % 499), 'tnt_' || CASE WHEN n % 10 < 8 THEN 0 ELSE n % 199 END,
   'order.invoice.paid', 'full',
   CASE WHEN n % 50 = 0 THEN 'dead' WHEN n % 1000 = 7 THEN 'held' ELSE 'delivered' END,
-  1, 0, 0, {at}, {at}, {at}, {at} FROM numbers
+  1, 0, {at}, {at}, {at}, {at} FROM numbers
 """
 
 
@@ -176,7 +176,6 @@ async def deliver(database: Database, endpoint_id: str, **columns: Any) -> None:
         "status": "delivered",
         "attempts": 1,
         "retries": 0,
-        "reopened": 0,
         "created_at": made,
         "updated_at": made,
         "finished_at": made,

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Select, select, text
+from sqlalchemy import event as sqlalchemy_event
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.delivery import Urgency
 from hookfast.outcome import DeliveryStatus
 from hookfast.storage import (
     chosen_deliveries,
+    circuits,
     dead_letters,
     deliveries,
     endpoint_stats,
     events,
     feed,
+    lives,
+    outbox,
 )
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.dead_letters import DeadLetterFilter
@@ -40,6 +46,7 @@ EVENT, SUB, ENDPOINT = "evt_100007", "sub_7", "ep_7"
 TENANT, SMALL_TENANT = "tnt_0", "tnt_44"
 COMMON, RARE = "order.invoice.paid", "order.t7.paid"
 MOMENT = datetime(2026, 11, 20, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # One tenant and one event type have most of the rows, as in life: it is where a wrong index hurts.
@@ -71,7 +78,6 @@ _TABLES = {
         "status": "CASE WHEN n % 50 = 0 THEN 'dead' ELSE 'delivered' END",
         "attempts": "1",
         "retries": "0",
-        "reopened": "0",
         "created_at": "'2026-11-20T00:00:00.000000Z'",
         "updated_at": "'2026-11-20T00:00:00.000000Z'",
         "started_at": "'2026-11-20T00:00:00.000000Z'",
@@ -263,6 +269,18 @@ CHOICES = [
         ChosenDeliveries(ids=IDS, tenant_id=TENANT, statuses=(DEAD,)),
         "sqlite_autoindex_deliveries_1",
     ),
+    (
+        # but for what two other jobs have yet to come to
+        ChosenDeliveries(
+            statuses=dead_letters.DEAD,
+            tenant_id=TENANT,
+            without=(
+                ChosenDeliveries(statuses=dead_letters.DEAD, reason="gone", after="dlv_155000"),
+                ChosenDeliveries(ids=IDS),
+            ),
+        ),
+        "ix_deliveries_tenant_undelivered",
+    ),
 ]
 
 DEAD_LETTER_LISTS = [
@@ -359,6 +377,66 @@ async def test_which_events_of_a_page_an_endpoint_has_is_asked_by_event(filled: 
     await check(filled, statement, index="ix_deliveries_event")
 
 
+async def _claim(connection: AsyncConnection) -> None:
+    await outbox.claim(connection, limit=50, lease=MINUTE, now=MOMENT)
+
+
+async def _claim_few(connection: AsyncConnection) -> None:
+    await outbox.claim(connection, limit=9, lease=MINUTE, now=MOMENT, most_urgent=Urgency.FIRST)
+
+
+async def _find_lost(connection: AsyncConnection) -> None:
+    await outbox.wake_lost(connection, overdue_since=MOMENT, limit=50)
+
+
+async def _find_unreleased(connection: AsyncConnection) -> None:
+    await circuits.unreleased_ids(connection, ENDPOINT, limit=50)
+
+
+async def _count_held(connection: AsyncConnection) -> None:
+    await circuits.count_held(connection, ENDPOINT)
+
+
+async def _lock(connection: AsyncConnection) -> None:
+    await lives.lock(connection, [f"dlv_{100_000 + n}" for n in range(500)])
+
+
+async def _find_under_way(connection: AsyncConnection) -> None:
+    ids = [f"dlv_{100_000 + n}" for n in range(100)]
+    await chosen_deliveries.under_way(connection, ids, patience=MINUTE, now=MOMENT)
+
+
+@pytest.mark.parametrize(
+    ("does", "index"),
+    [
+        (_claim, "ix_deliveries_outbox"),
+        (_claim_few, "ix_deliveries_outbox"),
+        (_find_lost, "ix_deliveries_due"),
+        (_find_unreleased, "ix_deliveries_endpoint_undelivered"),
+        (_count_held, "ix_deliveries_endpoint_undelivered"),
+        (_lock, "sqlite_autoindex_deliveries_1"),
+        (_find_under_way, "sqlite_autoindex_deliveries_1"),
+    ],
+)
+async def test_what_workers_look_for_all_the_time_is_a_range_of_an_index(
+    filled: str, does: Callable[[AsyncConnection], Awaitable[None]], index: str
+) -> None:
+    """As it is sent, with its parameters: some of these change what they find."""
+    sent: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        sent.append((statement, parameters))
+
+    async with Database(filled) as database, database.write() as connection:
+        sqlalchemy_event.listen(connection.sync_connection, "before_cursor_execute", note)
+        await does(connection)
+        sqlalchemy_event.remove(connection.sync_connection, "before_cursor_execute", note)
+        for statement, parameters in sent:
+            assert_good(await explained(connection, statement, parameters), index=index)
+        await connection.rollback()
+    assert sent
+
+
 async def check(url: str, statement: Select[Any], *, index: str, may_sort: bool = False) -> None:
     """SQLite walks `index` and sorts nothing. PostgreSQL, which may choose among several good ways
     because it has statistics, reads few of the rows."""
@@ -366,17 +444,33 @@ async def check(url: str, statement: Select[Any], *, index: str, may_sort: bool 
         compiled = statement.compile(
             dialect=connection.dialect, compile_kwargs={"literal_binds": True}
         )
-        if database.kind == "sqlite":
-            rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}")
-            steps = [row[-1] for row in rows]
-            assert any(index in step.split() for step in steps), steps
-            assert may_sort or not any("TEMP B-TREE" in step for step in steps), steps
-        else:
-            rows = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {compiled}")
-            plan = rows.scalar_one()[0]["Plan"]
-            # a partition of a day to come is empty: there is nothing better to do with it
-            assert not sequentially_read(plan), plan
-            assert rows_read(plan) <= MOST_READ, plan
+        assert_good(await explained(connection, str(compiled)), index=index, may_sort=may_sort)
+
+
+Plan = list[str] | dict[str, Any]
+
+
+async def explained(connection: AsyncConnection, statement: str, parameters: Any = None) -> Plan:
+    """How SQLite will do it, step by step; or how PostgreSQL has just done it."""
+    if connection.dialect.name == "sqlite":
+        rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        return [row[-1] for row in rows]
+    rows = await connection.exec_driver_sql(
+        f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters
+    )
+    plan: dict[str, Any] = rows.scalar_one()[0]["Plan"]
+    return plan
+
+
+def assert_good(plan: Plan, *, index: str, may_sort: bool = False) -> None:
+    """See `check`."""
+    if isinstance(plan, list):
+        assert any(index in step.split() for step in plan), plan
+        assert may_sort or not any("TEMP B-TREE" in step for step in plan), plan
+    else:
+        # a partition of a day to come is empty: there is nothing better to do with it
+        assert not sequentially_read(plan), plan
+        assert rows_read(plan) <= MOST_READ, plan
 
 
 def sequentially_read(node: dict[str, Any]) -> bool:

@@ -32,7 +32,7 @@ async def test_the_request_is_loaded_for_raw_alone(database: Database) -> None:
     entry = await seed_entry(database, new_id("src"), new_id("tnt"), body=b'{ "n":1.50 }')
     for payload in ("raw", "full", "thin"):
         delivery = await delivery_of(database, entry, payload=payload)
-        outgoing = await OutgoingLoader(database, KEYRING).load(delivery, 1)
+        outgoing = await OutgoingLoader(database, KEYRING).load(delivery)
         assert (outgoing.raw is not None) == (payload == "raw")
         if outgoing.raw is not None:
             assert outgoing.raw.body == b'{ "n":1.50 }'
@@ -45,12 +45,12 @@ async def test_a_request_is_remembered_and_one_that_is_gone_is_no_error(
     entry = await seed_entry(database, new_id("src"), new_id("tnt"))
     loader = OutgoingLoader(database, KEYRING)
     first = await delivery_of(database, entry, payload="raw")
-    assert (await loader.load(first, 1)).raw is not None
+    assert (await loader.load(first)).raw is not None
     async with database.write() as connection:
         await connection.execute(delete(InboxEntry.__table__))
 
     def raw_of(outgoing: Outgoing) -> bool:
         return outgoing.raw is not None
 
-    assert raw_of(await loader.load(first, 2))
-    assert not raw_of(await OutgoingLoader(database, KEYRING).load(first, 2))
+    assert raw_of(await loader.load(first))
+    assert not raw_of(await OutgoingLoader(database, KEYRING).load(first))

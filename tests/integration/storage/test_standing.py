@@ -40,7 +40,6 @@ def _row(number: int, status: str, **members: Any) -> dict[str, Any]:
         "status": status,
         "attempts": 1,
         "retries": 0,
-        "reopened": 0,
         "next_attempt_at": None,
         "created_at": NOW,
         "updated_at": NOW,

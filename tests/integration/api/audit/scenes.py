@@ -109,22 +109,23 @@ SCENES = Scenes(
         ),
         "POST /jobs/{job_id}/cancel": Scene("job.cancel", "job_id"),
         **{
-            f"POST /deliveries/{{delivery_id}}/{action}": Scene(
-                f"delivery.{action}", "delivery_id", temporal=True
-            )
-            for action in ("pause", "resume", "resend", "cancel")
+            f"POST /deliveries/{{delivery_id}}/{action}": Scene(f"delivery.{action}", "delivery_id")
+            for action in ("pause", "resend", "cancel")
         },
+        "POST /deliveries/{delivery_id}/resume": Scene(
+            "delivery.resume", "delivery_id", before=("/deliveries/{delivery_id}/pause",)
+        ),
     }
 )
 
 
 def needs_temporal(operation: Operation) -> bool:
-    """Whether its scene is a signal to a workflow, or starts one."""
+    """Whether its scene starts a workflow."""
     scene = SCENES.found.get(str(operation))
     return scene is not None and scene.temporal
 
 
 WRITING = [each for each in OPERATIONS if each.method != "GET"]
 AUDITED = [each for each in WRITING if str(each) not in NOT_AUDITED]
-# what steers one delivery changes nothing in the database: it is a signal to a workflow
+# a retention run changes nothing in the database before its workflow does
 STORED = [each for each in AUDITED if not needs_temporal(each)]

@@ -9,7 +9,7 @@ import pytest
 
 from api.context import Context
 from tests.api_client import Make, MakeEventType
-from tests.emitted import change
+from tests.emitted import change, finish
 from tests.integration.api.audit.log import entries
 from tests.integration.api.audit.scenes import EVENT_TYPE, RECEIVER
 
@@ -60,6 +60,7 @@ async def test_a_deleted_endpoint_is_told_as_it_was(
 async def test_a_job_is_told_with_what_it_acts_on(
     client: httpx2.AsyncClient, context: Context, things: dict[str, str]
 ) -> None:
+    await finish(context, {"id": things["job_id"]})
     await change(context, things["delivery_id"], status="dead")
     body = {"filter": {"endpoint_id": things["endpoint_id"]}, "rate_per_second": 3.0}
     job = (await client.post("/dead-letters/redrive", json=body)).json()
