@@ -1,0 +1,28 @@
+"""What goes first where workers have more to do than they can: due retries before new deliveries."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.delivery.circuits import circuit, deliver_many, until_all
+from tests.integration.delivery.conftest import Stack
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+
+async def test_a_burst_to_a_receiver_that_recovers_at_the_second_retry_opens_no_circuit(
+    stack: Stack,
+) -> None:
+    """It answers each message 500, 500, 200. If retries came after all 200 first attempts, five
+    failures in a row would span the ten seconds that open a circuit."""
+    plan = {"delays_seconds": [1] * 5, "jitter": 0, "retry_on": "all"}
+    endpoint = await stack.endpoint("/fail-first/2", plan=plan)
+    deliveries = await deliver_many(stack, endpoint, 200)
+    await stack.ring()
+
+    await until_all(stack, deliveries, "delivered")
+
+    after = await circuit(stack, endpoint)
+    assert (after.state, after.episode) == ("closed", 0)
+    assert {(await stack.row(one)).attempts for one in deliveries} == {3}
+    assert len(stack.receiver.requests) == 600
