@@ -9,7 +9,7 @@ under the row's lock, and stores what comes out; the step activity asks it what 
     release          ·                  + released         ·                  ·
     held             HELD               HELD               PAUSED             ·
     limited          LIMITED            LIMITED            PAUSED             ·
-    refused          DEAD               DEAD               DEAD or PAUSED     ·
+    refused          DEAD               DEAD               DEAD               ·
     attempt failed   WAITING or DEAD    WAITING or DEAD    PAUSED or DEAD     ·
     attempt got 410  GONE               GONE               GONE               ·
     attempt arrived  DELIVERED          DELIVERED          DELIVERED          ·
@@ -19,9 +19,10 @@ and the next step is an attempt. "+ released": the phase stays until that attemp
 
 - *held*, *limited* and *refused* are about one planned attempt. They count only while it is still
   what the delivery does next: a fact computed before the delivery moved on changes nothing.
-- *attempt failed* is that of the plan's own attempt. An attempt beside the plan (a resend in the
-  middle of the plan, a probe) that fails leaves the plan, and so the phase, as it was; a gentle
-  resend that had been held ends being held.
+- *refused* and *attempt failed* are about the plan's own attempt. An attempt beside the plan (a
+  resend in its middle, a probe) that is refused or fails leaves the plan, and so the phase, as it
+  was; a gentle resend that had been held ends being held. A resend that was asked for while the
+  plan's last attempt was under way begins the plan again instead of DEAD.
 - A delivery that has ended moves only by a resend, which begins its plan again (`round`). An
   attempt of an earlier round, or another try of an attempt that has counted, moves nothing.
 - Time that is paused, held or limited does not use up the plan.
@@ -119,6 +120,11 @@ class Life:
         return DeliveryStatus(self.phase.value)
 
     @property
+    def position(self) -> int:
+        """How many attempts of the plan have counted."""
+        return self.retries + (self.began_at is not None)
+
+    @property
     def next_attempt_at(self) -> datetime | None:
         """When it goes, or looks, next by itself; None when somebody has to say so."""
         moments = [self.look_at if self.phase is Phase.HELD else self.due_at]
@@ -144,7 +150,7 @@ class Attempt:
     """One planned attempt, equal to another exactly where nothing that matters has changed.
 
     `in_plan`: it uses up the plan, and its failure moves the plan on. `resend_asked_at` names the
-    resend that it answers.
+    resend that it answers, `position` how many attempts of the plan had counted before it.
     """
 
     number: int
@@ -153,6 +159,7 @@ class Attempt:
     in_plan: bool
     gently: bool = False
     resend_asked_at: datetime | None = None
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +192,9 @@ def next_step(life: Life, now: datetime, *, probe: bool = False) -> Step:
         case Phase.HELD:
             if probe:
                 return _attempt(life, Trigger.PROBE)
-            if life.released or _is_past(life.look_at, now):
-                return _attempt(life, planned if resend is None else Trigger.RESEND)
+            if _is_past(life.look_at, now):
+                goes = resend is not None and resend.at <= now
+                return _attempt(life, Trigger.RESEND if goes else planned)
         case _:
             if _is_past(life.due_at, now):
                 return _attempt(life, planned)
@@ -208,6 +216,7 @@ def _attempt(life: Life, trigger: Trigger) -> Attempt:
         in_plan=in_plan,
         gently=resend is not None and resend.gently,
         resend_asked_at=None if resend is None else resend.asked_at,
+        position=life.position if in_plan else 0,
     )
 
 
@@ -340,7 +349,7 @@ def _resent(life: Life, now: datetime, *, gently: bool) -> Life:
 def _begun_again(life: Life, resend: Resend, now: datetime) -> Life:
     return Life(
         attempts=life.attempts,
-        due_at=now,
+        due_at=max(now, resend.at),
         resend=resend,
         round=life.round + 1,
         last_error=life.last_error,
@@ -373,8 +382,9 @@ def _put_off(life: Life, fact: Held | Limited | Refused, now: datetime) -> Life:
             if life.phase is Phase.HELD and fact.attempt.gently:
                 released = life.released
                 life = replace(_waiting(life, until=now), released=released)
-            if fact.attempt.in_plan and _is_past(life.due_at, now):
-                life = replace(life, due_at=fact.until)  # the plan begins with it, not before
+            if fact.attempt.in_plan and life.due_at is not None:
+                # the plan begins with it, not before
+                life = replace(life, due_at=max(life.due_at, fact.until))
             return _resend_later(life, fact.until)
         case Limited():
             return replace(
@@ -396,7 +406,12 @@ def _resend_later(life: Life, until: datetime) -> Life:
 
 def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
     attempt, outcome = fact.attempt, fact.outcome
-    is_new = attempt.number > life.attempts
+    if attempt.in_plan:
+        is_new = attempt.position == life.position
+    elif attempt.trigger is Trigger.RESEND:
+        is_new = life.resend is not None and life.resend.asked_at == attempt.resend_asked_at
+    else:
+        is_new = attempt.number > life.attempts
     counted = replace(life, attempts=max(life.attempts, attempt.number))
     if life.phase.ended or attempt.round != life.round:
         return counted
@@ -408,22 +423,29 @@ def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
         gone = replace(counted, resend=None, last_error=outcome.error)
         return _ended(gone, Phase.GONE, Reason.GONE, now)
     if not is_new:
-        return life
+        return counted
     counted = replace(counted, last_error=outcome.error)
     if counted.resend is not None and counted.resend.asked_at == attempt.resend_asked_at:
         counted = replace(counted, resend=None)
     if attempt.in_plan:
         return _plan_goes_on(counted, fact, now)
     if counted.phase is Phase.HELD and attempt.gently:
-        return _waiting(counted, until=fact.started_at)
-    return replace(counted, released=False)
+        return _waiting(counted, until=_end_of_wait(counted, fact, now))
+    return replace(counted, released=False, excluded=counted.excluded + _in_the_way(life, fact))
+
+
+def _in_the_way(life: Life, fact: AttemptEnded) -> timedelta:
+    """How long an attempt beside the plan kept the plan's own, which was due, from being made."""
+    if life.phase is not Phase.WAITING or life.began_at is None or life.due_at is None:
+        return timedelta(0)
+    return max(timedelta(0), fact.ended_at - max(fact.started_at, life.due_at))
 
 
 def _plan_goes_on(life: Life, fact: AttemptEnded, now: datetime) -> Life:
     """The plan's own attempt failed: the plan says when the next one is due, or ends."""
     life = replace(life, began_at=life.began_at or fact.started_at)
     if life.phase is not Phase.PAUSED:
-        life = _waiting(life, until=fact.started_at)
+        life = _waiting(life, until=_end_of_wait(life, fact, now))
     plan = replace(parse_plan(fact.plan), timeout=fact.timeout_seconds)
     decision = decide(
         plan,
@@ -436,6 +458,12 @@ def _plan_goes_on(life: Life, fact: AttemptEnded, now: datetime) -> Life:
         return replace(life, due_at=fact.ended_at + timedelta(seconds=decision.delay))
     reason = None if decision.reason is None else Reason(decision.reason)
     return _ended(life, Phase.DEAD, reason, now)
+
+
+def _end_of_wait(life: Life, fact: AttemptEnded, now: datetime) -> datetime:
+    """A wait ends where the attempt began, unless the attempt began before it."""
+    before = life.waiting_since is not None and fact.started_at < life.waiting_since
+    return now if before else fact.started_at
 
 
 def _waiting(life: Life, *, until: datetime) -> Life:

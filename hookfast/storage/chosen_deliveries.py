@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at
-from hookfast.outcome import DeliveryStatus
+from hookfast.outcome import DeliveryStatus, Reason
 from hookfast.storage.deliveries import DeliveryFilter, conditions
 from hookfast.storage.keyset import by_name
 from hookfast.storage.residual import Residual
@@ -136,7 +136,11 @@ class ChosenDeliveries:
             found.append(_C.finished_at < self.finished_until)
         if self.after is not None:
             found.append(_C.id > self.after)
-        if self.reason is not None:
+        if (
+            self.reason == Reason.ENDPOINT_LIMIT
+        ):  # a resend in the middle of a plan has its own turn
+            found.append(or_(_C.reason == self.reason, _C.resend_not_before.is_not(None)))
+        elif self.reason is not None:
             found.append(_C.reason == self.reason)
         # a column that is NULL makes a condition NULL: not chosen by the other, and so not left out
         found += [not_(func.coalesce(other.condition(), false())) for other in self.without]

@@ -1,0 +1,925 @@
+"""The life of a delivery by example. What may never happen, in whatever order: see
+`test_life_walks`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hookfast.deliveries.life import (
+    Attempt,
+    AttemptEnded,
+    End,
+    Fact,
+    Held,
+    Life,
+    Limited,
+    Phase,
+    Refused,
+    Resend,
+    Trigger,
+    Wait,
+    Wish,
+    after,
+    next_step,
+)
+from hookfast.outcome import DeliveryStatus, Outcome, Reason, Result
+from hookfast.retry_plan import PlanSpec
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TIMEOUT = 10.0
+PLAN: PlanSpec = {"delays_seconds": [60, 600], "jitter": 0.1}
+"""With a jitter in the middle: 60 s, 600 s. It lasts 660 * 1.1 + 3 * 10 = 756 s at most."""
+NO_RETRIES: PlanSpec = {"delays_seconds": []}
+
+WAITING, LIMITED, HELD, PAUSED = Phase.WAITING, Phase.LIMITED, Phase.HELD, Phase.PAUSED
+DELIVERED, DEAD, GONE, CANCELLED = Phase.DELIVERED, Phase.DEAD, Phase.GONE, Phase.CANCELLED
+OPEN_PHASES = (WAITING, LIMITED, HELD, PAUSED)
+ENDED_PHASES = (DELIVERED, DEAD, GONE, CANCELLED)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def answer(status: int, *, duration: float = 1, retry_after: float | None = None) -> Outcome:
+    """The outcome of a request that was answered so, after `duration` seconds."""
+    succeeded = 200 <= status < 300
+    return Outcome(
+        result=Result.SUCCESS if succeeded else Result.STATUS,
+        duration_ms=duration * 1000,
+        status_code=status,
+        error=None if succeeded else str(status),
+        retry_after_seconds=retry_after,
+    )
+
+
+def ended(
+    attempt: Attempt,
+    outcome: Outcome,
+    *,
+    started: float,
+    plan: PlanSpec = PLAN,
+    jitter: float = 0.5,
+) -> AttemptEnded:
+    return AttemptEnded(
+        attempt_id=f"att_{attempt.round}_{attempt.number}",
+        attempt=attempt,
+        started_at=at(started),
+        outcome=outcome,
+        plan=plan,
+        timeout_seconds=TIMEOUT,
+        jitter=jitter,
+    )
+
+
+def planned(life: Life, seconds: float, *, probe: bool = False) -> Attempt:
+    """The attempt that is to be made then."""
+    step = next_step(life, at(seconds), probe=probe)
+    assert isinstance(step, Attempt), step
+    return step
+
+
+def apply(life: Life, *facts: tuple[float, Fact]) -> Life:
+    """The life after these facts, each with the seconds after noon at which it comes."""
+    for seconds, fact in facts:
+        life = after(life, fact, now=at(seconds))
+    return life
+
+
+def attempted(
+    life: Life,
+    status: int,
+    *,
+    started: float,
+    plan: PlanSpec = PLAN,
+    probe: bool = False,
+    retry_after: float | None = None,
+) -> Life:
+    """The life after the attempt that is due was made, in a second, and answered so."""
+    attempt = planned(life, started, probe=probe)
+    fact = ended(attempt, answer(status, retry_after=retry_after), started=started, plan=plan)
+    return apply(life, (started + 1, fact))
+
+
+def held(life: Life, seconds: float, *, until: float = 9_000) -> Life:
+    fact = Held(planned(life, seconds), Reason.CIRCUIT_OPEN, at(until))
+    return apply(life, (seconds, fact))
+
+
+def limited(life: Life, seconds: float, *, until: float) -> Life:
+    return apply(life, (seconds, Limited(planned(life, seconds), at(until))))
+
+
+def refused(life: Life, seconds: float) -> Life:
+    fact = Refused(planned(life, seconds), Reason.ENDPOINT_DISABLED, "disabled")
+    return apply(life, (seconds, fact))
+
+
+NEW = Life(due_at=NOON)
+FAILED_ONCE = attempted(NEW, 503, started=0)  # ended at 1 s, its first retry is due at 61 s
+LAST_RETRY = attempted(FAILED_ONCE, 503, started=61)  # the last one is due at 662 s
+
+STARTS = {
+    WAITING: FAILED_ONCE,
+    LIMITED: limited(FAILED_ONCE, 61, until=70),
+    HELD: held(FAILED_ONCE, 61, until=70),
+    PAUSED: apply(FAILED_ONCE, (61, Wish.PAUSE)),
+    DELIVERED: attempted(FAILED_ONCE, 200, started=61),
+    DEAD: attempted(FAILED_ONCE, 503, started=61, plan=NO_RETRIES),
+    GONE: attempted(FAILED_ONCE, 410, started=61),
+    CANCELLED: apply(FAILED_ONCE, (61, Wish.CANCEL)),
+}
+"""A delivery in each phase, in the middle of its plan."""
+
+
+def test_there_is_a_delivery_in_each_phase_to_begin_with() -> None:
+    assert {phase: life.phase for phase, life in STARTS.items()} == {one: one for one in Phase}
+    assert {phase for phase in Phase if phase.ended} == set(ENDED_PHASES)
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+LATER = 100.0  # seconds: whatever waits for a moment is due
+
+
+def retry_of(life: Life) -> Attempt:
+    """The plan's next attempt, as it was planned before a person paused or ended the delivery."""
+    return replace(planned(FAILED_ONCE, 61), number=life.attempts + 1, round=life.round)
+
+
+def is_held(life: Life) -> Fact:
+    return Held(retry_of(life), Reason.CIRCUIT_OPEN, at(9_000))
+
+
+def is_limited(life: Life) -> Fact:
+    return Limited(retry_of(life), at(200))
+
+
+def is_refused(life: Life) -> Fact:
+    return Refused(retry_of(life), Reason.ENDPOINT_DISABLED, "disabled")
+
+
+def fails(life: Life) -> Fact:
+    return ended(retry_of(life), answer(503), started=LATER - 1)
+
+
+def fails_for_good(life: Life) -> Fact:
+    return ended(retry_of(life), answer(503), started=LATER - 1, plan=NO_RETRIES)
+
+
+def is_gone(life: Life) -> Fact:
+    return ended(retry_of(life), answer(410), started=LATER - 1)
+
+
+def arrives(life: Life) -> Fact:
+    return ended(retry_of(life), answer(200), started=LATER - 1)
+
+
+# Where a fact leads from each phase; a dot: the delivery stays as it is.
+TABLE: list[tuple[Wish | Callable[[Life], Fact], str]] = [
+    # fact                waiting   limited   held      paused    delivered, dead, gone, cancelled
+    (Wish.PAUSE, "        PAUSED    PAUSED    PAUSED    .         .       .       .       ."),
+    (Wish.RESUME, "       .         .         .         WAITING   .       .       .       ."),
+    (Wish.RESEND, "       WAITING   LIMITED   HELD      PAUSED    WAITING WAITING WAITING WAITING"),
+    (Wish.RESEND_GENTLY, "WAITING   LIMITED   .         PAUSED    WAITING WAITING WAITING WAITING"),
+    (Wish.CANCEL, "       CANCELLED CANCELLED CANCELLED CANCELLED .       .       .       ."),
+    (Wish.RELEASE, "      .         .         HELD      .         .       .       .       ."),
+    (Wish.ASK_AGAIN, "    .         LIMITED   .         .         .       .       .       ."),
+    (is_held, "           HELD      HELD      HELD      .         .       .       .       ."),
+    (is_limited, "        LIMITED   LIMITED   LIMITED   .         .       .       .       ."),
+    (is_refused, "        DEAD      DEAD      DEAD      .         .       .       .       ."),
+    (fails, "             WAITING   WAITING   WAITING   PAUSED    .       .       .       ."),
+    (fails_for_good, "    DEAD      DEAD      DEAD      DEAD      .       .       .       ."),
+    (is_gone, "           GONE      GONE      GONE      GONE      .       .       .       ."),
+    (arrives, "           DELIVERED DELIVERED DELIVERED DELIVERED .       .       .       ."),
+]
+
+
+@pytest.mark.parametrize(
+    ("fact", "phase", "leads_to"),
+    [
+        pytest.param(
+            fact,
+            phase,
+            None if cell == "." else Phase[cell],
+            id=f"{fact.value if isinstance(fact, Wish) else fact.__name__}-{phase}",
+        )
+        for fact, row in TABLE
+        for phase, cell in zip(Phase, row.split(), strict=True)
+    ],
+)
+def test_each_fact_leads_from_each_phase_where_the_table_says(
+    fact: Wish | Callable[[Life], Fact], phase: Phase, leads_to: Phase | None
+) -> None:
+    before = STARTS[phase]
+    life = apply(before, (LATER, fact if isinstance(fact, Wish) else fact(before)))
+    if leads_to is not None:
+        assert life.phase is leads_to
+        assert life != before
+        return
+    recorded = not isinstance(fact, Wish) and isinstance(fact(before), AttemptEnded)
+    assert life == replace(before, attempts=before.attempts + recorded)
+
+
+def test_the_table_has_every_wish() -> None:
+    assert {fact for fact, _ in TABLE if isinstance(fact, Wish)} == set(Wish)
+
+
+# What happens to a resend that a paused delivery was asked for is in the table, too.
+@pytest.mark.parametrize(
+    ("begun", "what", "leads_to"),
+    [
+        (True, held, PAUSED),
+        (True, refused, PAUSED),
+        (False, held, PAUSED),
+        (False, refused, DEAD),  # it would have begun the plan
+    ],
+)
+def test_a_paused_deliverys_resend_is_put_off_or_refused(
+    begun: bool, what: Callable[[Life, float], Life], leads_to: Phase
+) -> None:
+    life = FAILED_ONCE if begun else NEW
+    life = apply(life, (10, Wish.PAUSE), (20, Wish.RESEND_GENTLY))
+    assert what(life, 20).phase is leads_to
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_paused_deliverys_resend_waits_for_the_endpoints_limits(begun: bool) -> None:
+    life = FAILED_ONCE if begun else NEW
+    life = limited(apply(life, (10, Wish.PAUSE), (20, Wish.RESEND)), 20, until=30)
+    assert life.phase is PAUSED
+    assert next_step(life, at(29)) == Wait(at(30))
+    assert planned(life, 30).trigger is Trigger.RESEND
+
+
+# -- the plan -------------------------------------------------------------------------------------
+
+
+def test_a_delivery_is_pending_until_its_first_attempt_and_then_retrying() -> None:
+    assert (NEW.status, FAILED_ONCE.status) == (DeliveryStatus.PENDING, DeliveryStatus.RETRYING)
+    assert limited(NEW, 0, until=5).status is DeliveryStatus.PENDING
+    assert STARTS[LIMITED].status is DeliveryStatus.RETRYING
+
+
+def test_a_plan_is_a_first_attempt_and_a_retry_after_each_delay() -> None:
+    first = planned(NEW, 0)
+    assert first == Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
+    assert (FAILED_ONCE.attempts, FAILED_ONCE.retries) == (1, 0)
+    assert (FAILED_ONCE.began_at, FAILED_ONCE.due_at) == (at(0), at(1 + 60))
+    assert next_step(FAILED_ONCE, at(60.999)) == Wait(at(61))
+    retry = planned(FAILED_ONCE, 61)
+    assert (retry.number, retry.trigger, retry.in_plan) == (2, Trigger.RETRY, True)
+    assert (LAST_RETRY.attempts, LAST_RETRY.retries) == (2, 1)
+    assert LAST_RETRY.due_at == at(62 + 600)
+    assert LAST_RETRY.last_error == "503"
+
+
+def test_a_plan_that_is_used_up_ends_as_a_dead_letter() -> None:
+    life = attempted(LAST_RETRY, 503, started=662)
+    assert (life.phase, life.reason) == (DEAD, Reason.RETRIES_EXHAUSTED)
+    assert (life.attempts, life.retries, life.finished_at) == (3, 2, at(663))
+    assert (life.due_at, life.next_attempt_at, life.last_error) == (None, None, "503")
+    assert next_step(life, at(10_000)) == End()
+
+
+def test_a_plan_whose_length_has_passed_ends_as_a_dead_letter() -> None:
+    # it lasts 756 s, and the attempt 1 s: whoever should have made it was away until then
+    assert attempted(FAILED_ONCE, 503, started=754.9).phase is WAITING
+    life = attempted(FAILED_ONCE, 503, started=755.1)
+    assert (life.phase, life.reason) == (DEAD, Reason.PLAN_EXPIRED)
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "status", "phase", "reason"),
+    [
+        ("transient", 404, DEAD, Reason.NOT_RETRYABLE),
+        ("transient", 503, WAITING, None),
+        ("all", 404, WAITING, None),
+        ("all", 410, GONE, Reason.GONE),
+        ("transient", 410, GONE, Reason.GONE),
+    ],
+)
+def test_an_answer_may_be_final(
+    retry_on: str, status: int, phase: Phase, reason: Reason | None
+) -> None:
+    plan: PlanSpec = {"delays_seconds": [60], "retry_on": retry_on}
+    life = attempted(NEW, status, started=0, plan=plan)
+    assert (life.phase, life.reason, life.last_error) == (phase, reason, str(status))
+    assert life.finished_at == (at(1) if phase.ended else None)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "due"),
+    [
+        (None, 61),
+        (30, 61),  # it never shortens the delay
+        (90, 91),
+        (1e9, 1 + 24 * 3600),  # 24 h at most
+    ],
+)
+def test_retry_after_raises_the_delay(retry_after: float | None, due: float) -> None:
+    life = attempted(NEW, 503, started=0, retry_after=retry_after)
+    assert life.due_at == at(due)
+
+
+@pytest.mark.parametrize(("jitter", "delay"), [(0, 54), (0.5, 60), (0.75, 63)])
+def test_the_jitter_places_the_next_delay(jitter: float, delay: float) -> None:
+    fact = ended(planned(NEW, 0), answer(503), started=0, jitter=jitter)
+    # 60 s * (0.9 + 0.2 * jitter) after the answer, and not after its record
+    assert apply(NEW, (5, fact)).due_at == at(1 + delay)
+
+
+@pytest.mark.parametrize("status", [200, 410, 503])
+def test_a_retry_counts_whatever_came_of_it(status: int) -> None:
+    assert attempted(FAILED_ONCE, status, started=61).retries == 1
+
+
+def test_a_delivered_delivery_has_no_reason_and_does_not_go_again() -> None:
+    life = attempted(NEW, 200, started=0)
+    assert (life.phase, life.reason, life.attempts) == (DELIVERED, None, 1)
+    assert (life.finished_at, life.next_attempt_at) == (at(1), None)
+    assert next_step(life, at(10_000)) == End()
+
+
+# -- facts that come late, or twice ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [503, 200, 410])
+def test_an_attempt_that_is_recorded_twice_counts_once(status: int) -> None:
+    once = attempted(NEW, status, started=0)
+    again = ended(planned(NEW, 0), answer(status), started=0)
+    assert apply(once, (2, again)) == once
+
+
+def test_another_try_of_an_attempt_that_has_failed_delivers_when_it_arrives() -> None:
+    """Its worker was frozen, another made the attempt again and failed; then the first arrived."""
+    late = ended(planned(NEW, 0), answer(200), started=0)
+    assert apply(FAILED_ONCE, (5, late)).phase is DELIVERED
+
+
+@pytest.mark.parametrize("status", [503, 200, 410])
+def test_an_attempt_of_an_earlier_round_moves_nothing(status: int) -> None:
+    late = ended(planned(NEW, 0), answer(status), started=0)
+    life = apply(NEW, (0.5, Wish.CANCEL), (0.6, Wish.RESEND))
+    assert apply(life, (1, late)) == replace(life, attempts=1)
+
+
+@pytest.mark.parametrize("fact", [is_held, is_limited, is_refused])
+@pytest.mark.parametrize(
+    "since",
+    [
+        (50, Wish.PAUSE),
+        (50, Wish.CANCEL),
+        (50, Wish.RESEND),  # that goes first
+        (62, ended(retry_of(FAILED_ONCE), answer(503), started=61)),
+        (62, Limited(retry_of(FAILED_ONCE), at(9_000))),
+    ],
+    ids=["paused", "cancelled", "resent", "attempted", "limited"],
+)
+def test_an_attempt_is_put_off_only_while_it_is_what_the_delivery_does_next(
+    fact: Callable[[Life], Fact], since: tuple[float, Fact]
+) -> None:
+    life = apply(FAILED_ONCE, since)
+    assert apply(life, (63, fact(FAILED_ONCE))) == life
+
+
+# -- resends --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", ENDED_PHASES)
+@pytest.mark.parametrize("wish", [Wish.RESEND, Wish.RESEND_GENTLY])
+def test_a_resend_of_a_delivery_that_has_ended_begins_its_plan_again(
+    phase: Phase, wish: Wish
+) -> None:
+    before = STARTS[phase]
+    life = apply(before, (1_000, wish))
+    gently = wish is Wish.RESEND_GENTLY
+    assert life == Life(
+        attempts=before.attempts,
+        last_error=before.last_error,
+        round=1,
+        due_at=at(1_000),
+        resend=Resend(at(1_000), gently),
+    )
+    attempt = planned(life, 1_000)
+    assert attempt == Attempt(
+        number=before.attempts + 1,
+        trigger=Trigger.RESEND,
+        round=1,
+        in_plan=True,
+        gently=gently,
+        resend_asked_at=at(1_000),
+    )
+    life = attempted(life, 503, started=1_000)
+    assert (life.phase, life.retries, life.resend) == (WAITING, 0, None)
+    assert (life.began_at, life.due_at) == (at(1_000), at(1_001 + 60))  # the whole plan once more
+    life = attempted(attempted(life, 503, started=1_061), 503, started=1_662)
+    assert (life.phase, life.retries, life.round) == (DEAD, 2, 1)
+    assert life.attempts == before.attempts + 3
+
+
+@pytest.mark.parametrize("phase", OPEN_PHASES)
+def test_a_persons_resend_goes_at_once_and_leaves_the_plan_as_it_was(phase: Phase) -> None:
+    before = STARTS[phase]
+    now = 30 if phase is WAITING else 62  # before its retry is due
+    asked = apply(before, (now, Wish.RESEND))
+    assert asked == replace(before, resend=Resend(at(now)))
+    attempt = planned(asked, now)
+    assert (attempt.trigger, attempt.in_plan) == (Trigger.RESEND, False)
+    failed = attempted(asked, 404, started=now)
+    assert failed == replace(before, attempts=before.attempts + 1, last_error="404")
+
+
+@pytest.mark.parametrize("phase", OPEN_PHASES)
+@pytest.mark.parametrize(("status", "leads_to"), [(200, DELIVERED), (410, GONE)])
+def test_a_resend_that_arrives_or_is_gone_ends_the_delivery(
+    phase: Phase, status: int, leads_to: Phase
+) -> None:
+    life = attempted(apply(STARTS[phase], (62, Wish.RESEND)), status, started=62)
+    assert (life.phase, life.resend, life.finished_at) == (leads_to, None, at(63))
+
+
+def test_a_resend_before_the_first_attempt_is_the_first_attempt() -> None:
+    scheduled = Life(due_at=at(3_600))
+    asked = apply(scheduled, (5, Wish.RESEND))
+    assert planned(asked, 5).in_plan
+    life = attempted(asked, 503, started=5)
+    assert (life.began_at, life.retries, life.due_at) == (at(5), 0, at(6 + 60))
+
+
+@pytest.mark.parametrize("put_off", [held, limited])
+def test_a_persons_resend_beside_a_first_attempt_that_is_put_off_leaves_it_to_be_made(
+    put_off: Callable[..., Life],
+) -> None:
+    before = put_off(NEW, 0, until=70)
+    life = attempted(apply(before, (5, Wish.RESEND)), 503, started=5)
+    assert life == replace(before, attempts=1, last_error="503")
+    # the plan has not begun: what comes next uses up none of its retries
+    life = attempted(life, 503, started=70)
+    assert (life.began_at, life.retries, life.due_at) == (at(70), 0, at(71 + 60))
+
+
+def test_a_second_resend_while_one_is_under_way_is_made_after_it() -> None:
+    asked = apply(FAILED_ONCE, (10, Wish.RESEND))
+    under_way = planned(asked, 10)
+    life = apply(asked, (11, Wish.RESEND), (12, ended(under_way, answer(503), started=10)))
+    assert life.resend == Resend(at(11))
+    assert planned(life, 12).number == 3
+
+
+@pytest.mark.parametrize("phase", [WAITING, PAUSED])
+@pytest.mark.parametrize("wish", [Wish.RESEND, Wish.RESEND_GENTLY])
+def test_a_resend_asked_for_during_a_plans_last_attempt_begins_the_plan_again(
+    phase: Phase, wish: Wish
+) -> None:
+    """As if it had been asked for a moment later; paused or not, like a resend after the end."""
+    last = planned(LAST_RETRY, 662)
+    life = LAST_RETRY if phase is WAITING else apply(LAST_RETRY, (662.1, Wish.PAUSE))
+    life = apply(life, (662.5, wish), (663, ended(last, answer(503), started=662)))
+    assert (life.phase, life.round, life.finished_at) == (WAITING, 1, None)
+    assert (life.attempts, life.retries, life.began_at) == (3, 0, None)
+    attempt = planned(life, 663)
+    assert (attempt.trigger, attempt.in_plan, attempt.round) == (Trigger.RESEND, True, 1)
+
+
+@pytest.mark.parametrize("wish", [Wish.RESEND, Wish.RESEND_GENTLY])
+@pytest.mark.parametrize(("status", "leads_to"), [(200, DELIVERED), (410, GONE)])
+def test_a_resend_asked_for_during_an_attempt_that_arrives_is_not_made(
+    wish: Wish, status: int, leads_to: Phase
+) -> None:
+    under_way = planned(FAILED_ONCE, 61)
+    life = apply(FAILED_ONCE, (61.5, wish), (62, ended(under_way, answer(status), started=61)))
+    assert (life.phase, life.resend, life.round) == (leads_to, None, 0)
+    assert next_step(life, at(63)) == End()
+
+
+def test_a_resend_asked_for_during_an_attempt_that_fails_is_made_beside_the_plan() -> None:
+    under_way = planned(FAILED_ONCE, 61)
+    life = apply(FAILED_ONCE, (61.5, Wish.RESEND), (62, ended(under_way, answer(503), started=61)))
+    assert (life.retries, life.due_at) == (1, at(662))
+    attempt = planned(life, 62)
+    assert (attempt.number, attempt.trigger, attempt.in_plan) == (3, Trigger.RESEND, False)
+
+
+@pytest.mark.parametrize("phase", OPEN_PHASES)
+def test_a_resend_waits_for_its_endpoints_limits_and_the_plan_does_not(phase: Phase) -> None:
+    before = STARTS[phase]
+    asked = apply(before, (62, Wish.RESEND))
+    life = limited(asked, 62, until=65)
+    assert life == replace(before, resend=Resend(at(62), not_before=at(65)))
+    assert planned(life, 65).resend_asked_at == at(62)
+
+
+def test_a_plan_that_begins_with_a_limited_resend_does_not_begin_before_it() -> None:
+    life = limited(apply(NEW, (5, Wish.RESEND)), 5, until=65)
+    assert next_step(life, at(64)) == Wait(at(65))
+    assert planned(life, 65).trigger is Trigger.RESEND
+    assert attempted(life, 503, started=65).retries == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "leads_to"),
+    [
+        (WAITING, WAITING),
+        (LIMITED, LIMITED),
+        (HELD, WAITING),  # so that its own attempt is refused too, now
+        (PAUSED, PAUSED),
+    ],
+)
+def test_a_refused_resend_is_dropped_and_the_plan_is_left_as_it_was(
+    phase: Phase, leads_to: Phase
+) -> None:
+    before = STARTS[phase]
+    life = refused(apply(before, (62, Wish.RESEND)), 62)
+    assert (life.phase, life.resend, life.last_error) == (leads_to, None, "disabled")
+    assert (life.attempts, life.retries, life.due_at) == (1, 0, before.due_at)
+    assert life.next_attempt_at == (None if phase is PAUSED else before.due_at)
+
+
+# -- gentle resends -------------------------------------------------------------------------------
+
+
+def test_a_gentle_resend_waits_where_deliveries_are_held() -> None:
+    asked = apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY))
+    life = held(asked, 10, until=9_000)
+    assert (life.phase, life.resend, life.due_at) == (HELD, Resend(at(10), gently=True), at(61))
+    # the plan's retry falls due meanwhile, and waits with it
+    assert next_step(life, at(8_999)) == Wait(at(9_000))
+    for let_go in (apply(life, (500, Wish.RELEASE)), apply(life, (9_000, Wish.ASK_AGAIN))):
+        attempt = planned(let_go, 9_000)
+        assert (attempt.trigger, attempt.gently, attempt.in_plan) == (Trigger.RESEND, True, False)
+
+
+def test_a_gentle_resend_that_was_held_and_fails_leaves_its_delivery_held_no_more() -> None:
+    life = held(apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY)), 10)
+    life = attempted(apply(life, (30, Wish.RELEASE)), 503, started=30)
+    assert life == replace(FAILED_ONCE, attempts=2, excluded=timedelta(seconds=30 - 10))
+
+
+def test_a_gentle_resend_that_was_let_go_and_is_limited_is_held_no_more() -> None:
+    life = held(apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY)), 10)
+    life = limited(apply(life, (30, Wish.RELEASE)), 30, until=50)
+    assert (life.phase, life.excluded) == (WAITING, timedelta(seconds=30 - 10))
+    assert life.released  # its turn may come while the circuit still drains
+    assert planned(life, 50).gently
+
+
+@pytest.mark.parametrize("wish", [Wish.RESEND, Wish.RESEND_GENTLY])
+def test_a_gentle_resend_adds_nothing_to_one_that_was_asked_for(wish: Wish) -> None:
+    asked = apply(FAILED_ONCE, (10, wish))
+    assert apply(asked, (11, Wish.RESEND_GENTLY)) == asked
+
+
+def test_a_gentle_resend_of_a_held_delivery_adds_nothing() -> None:
+    assert apply(STARTS[HELD], (62, Wish.RESEND_GENTLY)) == STARTS[HELD]
+
+
+def test_a_persons_resend_does_not_wait_with_a_gentle_one() -> None:
+    life = held(apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY)), 10)
+    life = apply(life, (20, Wish.RESEND))
+    assert planned(life, 20).resend_asked_at == at(20)
+    life = attempted(life, 503, started=20)
+    assert (life.phase, life.resend) == (HELD, None)
+
+
+def test_a_gentle_resend_goes_although_its_delivery_is_paused() -> None:
+    life = apply(STARTS[PAUSED], (62, Wish.RESEND_GENTLY))
+    assert planned(life, 62).gently
+    assert attempted(life, 503, started=62).phase is PAUSED
+
+
+def test_a_gentle_resend_that_begins_a_plan_again_may_be_held_first() -> None:
+    life = held(apply(STARTS[DEAD], (100, Wish.RESEND_GENTLY)), 100)
+    assert life.phase is HELD
+    attempt = planned(apply(life, (200, Wish.RELEASE)), 200)
+    assert (attempt.trigger, attempt.in_plan, attempt.round) == (Trigger.RESEND, True, 1)
+
+
+# -- held deliveries ------------------------------------------------------------------------------
+
+
+def test_a_held_delivery_waits_until_it_is_let_go_or_looks_by_itself() -> None:
+    life = held(FAILED_ONCE, 61, until=9_000)
+    assert (life.reason, life.look_at, life.waiting_since) == (
+        Reason.CIRCUIT_OPEN,
+        at(9_000),
+        at(61),
+    )
+    assert (life.attempts, life.retries, life.due_at) == (1, 0, at(61))
+    assert next_step(life, at(8_999)) == Wait(at(9_000))
+    assert planned(life, 9_000).trigger is Trigger.RETRY
+    let_go = apply(life, (100, Wish.RELEASE))
+    assert (let_go.phase, let_go.released) == (HELD, True)
+    assert planned(let_go, 100).trigger is Trigger.RETRY
+    failed = attempted(let_go, 503, started=100)
+    assert (failed.phase, failed.released, failed.retries) == (WAITING, False, 1)
+
+
+def test_a_delivery_that_is_held_again_has_to_be_let_go_again() -> None:
+    let_go = apply(STARTS[HELD], (100, Wish.RELEASE))
+    again = held(let_go, 100, until=9_000)
+    assert (again.phase, again.released, again.look_at) == (HELD, False, at(9_000))
+    assert again.waiting_since == at(61)  # it has waited since then
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_a_probe_is_made_beside_the_plan_and_its_failure_leaves_the_delivery_held(
+    released: bool,
+) -> None:
+    before = apply(STARTS[HELD], (62, Wish.RELEASE)) if released else STARTS[HELD]
+    probe = planned(before, 65, probe=True)
+    assert probe == Attempt(number=2, trigger=Trigger.PROBE, round=0, in_plan=False)
+    life = attempted(before, 503, started=65, probe=True)
+    assert life == replace(before, attempts=2, released=False)
+    assert attempted(before, 200, started=65, probe=True).phase is DELIVERED
+    assert attempted(before, 410, started=65, probe=True).phase is GONE
+
+
+def test_only_a_held_delivery_is_a_probe() -> None:
+    assert next_step(FAILED_ONCE, at(60), probe=True) == Wait(at(61))
+    assert planned(FAILED_ONCE, 61, probe=True).trigger is Trigger.RETRY
+    assert next_step(STARTS[PAUSED], at(100), probe=True) == Wait(None)
+    # a person's resend goes first, and says as much about the endpoint
+    asked = apply(STARTS[HELD], (62, Wish.RESEND))
+    assert planned(asked, 62, probe=True).trigger is Trigger.RESEND
+
+
+def test_a_limited_probe_stays_held_and_looks_again_when_its_turn_has_come() -> None:
+    before = STARTS[HELD]
+    probe = planned(before, 65, probe=True)
+    life = apply(before, (65, Limited(probe, at(66))))
+    assert life == replace(before, look_at=at(66))
+    assert planned(life, 66, probe=True) == probe
+
+
+def test_a_held_delivery_that_was_let_go_and_is_limited_is_held_no_more() -> None:
+    life = limited(apply(STARTS[HELD], (100, Wish.RELEASE)), 100, until=150)
+    assert (life.phase, life.reason) == (LIMITED, Reason.ENDPOINT_LIMIT)
+    assert (life.due_at, life.look_at) == (at(150), None)
+    assert life.released  # the drain let it go: it need not let it go again when its turn has come
+    assert life.waiting_since == at(61)
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+def test_a_limited_delivery_goes_at_its_turn_and_no_attempt_is_spent() -> None:
+    life = limited(FAILED_ONCE, 61, until=70)
+    assert (life.phase, life.reason, life.due_at) == (LIMITED, Reason.ENDPOINT_LIMIT, at(70))
+    assert (life.attempts, life.retries) == (1, 0)
+    assert planned(life, 70) == planned(FAILED_ONCE, 61)
+
+
+def test_limits_that_were_raised_are_asked_at_once() -> None:
+    assert apply(STARTS[LIMITED], (65, Wish.ASK_AGAIN)).due_at == at(65)
+    resend = limited(apply(FAILED_ONCE, (10, Wish.RESEND)), 10, until=40)
+    assert planned(apply(resend, (20, Wish.ASK_AGAIN)), 20).trigger is Trigger.RESEND
+
+
+# -- pauses ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [WAITING, LIMITED, HELD])
+def test_a_paused_delivery_waits_for_a_person(phase: Phase) -> None:
+    life = apply(STARTS[phase], (62, Wish.RELEASE), (63, Wish.PAUSE))
+    assert (life.phase, life.reason, life.look_at, life.released) == (PAUSED, None, None, False)
+    assert next_step(life, at(1_000_000)) == Wait(None)
+
+
+@pytest.mark.parametrize(
+    ("resumed", "goes"),
+    [
+        (50, 61),  # its retry is due later
+        (80, 80),  # it fell due meanwhile
+    ],
+)
+def test_a_resumed_delivery_goes_on_where_it_was(resumed: float, goes: float) -> None:
+    life = apply(FAILED_ONCE, (10, Wish.PAUSE), (resumed, Wish.RESUME))
+    assert (life.phase, life.waiting_since) == (WAITING, None)
+    assert planned(life, goes).trigger is Trigger.RETRY
+    if goes > resumed:
+        assert next_step(life, at(resumed)) == Wait(at(goes))
+
+
+def test_a_resumed_delivery_makes_a_resend_that_was_limited_at_once() -> None:
+    life = apply(FAILED_ONCE, (10, Wish.PAUSE), (20, Wish.RESEND))
+    life = apply(limited(life, 20, until=50), (30, Wish.RESUME))
+    assert planned(life, 30).trigger is Trigger.RESEND
+
+
+def test_a_retry_under_way_when_its_delivery_is_paused_counts_and_the_plan_waits() -> None:
+    retry = planned(FAILED_ONCE, 61)
+    life = apply(FAILED_ONCE, (61.5, Wish.PAUSE), (62, ended(retry, answer(503), started=61)))
+    assert (life.phase, life.retries, life.due_at) == (PAUSED, 1, at(662))
+    assert next_step(life, at(9_000)) == Wait(None)
+    assert planned(apply(life, (9_000, Wish.RESUME)), 9_000).number == 3
+
+
+# -- time that does not use up the plan -----------------------------------------------------------
+
+
+def is_paused_from(since: float) -> Callable[[Life], Life]:
+    return lambda life: apply(life, (since, Wish.PAUSE), (5_000, Wish.RESUME))
+
+
+def is_held_then_paused(life: Life) -> Life:
+    return apply(held(life, 61), (1_000, Wish.PAUSE), (5_000, Wish.RESUME))
+
+
+def is_let_go_and_limited(life: Life) -> Life:
+    return limited(apply(held(life, 61), (1_000, Wish.RELEASE)), 1_000, until=5_000)
+
+
+def is_refused_a_resend_while_held(life: Life) -> Life:
+    return refused(apply(held(life, 61), (5_000, Wish.RESEND)), 5_000)
+
+
+@pytest.mark.parametrize(
+    ("waits", "excluded"),
+    [
+        # the retry is made at 5000 s; it was put off, or its delivery paused, until then
+        (lambda life: held(life, 61, until=5_000), 5_000 - 61),
+        (lambda life: limited(life, 61, until=5_000), 5_000 - 61),
+        (is_paused_from(30), 5_000 - 30),
+        (is_paused_from(61), 5_000 - 61),
+        # one wait, however often it changes its name
+        (is_held_then_paused, 5_000 - 61),
+        (is_let_go_and_limited, 5_000 - 61),
+        (is_refused_a_resend_while_held, 5_000 - 61),
+    ],
+    ids=["held", "limited", "paused early", "paused", "held, paused", "held, limited", "refused"],
+)
+def test_time_that_is_paused_held_or_limited_does_not_use_up_the_plan(
+    waits: Callable[[Life], Life], excluded: float
+) -> None:
+    life = attempted(waits(FAILED_ONCE), 503, started=5_000)
+    # 5001 s are far beyond the plan's 756 s
+    assert (life.phase, life.retries) == (WAITING, 1)
+    assert life.excluded == timedelta(seconds=excluded)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        lambda life: held(life, 0, until=5_000),
+        lambda life: limited(life, 0, until=5_000),
+        is_paused_from(0),
+    ],
+    ids=["held", "limited", "paused"],
+)
+def test_a_wait_before_the_first_attempt_is_no_part_of_the_plan(
+    waits: Callable[[Life], Life],
+) -> None:
+    life = attempted(waits(NEW), 503, started=5_000)
+    assert (life.began_at, life.excluded) == (at(5_000), timedelta(0))
+
+
+def test_a_pause_that_began_during_the_first_attempt_counts_from_there() -> None:
+    first = planned(NEW, 0)
+    life = apply(NEW, (0.25, Wish.PAUSE), (1, ended(first, answer(503), started=0)))
+    life = apply(life, (100, Wish.RESUME))
+    assert life.excluded == timedelta(seconds=100 - 0.25)
+
+
+def test_a_hold_that_ended_with_a_retry_does_not_use_up_the_plan_when_that_is_paused() -> None:
+    life = apply(held(FAILED_ONCE, 61), (5_000, Wish.RELEASE))
+    retry = planned(life, 5_000)
+    life = apply(life, (5_000.5, Wish.PAUSE), (5_001, ended(retry, answer(503), started=5_000)))
+    assert (life.phase, life.retries, life.due_at) == (PAUSED, 1, at(5_001 + 600))
+
+
+def test_time_until_an_attempt_is_recorded_does_not_use_up_the_plan() -> None:
+    retry = planned(FAILED_ONCE, 61)
+    life = apply(FAILED_ONCE, (5_000, ended(retry, answer(503), started=61)))
+    assert (life.phase, life.due_at) == (WAITING, at(62 + 600))
+
+
+def test_an_attempt_that_is_merely_late_uses_up_the_plan() -> None:
+    assert attempted(FAILED_ONCE, 503, started=5_000).reason is Reason.PLAN_EXPIRED
+
+
+# -- what lists and limits are told ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("life", "moment"),
+    [
+        (NEW, 0),
+        (FAILED_ONCE, 61),
+        (STARTS[LIMITED], 70),
+        (STARTS[HELD], 70),  # when it looks by itself, and not when its retry was due
+        (STARTS[PAUSED], None),
+        (STARTS[DELIVERED], None),
+        (STARTS[CANCELLED], None),
+        (apply(FAILED_ONCE, (10, Wish.RESEND)), 10),
+        (limited(apply(FAILED_ONCE, (10, Wish.RESEND)), 10, until=40), 40),
+        (limited(apply(FAILED_ONCE, (10, Wish.RESEND)), 10, until=90), 61),  # the retry is earlier
+        (apply(STARTS[PAUSED], (65, Wish.RESEND_GENTLY)), 65),
+        (apply(STARTS[HELD], (65, Wish.RESEND)), 65),
+        (held(apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY)), 10, until=9_000), 9_000),
+        (apply(STARTS[HELD], (65, Wish.RELEASE)), 65),
+    ],
+)
+def test_the_next_attempt_is_at_the_first_moment_at_which_a_delivery_moves_by_itself(
+    life: Life, moment: float | None
+) -> None:
+    assert life.next_attempt_at == (None if moment is None else at(moment))
+
+
+@pytest.mark.parametrize(
+    ("life", "waited"),
+    [
+        (NEW, False),
+        (FAILED_ONCE, False),
+        (STARTS[LIMITED], True),
+        (STARTS[PAUSED], False),
+        (STARTS[HELD], True),  # a probe, which would go behind everything that waits
+        (apply(STARTS[HELD], (65, Wish.RELEASE)), False),
+        (limited(apply(STARTS[HELD], (65, Wish.RELEASE)), 65, until=70), True),
+        (apply(FAILED_ONCE, (10, Wish.RESEND)), False),
+        (limited(apply(FAILED_ONCE, (10, Wish.RESEND)), 10, until=40), True),
+        (limited(apply(STARTS[PAUSED], (62, Wish.RESEND)), 62, until=70), True),
+    ],
+)
+def test_those_who_come_back_for_their_turn_say_so(life: Life, waited: bool) -> None:
+    assert life.waited is waited
+
+
+# -- turns, late attempts and time that was not the plan's -----------------------------------------
+
+
+def test_a_held_deliverys_limited_resend_does_not_go_before_its_turn() -> None:
+    """It is planned whenever the delivery looks by itself or is let go. Where the limits put it off
+    once more, `look_at` stays past, and the workflow steps in a loop until the turn has come."""
+    life = limited(apply(STARTS[HELD], (62, Wish.RESEND)), 62, until=90)
+    assert planned(life, 70).trigger is Trigger.RETRY  # `look_at` is 70 s
+
+
+def test_a_limited_probe_of_a_delivery_that_was_let_go_waits_for_its_turn() -> None:
+    """`next_attempt_at` says 90 s, and `next_step` says now."""
+    life = apply(STARTS[HELD], (62, Wish.RELEASE))
+    life = apply(life, (65, Limited(planned(life, 65, probe=True), at(90))))
+    assert life.next_attempt_at == at(90)
+    assert next_step(life, at(66)) == Wait(at(90))
+
+
+def test_a_plan_that_begins_again_waits_for_the_turn_of_its_limited_resend() -> None:
+    """A retry goes at once and begins the plan, and the resend is made beside it."""
+    life = limited(apply(LAST_RETRY, (600, Wish.RESEND)), 600, until=700)
+    life = attempted(life, 503, started=662)
+    assert life.round == 1
+    assert next_step(life, at(663)) == Wait(at(700))
+    attempt = planned(life, 700)
+    assert (attempt.trigger, attempt.in_plan) == (Trigger.RESEND, True)
+
+
+def test_a_plan_that_begins_with_a_resend_that_is_limited_twice_does_not_begin_before_it() -> None:
+    """The first turn, 110 s, stays in `due_at`, where a retry begins the plan before the resend."""
+    life = limited(apply(STARTS[DEAD], (100, Wish.RESEND)), 100, until=110)
+    life = limited(apply(life, (105, Wish.RESEND)), 105, until=120)
+    assert next_step(life, at(110)) == Wait(at(120))
+
+
+def test_an_attempt_counts_although_one_of_an_earlier_round_had_its_number() -> None:
+    """The first worker is frozen while its delivery is cancelled and resent. What the second sends
+    does not count, so it is sent once more."""
+    frozen = planned(NEW, 0)
+    life = apply(NEW, (0.5, Wish.CANCEL), (0.6, Wish.RESEND))
+    resend = planned(life, 0.7)
+    life = apply(life, (1, ended(frozen, answer(503), started=0)))
+    life = apply(life, (2, ended(resend, answer(503), started=0.7)))
+    assert (life.resend, life.began_at) == (None, at(0.7))
+
+
+def test_a_retry_counts_although_a_resend_had_its_number() -> None:
+    """The retry's worker is frozen while another makes the resend. It is made once more."""
+    frozen = planned(FAILED_ONCE, 61)
+    life = attempted(apply(FAILED_ONCE, (62, Wish.RESEND)), 503, started=62)
+    life = apply(life, (64, ended(frozen, answer(503), started=61)))
+    assert (life.retries, life.due_at) == (1, at(62 + 600))
+
+
+def test_a_hold_since_an_attempt_began_does_not_use_up_the_plan() -> None:
+    """The retry's worker is frozen, and another finds that the delivery is held. The hold ends with
+    the record of the retry, but as of the retry's start, which was before it."""
+    frozen = planned(FAILED_ONCE, 61)
+    life = held(FAILED_ONCE, 80, until=9_000)
+    life = apply(life, (5_000, ended(frozen, answer(503), started=61)))
+    assert (life.phase, life.excluded) == (WAITING, timedelta(seconds=5_000 - 80))
+
+
+def test_a_slow_resend_does_not_use_up_the_plan() -> None:
+    """Two resends of 10 s are in the way of a retry, which is then too late to be followed by
+    another: the plan ends a retry too early."""
+    plan: PlanSpec = {"delays_seconds": [1, 1], "jitter": 0}  # 2 + 3 * 10 = 32 s at most
+    life = apply(NEW, (10, ended(planned(NEW, 0), answer(503, duration=10), started=0, plan=plan)))
+    for started in (11, 21):
+        life = apply(life, (started, Wish.RESEND))
+        resend = ended(planned(life, started), answer(503, duration=10), started=started, plan=plan)
+        life = apply(life, (started + 10, resend))
+    retry = ended(planned(life, 31), answer(503, duration=10), started=31, plan=plan)
+    assert apply(life, (41, retry)).phase is WAITING  # 41 s, less 20 s

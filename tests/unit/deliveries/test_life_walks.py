@@ -1,0 +1,620 @@
+"""Whatever happens to a delivery, in whatever order: it is never stuck, what has ended stays ended,
+and what comes late or twice does no harm.
+
+Deliveries go on random walks. On a *calm* one, one worker at a time steps, as a delivery's workflow
+has it, and people, jobs and the circuit ask what they like meanwhile. On a *wild* one, workers
+freeze too: others make the same attempts beside them, and facts are applied late, or once more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookfast.deliveries.life import (
+    Attempt,
+    AttemptEnded,
+    End,
+    Fact,
+    Held,
+    Life,
+    Limited,
+    Phase,
+    Refused,
+    Trigger,
+    Wait,
+    Wish,
+    after,
+    next_step,
+)
+from hookfast.outcome import Outcome, Reason, Result
+from hookfast.retry_plan import PlanSpec
+from hookfast.storage.lives import WRITTEN, Change, _values, life_of
+
+START = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+DELAYS = (60, 600)
+PLAN: PlanSpec = {"delays_seconds": list(DELAYS), "jitter": 0.1}
+TIMEOUT = 10.0
+FAR = START + timedelta(days=10_000)
+
+FAILS = Outcome(result=Result.STATUS, duration_ms=1000, status_code=503, error="503")
+ARRIVES = Outcome(result=Result.SUCCESS, duration_ms=1000, status_code=200)
+IS_GONE = Outcome(result=Result.STATUS, duration_ms=1000, status_code=410, error="410")
+
+RESENDS = (Wish.RESEND, Wish.RESEND_GENTLY)
+
+
+@dataclass(frozen=True)
+class Try:
+    """An attempt that a worker is making."""
+
+    attempt: Attempt
+    started_at: datetime
+
+    def ended(self, outcome: Outcome) -> AttemptEnded:
+        return AttemptEnded(
+            attempt_id=f"att_{self.started_at.timestamp()}",
+            attempt=self.attempt,
+            started_at=self.started_at,
+            outcome=outcome,
+            plan=PLAN,
+            timeout_seconds=TIMEOUT,
+            jitter=0.5,
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happened, and the life before and after it; None: time passed."""
+
+    before: Life
+    fact: Fact | None
+    after: Life
+    now: datetime
+    under_way: bool
+
+
+@dataclass
+class Walk:
+    """A delivery, the workers that make its attempts, and everything that happened so far."""
+
+    wild: bool = False
+    life: Life = field(default_factory=lambda: Life(due_at=START))
+    now: datetime = START
+    tries: list[Try] = field(default_factory=list)
+    late: list[Fact] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    def tell(self, fact: Fact) -> None:
+        before, self.life = self.life, after(self.life, fact, now=self.now)
+        self.steps.append(Step(before, fact, self.life, self.now, bool(self.tries)))
+
+    def pass_time(self, until: datetime) -> None:
+        if until > self.now:
+            self.now = until
+            self.steps.append(Step(self.life, None, self.life, until, bool(self.tries)))
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.pass_time(self.now + timedelta(seconds=seconds))
+
+    def pass_time_to_the_next_attempt(self) -> None:
+        """As the workflow's timer does."""
+        if self.life.next_attempt_at is not None and (self.wild or not self.tries):
+            self.pass_time(self.life.next_attempt_at)
+
+    def planned(self, *, probe: bool = False) -> Attempt | None:
+        """What a worker that looks now is to do; None: nothing, or another is at it."""
+        if self.tries and not self.wild:
+            return None
+        step = next_step(self.life, self.now, probe=probe)
+        return step if isinstance(step, Attempt) else None
+
+    def begin(self, *, probe: bool = False) -> None:
+        """A worker sends the request that is due."""
+        if (attempt := self.planned(probe=probe)) is not None:
+            self.tries.append(Try(attempt, self.now))
+
+    def end(self, outcome: Outcome) -> None:
+        """An attempt is answered, and recorded; on a wild walk also by a worker that was frozen
+        while others went on."""
+        if self.tries:
+            # alternately the one that was begun first and the one that was begun last
+            one = self.tries[0 if len(self.steps) % 2 else -1]
+            self.pass_time(one.started_at + timedelta(milliseconds=outcome.duration_ms))
+            self.tries.remove(one)
+            self.tell(one.ended(outcome))
+
+    def attempt(self, outcome: Outcome, *, probe: bool = False) -> None:
+        self.begin(probe=probe)
+        self.end(outcome)
+
+    def put_off(self, verdict: str, *, probe: bool = False) -> None:
+        """The attempt that is due is not to be made now."""
+        fact = put_off(self.planned(probe=probe), verdict, self.now)
+        if fact is not None:
+            self.tell(fact)
+
+    def put_off_late(self, verdict: str) -> None:
+        """The same, by a worker that freezes before it can say so."""
+        if self.wild and (fact := put_off(self.planned(), verdict, self.now)) is not None:
+            self.late.append(fact)
+
+    def come_late(self) -> None:
+        if self.late:
+            self.tell(self.late.pop(0))
+
+    def repeat(self) -> None:
+        """The last attempt is recorded once more."""
+        told = [step.fact for step in self.steps if isinstance(step.fact, AttemptEnded)]
+        if self.wild and told:
+            self.tell(told[-1])
+
+
+def put_off(attempt: Attempt | None, verdict: str, now: datetime) -> Fact | None:
+    """The fact that an attempt is held, limited or refused; None where that does not happen."""
+    if attempt is None:
+        return None
+    match verdict:
+        case "held" if attempt.trigger is not Trigger.RESEND or attempt.gently:
+            return Held(attempt, Reason.CIRCUIT_OPEN, now + timedelta(hours=6))
+        case "limited":
+            return Limited(attempt, now + timedelta(seconds=40))
+        case "refused":
+            return Refused(attempt, Reason.ENDPOINT_DISABLED, "disabled")
+        case _:
+            return None
+
+
+Move = Callable[[Walk], None]
+CALM: dict[str, Move] = {
+    **{wish.value: partial(Walk.tell, fact=wish) for wish in Wish},
+    "begins": lambda walk: walk.begin(),
+    "fails": lambda walk: walk.end(FAILS),
+    "begins and fails": lambda walk: walk.attempt(FAILS),
+    "probe begins": lambda walk: walk.begin(probe=True),
+    "probe fails": lambda walk: walk.attempt(FAILS, probe=True),
+    "is held": lambda walk: walk.put_off("held"),
+    "probe is held": lambda walk: walk.put_off("held", probe=True),
+    "is limited": lambda walk: walk.put_off("limited"),
+    "probe is limited": lambda walk: walk.put_off("limited", probe=True),
+    "1 s": lambda walk: walk.pass_seconds(1),
+    "25 s": lambda walk: walk.pass_seconds(25),
+    "2000 s": lambda walk: walk.pass_seconds(2_000),
+    "time": lambda walk: walk.pass_time_to_the_next_attempt(),
+}
+ENDS: dict[str, Move] = {
+    "arrives": lambda walk: walk.end(ARRIVES),
+    "is gone": lambda walk: walk.end(IS_GONE),
+    "is refused": lambda walk: walk.put_off("refused"),
+}
+WILD: dict[str, Move] = {
+    "is held late": lambda walk: walk.put_off_late("held"),
+    "is limited late": lambda walk: walk.put_off_late("limited"),
+    "is refused late": lambda walk: walk.put_off_late("refused"),
+    "comes late": lambda walk: walk.come_late(),
+    "is repeated": lambda walk: walk.repeat(),
+}
+MOVES = CALM | ENDS | WILD
+OFTEN = ["begins", "fails", "begins and fails", "is held", "is limited", "time"]
+OFTEN += ["resend", "resend_gently", "release", "resume"]
+
+
+@st.composite
+def names(draw: st.DrawFn, *kinds: Iterable[str]) -> list[str]:
+    """Moves of these kinds, and most of what leads somewhere."""
+    known = [name for kind in kinds for name in kind]
+    length = draw(st.integers(0, 80))  # lists without a length of their own are of about five
+    each = st.sampled_from([*known, *OFTEN])
+    return draw(st.lists(each, min_size=length, max_size=length))
+
+
+def walked(moves: Sequence[str], *, wild: bool = False) -> Walk:
+    walk = Walk(wild=wild)
+    for move in moves:
+        MOVES[move](walk)
+    return walk
+
+
+@st.composite
+def walks(draw: st.DrawFn) -> Walk:
+    """Walks of both kinds."""
+    if draw(st.booleans()):
+        return walked(draw(names(CALM, ENDS, WILD)), wild=True)
+    return walked(draw(names(CALM, ENDS)))
+
+
+# -- what holds after every step ------------------------------------------------------------------
+
+
+def the_parts_of_a_life_agree(step: Step) -> None:
+    life = step.after
+    assert life.retries <= len(DELAYS)
+    assert life.excluded >= timedelta(0)
+    assert life.began_at is not None or (life.retries, life.excluded) == (0, timedelta(0))
+    if life.phase.ended:
+        assert life.finished_at is not None
+        assert (life.due_at, life.look_at, life.resend, life.waiting_since) == (None,) * 4
+        assert not life.released
+    else:
+        assert life.finished_at is None
+        assert life.due_at is not None
+        assert (life.look_at is None) is (life.phase is not Phase.HELD)
+        assert (life.waiting_since is None) is (life.phase is Phase.WAITING)
+    match life.phase:
+        case Phase.WAITING | Phase.DELIVERED | Phase.CANCELLED:
+            assert life.reason is None
+        case Phase.PAUSED:
+            assert life.reason is None
+            assert not life.released
+        case Phase.LIMITED:
+            assert life.reason is Reason.ENDPOINT_LIMIT
+        case Phase.HELD:
+            assert life.reason is Reason.CIRCUIT_OPEN
+        case Phase.GONE:
+            assert life.reason is Reason.GONE
+        case Phase.DEAD:
+            assert life.reason is not None
+
+
+def an_open_delivery_moves_by_itself_or_waits_for_a_person(step: Step) -> None:
+    life, moment = step.after, step.after.next_attempt_at
+    if moment is not None:
+        assert isinstance(next_step(life, max(step.now, moment)), Attempt)
+    elif life.phase.ended:
+        assert next_step(life, FAR) == next_step(life, FAR, probe=True) == End()
+    else:
+        assert (life.phase, life.resend) == (Phase.PAUSED, None)
+        assert next_step(life, FAR) == Wait(None)
+
+
+def a_life_is_the_same_when_it_comes_back_from_storage(step: Step) -> None:
+    values = _values(Change("dlv_1", "ep_1", "tnt_1", step.before, step.after), step.now)
+    row = {name.removeprefix("b_"): value for name, value in values.items()}
+    assert row.keys() == WRITTEN | {"id"}
+    assert life_of(SimpleNamespace(**row)) == step.after
+
+
+def only_a_resend_moves_what_has_ended(step: Step) -> None:
+    if not step.before.phase.ended:
+        return
+    if step.fact in RESENDS:
+        assert (step.after.phase, step.after.round) == (Phase.WAITING, step.before.round + 1)
+    else:  # at most, an attempt that was under way is recorded
+        assert step.after == replace(step.before, attempts=step.after.attempts)
+
+
+def only_a_resend_begins_a_plan_again(step: Step) -> None:
+    if step.after.round != step.before.round:
+        assert step.after.round == step.before.round + 1
+        assert step.after.resend is not None
+        assert step.fact in RESENDS or step.before.resend == step.after.resend
+
+
+def no_attempt_is_taken_back(step: Step) -> None:
+    assert step.after.attempts >= step.before.attempts
+    assert step.after.retries >= step.before.retries or step.after.round > step.before.round
+
+
+def only_an_attempt_spends_an_attempt(step: Step) -> None:
+    """Being held, limited or paused does not, for however long."""
+    if not isinstance(step.fact, AttemptEnded):
+        assert step.after.attempts == step.before.attempts
+        assert step.after.retries == step.before.retries or step.fact in RESENDS
+
+
+def what_fails_beside_the_plan_leaves_the_plan_as_it_was(step: Step) -> None:
+    """A person's resend, a job's, a probe."""
+    fact, before, life = step.fact, step.before, step.after
+    if isinstance(fact, AttemptEnded) and not fact.attempt.in_plan and fact.outcome is FAILS:
+        assert life.phase.ended is before.phase.ended
+        assert (life.retries, life.due_at) == (before.retries, before.due_at)
+        assert (life.began_at, life.round) == (before.began_at, before.round)
+
+
+def a_delivery_goes_when_it_says_and_not_before(step: Step) -> None:
+    moment = step.after.next_attempt_at
+    if moment is not None and moment > step.now:
+        just_before = moment - timedelta(microseconds=1)
+        assert next_step(step.after, just_before) == Wait(moment)
+
+
+def a_resend_goes_in_its_turn(step: Step) -> None:
+    planned = next_step(step.after, step.now)
+    if isinstance(planned, Attempt) and planned.trigger is Trigger.RESEND:
+        assert step.after.resend is not None
+        assert step.after.resend.at <= step.now
+
+
+def what_is_held_or_limited_does_not_ask_again_at_once(step: Step) -> None:
+    """Its workflow would step in a loop."""
+    if isinstance(step.fact, Held | Limited) and step.after != step.before:
+        assert next_step(step.after, step.now) != step.fact.attempt
+
+
+def a_plan_that_begins_again_begins_with_the_resend(step: Step) -> None:
+    if step.after.round != step.before.round:
+        assert step.after.next_attempt_at is not None
+        planned = next_step(step.after, max(step.now, step.after.next_attempt_at))
+        assert isinstance(planned, Attempt)
+        assert (planned.trigger, planned.in_plan) == (Trigger.RESEND, True)
+
+
+HOLDS = [
+    the_parts_of_a_life_agree,
+    an_open_delivery_moves_by_itself_or_waits_for_a_person,
+    a_life_is_the_same_when_it_comes_back_from_storage,
+    only_a_resend_moves_what_has_ended,
+    only_a_resend_begins_a_plan_again,
+    no_attempt_is_taken_back,
+    only_an_attempt_spends_an_attempt,
+    what_fails_beside_the_plan_leaves_the_plan_as_it_was,
+    a_delivery_goes_when_it_says_and_not_before,
+    a_resend_goes_in_its_turn,
+    what_is_held_or_limited_does_not_ask_again_at_once,
+    a_plan_that_begins_again_begins_with_the_resend,
+]
+
+
+@pytest.mark.parametrize("holds", HOLDS, ids=lambda holds: holds.__name__)
+@given(walk=walks())
+def test_this_holds_after_every_step(holds: Callable[[Step], None], walk: Walk) -> None:
+    for step in walk.steps:
+        holds(step)
+
+
+@given(walk=walks())
+def test_a_cancelled_delivery_is_not_attempted_until_someone_resends_it(walk: Walk) -> None:
+    cancelled = False
+    for step in walk.steps:
+        if step.fact is Wish.CANCEL:
+            cancelled = True
+        elif step.fact in RESENDS:
+            cancelled = False
+        if cancelled:
+            assert next_step(step.after, FAR) == next_step(step.after, FAR, probe=True) == End()
+
+
+def long_walk(seed: int) -> Walk:
+    """Two thousand moves, of which few end the delivery, so that plans are used up."""
+    dice, walk = random.Random(seed), Walk(wild=seed % 2 == 1)
+    known = [*CALM, *OFTEN * 3, *(WILD if walk.wild else [])]
+    for _ in range(2_000):
+        MOVES[dice.choice(known if dice.random() < 0.97 else list(ENDS))](walk)
+    return walk
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(one, marks=pytest.mark.slow) for one in range(4, 20))]
+)
+def test_all_of_this_holds_in_a_long_life(seed: int) -> None:
+    walk = long_walk(seed)
+    for step in walk.steps:
+        for holds in HOLDS:
+            holds(step)
+    assert walk.life.round > 10
+
+
+@given(
+    excluded=st.timedeltas(timedelta(0), timedelta(days=10_000)),
+    due_at=st.datetimes(datetime(2000, 1, 1), timezones=st.just(UTC)),
+)
+def test_times_come_back_from_storage_to_the_microsecond(
+    excluded: timedelta, due_at: datetime
+) -> None:
+    life = Life(due_at=due_at, excluded=excluded)
+    a_life_is_the_same_when_it_comes_back_from_storage(Step(life, None, life, START, False))
+
+
+# -- how long a plan lasts ------------------------------------------------------------------------
+
+
+def used_up(life: Life, now: datetime) -> timedelta:
+    """How much of its plan's time a delivery has used up."""
+    if life.began_at is None:
+        return timedelta(0)
+    waits = timedelta(0)
+    if life.waiting_since is not None:
+        waits = now - max(life.waiting_since, life.began_at)
+    return now - life.began_at - life.excluded - waits
+
+
+@given(moves=names(CALM, ENDS))
+def test_time_that_is_paused_held_or_limited_does_not_use_up_the_plan(moves: list[str]) -> None:
+    """What is used up is at least the time of WAITING, and at most that of WAITING or sending."""
+    least = most = timedelta(0)
+    then = START
+    for step in walked(moves).steps:
+        passed, then = step.now - then, step.now
+        if step.before.phase is Phase.WAITING or step.under_way:
+            most += passed
+        if step.before.phase is Phase.WAITING:
+            least += passed
+        if step.before.began_at is None or step.after.began_at is None:
+            least = most = timedelta(0)
+            if isinstance(step.fact, AttemptEnded):  # the plan begins where this attempt did
+                most = step.now - step.fact.started_at
+        if not step.after.phase.ended:
+            assert least <= max(timedelta(0), used_up(step.after, step.now)) <= most
+
+
+FAIL_ONLY = ["begins", "fails", "begins and fails", "is held", "is limited", "probe fails"]
+FAIL_ONLY += ["probe is held", "probe is limited", "pause", "resume", "resend", "resend_gently"]
+FAIL_ONLY += ["release", "ask_again", "1 s", "25 s", "2000 s", "time"]
+
+
+@given(moves=names(FAIL_ONLY))
+def test_a_plan_that_only_fails_makes_a_first_attempt_and_each_of_its_retries(
+    moves: list[str],
+) -> None:
+    """However often its delivery is resent, paused, held and limited in between, provided that the
+    workers are there when an attempt is due."""
+    walk = Walk()
+    for move in moves:
+        due = walk.life.next_attempt_at
+        if move.endswith(" s") and due is not None:
+            until = walk.now + timedelta(seconds=int(move.split()[0]))
+            walk.pass_time(min(until, due))
+        else:
+            MOVES[move](walk)
+    for _ in range(100):
+        walk.end(FAILS)
+        walk.tell(Wish.RESUME)
+        walk.pass_time_to_the_next_attempt()
+        walk.begin()
+    attempts = [step.fact.attempt for step in walk.steps if isinstance(step.fact, AttemptEnded)]
+    for number in range(walk.life.round + 1):
+        of_plan = [one for one in attempts if one.round == number and one.in_plan]
+        assert len(of_plan) == 1 + len(DELAYS)
+    assert walk.life.attempts == len(attempts)
+    assert walk.life.reason is Reason.RETRIES_EXHAUSTED
+
+
+# -- facts that were computed before the delivery moved on ----------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """A life at a moment."""
+
+    life: Life
+    now: datetime
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What two lives have in common that do the same: all but how often and how long ago."""
+        life, now = self.life, self.now
+
+        def side(moment: datetime | None) -> str:
+            if moment is None:
+                return "never"
+            return "past" if moment <= now else "future"
+
+        resend = None
+        if life.resend is not None:
+            due_first = life.due_at is not None and life.due_at < life.resend.at
+            resend = (life.resend.gently, side(life.resend.not_before), due_first)
+        return (
+            life.phase,
+            life.reason,
+            life.attempts > 0,
+            life.retries,
+            life.round > 0,
+            side(life.due_at),
+            side(life.look_at),
+            life.began_at is None,
+            life.waiting_since is None,
+            life.released,
+            resend,
+        )
+
+
+def computed(state: State) -> Iterator[Fact]:
+    """What workers that look now may find of the attempt that is due."""
+    for probe in (False, True):
+        step = next_step(state.life, state.now, probe=probe)
+        if not isinstance(step, Attempt) or (probe and step.trigger is not Trigger.PROBE):
+            continue
+        for verdict in ("held", "limited", "refused"):
+            if (fact := put_off(step, verdict, state.now)) is not None:
+                yield fact
+        for outcome in (FAILS, ARRIVES, IS_GONE):
+            yield Try(step, state.now).ended(outcome)
+
+
+def moved(state: State, fact: Fact) -> State:
+    """A second later, so that what is told after one another has times of its own."""
+    now = state.now + SECOND
+    return State(after(state.life, fact, now=now), now)
+
+
+def neighbours(state: State) -> Iterator[State]:
+    """Where one fact leads, or one fact and then another that was computed before it, or time."""
+    facts = list(computed(state))
+    for fact in [*Wish, *facts]:
+        first = moved(state, fact)
+        yield first
+        yield from (moved(first, late) for late in facts)
+    if state.life.next_attempt_at is not None:
+        yield State(state.life, max(state.now, state.life.next_attempt_at))
+
+
+@cache
+def reachable() -> tuple[State, ...]:
+    """One state of every shape that a delivery can come to have."""
+    first = State(Life(due_at=START), START)
+    found = {first.shape: first}
+    waiting = deque([first, State(Life(due_at=START + 100 * SECOND), START)])
+    while waiting:
+        for state in neighbours(waiting.popleft()):
+            if state.shape not in found:
+                found[state.shape] = state
+                waiting.append(state)
+    return tuple(found.values())
+
+
+def single_steps() -> Iterator[Step]:
+    """Every state, and every fact."""
+    for state in reachable():
+        for fact in [*Wish, *computed(state)]:
+            after = moved(state, fact)
+            yield Step(state.life, fact, after.life, after.now, under_way=False)
+
+
+def stale_pairs() -> Iterator[tuple[State, Fact, State, Fact, State]]:
+    """Every state, a fact, the state after it, a fact that was computed before, the state then."""
+    for state in reachable():
+        late = list(computed(state))
+        for fact in [*Wish, *late]:
+            first = moved(state, fact)
+            for second in late:
+                yield state, fact, first, second, moved(first, second)
+
+
+def test_every_phase_is_reached() -> None:
+    assert {state.life.phase for state in reachable()} == set(Phase)
+    assert len(reachable()) > 500
+
+
+def test_all_of_this_holds_in_every_state() -> None:
+    for step in single_steps():
+        for holds in HOLDS:
+            holds(step)
+
+
+def test_all_of_this_holds_after_a_fact_that_was_computed_before_another_one() -> None:
+    for *_, first, late, last in stale_pairs():
+        step = Step(first.life, late, last.life, last.now, under_way=False)
+        for holds in HOLDS:
+            holds(step)
+
+
+def test_an_attempt_that_is_recorded_late_moves_nothing_that_has_ended() -> None:
+    for *_, first, late, last in stale_pairs():
+        if first.life.phase.ended:
+            number = late.attempt.number if isinstance(late, AttemptEnded) else 0
+            attempts = max(first.life.attempts, number)
+            assert last.life == replace(first.life, attempts=attempts)
+
+
+def test_an_attempt_that_is_not_planned_any_more_is_not_held_limited_or_refused() -> None:
+    for *_, first, late, last in stale_pairs():
+        if isinstance(late, Held | Limited | Refused):
+            probe = late.attempt.trigger is Trigger.PROBE
+            if next_step(first.life, last.now, probe=probe) != late.attempt:
+                assert last.life == first.life
+
+
+def test_recording_an_attempt_twice_is_recording_it_once() -> None:
+    for state, fact, _, late, last in stale_pairs():
+        if isinstance(late, AttemptEnded):
+            assert moved(last, late).life == last.life, (state, fact, late)

@@ -1,0 +1,73 @@
+"""A request, its record and the hand-over of a record that fails fit into what Temporal grants."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from annotated_types import Ge, Le
+from pydantic import ValidationError
+
+from api.endpoint_form import EndpointForm
+from hookfast.retry_plan import PRESETS
+from hookfast.settings import Settings
+from hookfast.storage.recorder import _PATIENCE_SECONDS
+from hookfast.time_budget import (
+    FAST_LANE,
+    HEARTBEAT_AT,
+    LOCAL_STEP,
+    LONGEST_REQUEST,
+    RECORD_ACTIVITY,
+    RECORD_SHARE,
+    REGULAR_STEP,
+    SLACK,
+    WORKFLOW_TASK,
+)
+
+LANES = {FAST_LANE: LOCAL_STEP, LONGEST_REQUEST: REGULAR_STEP}
+
+
+@pytest.mark.parametrize("request_time", LANES)
+def test_a_request_its_record_and_the_hand_over_fit_into_a_step(request_time: timedelta) -> None:
+    # 5 + 2 + 1 = 8 s in the fast lane; 30 + 2 + 1 = 33 <= 75 s in the regular one
+    assert request_time + RECORD_SHARE + SLACK <= LANES[request_time]
+
+
+def test_a_local_step_ends_before_its_workflow_task_has_to_ask_for_more_time() -> None:
+    # 8 <= 0.8 * 10 s
+    assert LOCAL_STEP <= HEARTBEAT_AT * WORKFLOW_TASK
+
+
+def test_the_fast_lane_takes_requests_that_fit_into_it_by_default_and_at_most() -> None:
+    default = Settings.model_fields["fast_lane_timeout"].get_default()
+    assert default <= FAST_LANE
+    assert Settings(fast_lane_timeout=FAST_LANE).fast_lane_timeout == FAST_LANE
+    assert default + RECORD_SHARE + SLACK <= LOCAL_STEP
+
+
+@pytest.mark.parametrize("text", ["5.001", "30", "PT6S"])
+def test_a_longer_fast_lane_is_refused_by_name_with_the_most_it_may_be(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("HOOKFAST_FAST_LANE_TIMEOUT", text)
+    with pytest.raises(
+        ValidationError, match=r"(?s)fast_lane_timeout.*less than or equal to 5 seconds"
+    ):
+        Settings()
+
+
+def test_the_recorder_gives_up_before_the_activity_that_does_nothing_but_record() -> None:
+    # 20 < 30 s: it is told why, and not merely timed out
+    assert timedelta(seconds=_PATIENCE_SECONDS) < RECORD_ACTIVITY
+
+
+def test_no_endpoint_may_have_a_longer_timeout_than_the_longest_request() -> None:
+    bounds = EndpointForm.model_fields["timeout_seconds"].metadata
+    assert bounds == [Ge(ge=1), Le(le=LONGEST_REQUEST.total_seconds())]
+    assert max(plan.timeout for plan in PRESETS.values()) <= LONGEST_REQUEST.total_seconds()
+
+
+def test_a_worker_that_stops_waits_for_the_longest_request_and_its_record() -> None:
+    grace = Settings.model_fields["shutdown_grace"].get_default()
+    # 40 > 30 + 2 s
+    assert grace > LONGEST_REQUEST + RECORD_SHARE
