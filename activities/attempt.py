@@ -134,11 +134,10 @@ class AttemptActivities:
     @activity.defn(name=STEP)
     async def step(self, order: StepOrder) -> StepReport:
         """Do what the delivery's row says: make the attempt that is due, or nothing."""
-        left = TimeLeft()
         # From the first line on: whoever waits for the database lives, and another try would wait
         # beside it, to send the same when the database goes on.
-        async with heartbeat():
-            report = await self._step(order, left)
+        async with heartbeat() as pulse:
+            report = await self._step(order, TimeLeft(pulse))
             if report.status is DeliveryStatus.CANCELLED and not order.cancelled:
                 await self._cancel_workflow()
             return report
@@ -252,15 +251,15 @@ class AttemptActivities:
             # once more; so it is not sent now.
             raise Unavailable("There is too little time left for the request and its record.")
         try:
-            return await self._send_and_record(planned)
+            return await self._send_and_record(planned, left)
         except _NotWanted:
             await self._give_turn_back(planned)
             raise
 
-    async def _send_and_record(self, planned: _Planned) -> _Stands | StepReport:
+    async def _send_and_record(self, planned: _Planned, left: TimeLeft) -> _Stands | StepReport:
         started_at = planned.now()
         with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
-            outcome = await self._post(planned)
+            outcome = await self._post(planned, left)
             ended = AttemptEnded(
                 attempt_id=new_id("att", started_at),
                 attempt=planned.attempt,
@@ -282,7 +281,7 @@ class AttemptActivities:
             return StepReport(unrecorded=ended)
         return _Stands(change.after, outcome)
 
-    async def _post(self, planned: _Planned) -> Outcome:
+    async def _post(self, planned: _Planned, left: TimeLeft) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number
         target, raw = outgoing.target, outgoing.raw
         trace = outgoing.event.traceparent
@@ -304,16 +303,19 @@ class AttemptActivities:
                 body=body,
                 timeout=target.timeout_seconds,
                 allowed_networks=target.allowed_networks,
-                confirm=lambda: self._confirm(planned),
+                confirm=lambda: self._confirm(planned, left),
             )
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
             return outcome
 
-    async def _confirm(self, planned: _Planned) -> None:
+    async def _confirm(self, planned: _Planned, left: TimeLeft) -> None:
         """Called when the connection is open and nothing was sent. Raises _NotWanted where the
-        attempt is not what the delivery does next any more, or may not be made."""
+        attempt is not what the delivery does next any more, or may not be made, and Unavailable
+        where Temporal has given this step up: another worker may be making the same attempt."""
         if planned.outgoing.fresh:
             return
+        if not left.fits(RECORD_SHARE.total_seconds()):
+            raise Unavailable("The step was given up before its request began.")
         seen = await self._loader.refresh(planned.outgoing)
         probe = seen.gate.probes(planned.delivery_id)
         if next_step(seen.life, planned.now(), probe=probe) != planned.attempt:

@@ -7,13 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
+from activities.heartbeat import Pulse
+
 
 class TimeLeft:
     """Of the activity that makes it, as its first act. In the event loop's time: clocks of two
     machines differ. A local activity's time runs from when it was scheduled, by this process: one
     that waited for a slot has that much less."""
 
-    def __init__(self) -> None:
+    def __init__(self, pulse: Pulse) -> None:
+        self._pulse = pulse
         info = activity.info()
         allowed = info.start_to_close_timeout
         if info.is_local and info.schedule_to_close_timeout is not None:
@@ -25,4 +28,6 @@ class TimeLeft:
     def fits(self, seconds: float) -> bool:
         """Whether what takes so long is done before Temporal gives the activity up, and has it done
         once more."""
+        if self._pulse.lost:
+            return False
         return self._ends_at is None or asyncio.get_running_loop().time() + seconds <= self._ends_at

@@ -18,6 +18,8 @@ WORKFLOW_TASK: Final = timedelta(seconds=10)
 """Temporal's default timeout of a workflow task."""
 HEARTBEAT_AT: Final = 0.8
 """Fraction of it after which Temporal's SDK asks for more time."""
+HEARTBEAT: Final = timedelta(seconds=15)
+"""So soon Temporal notices that a worker with a regular step has died, and has another do it."""
 FAST_LANE: Final = timedelta(seconds=5)
 """Longest request in the fast lane."""
 LONGEST_REQUEST: Final = timedelta(seconds=30)

@@ -32,12 +32,12 @@ from hookfast.delivery import (
 )
 from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import parse_plan
-from hookfast.time_budget import LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
+from hookfast.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
 
 HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
-_HEARTBEAT_TIMEOUT = timedelta(seconds=15)  # so soon a worker's death is noticed
+_HEARTBEAT_TIMEOUT = HEARTBEAT
 _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 # A local step is tried once, then handed to the regular lane: while the database is away, retries
 # in place would hold a workflow task, grow the history and keep a worker from shutting down.

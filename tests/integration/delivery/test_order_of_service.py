@@ -1,4 +1,4 @@
-"""What goes first where workers have more to do than they can: due retries before new deliveries."""
+"""What goes first where workers have more to do than they can: retries before new deliveries."""
 
 from __future__ import annotations
 

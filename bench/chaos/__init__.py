@@ -1,0 +1,1 @@
+"""A seeded storm over the real parts, and the checks that nothing was lost in it: `make chaos`."""

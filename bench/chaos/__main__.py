@@ -1,0 +1,73 @@
+"""A seeded storm over the real parts, and the checks that nothing was lost in it: `make chaos`.
+
+    python -m bench.chaos                          everything at once, on SQLite
+    python -m bench.chaos --database postgresql    the same on PostgreSQL
+    python -m bench.chaos --kill worker            one part killed, again and again
+
+Exits with 1 where something is lost, illegal or not explained. See docs/chaos.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.chaos.run import Order, TookTooLong, run
+from bench.chaos.storm import KILLS, KINDS, ON_POSTGRESQL, ON_SQLITE
+from hookfast.cli.interrupt import interruptible
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.chaos",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--events", type=int, default=2000)
+    parser.add_argument("--rate", type=float, default=25, help="events a second")
+    parser.add_argument("--seed", default=secrets.token_hex(3), help="default: a new one")
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default=None)
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--kill", choices=tuple(KILLS), help="one part only, again and again")
+    only.add_argument("--only", choices=KINDS, help="one kind of fault only, again and again")
+    parser.add_argument("--keep", type=Path, help="leave logs and database in this folder")
+    given = parser.parse_args()
+    kind = KILLS[given.kill] if given.kill else given.only
+    order = Order(
+        events=given.events,
+        rate=given.rate,
+        seed=given.seed,
+        database=given.database or ("postgresql" if kind in ON_POSTGRESQL else "sqlite"),
+        only=kind,
+    )
+    if kind in (ON_SQLITE if order.database == "postgresql" else ON_POSTGRESQL):
+        parser.error(f"no {kind} on {order.database}")
+    sys.exit(asyncio.run(_run(order, given.keep)))
+
+
+async def _run(order: Order, keep: Path | None) -> int:
+    console = Console()
+    home = Path(tempfile.mkdtemp(prefix="hf-chaos-"))  # short: a socket's path is at most 107
+    try:
+        async with interruptible():
+            return 0 if await run(order, home, console, keep=keep) else 1
+        return _INTERRUPTED
+    except TookTooLong as error:
+        console.print(str(error), style="bold red")
+        return 1
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

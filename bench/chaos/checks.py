@@ -1,0 +1,123 @@
+"""What the requests that came must agree with: what was recorded, asked and done. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from bench.chaos.evidence import Fault, Request, Wish
+from bench.chaos.storm import (
+    DATABASE_FAULTS,
+    RELAY_KILLED,
+    TEMPORAL_KILLED,
+    WORKER_KILLED,
+    WORKER_STOPPED,
+)
+from hookfast.time_budget import LOCAL_STEP
+
+UNEXPLAINED: Final = "unexplained"
+
+_UNRECORDED = LOCAL_STEP.total_seconds()
+"""Seconds after its answer in which a request may still be without a record: its worker records it
+or hands that over to Temporal."""
+_RECOVERY = 5.0
+"""Seconds after a fault in which its effects still show: others find out, and connect again."""
+
+
+def repeated(requests: Iterable[Request]) -> list[tuple[Request, Request]]:
+    """Every request beyond the first for one attempt, after the request that it repeats."""
+    by_attempt: defaultdict[tuple[str, int], list[Request]] = defaultdict(list)
+    for request in sorted(requests, key=lambda request: request.begun):
+        by_attempt[request.message_id, request.attempt].append(request)
+    return [pair for made in by_attempt.values() for pair in itertools.pairwise(made)]
+
+
+def cause_of(first: Request, faults: Sequence[Fault]) -> str:
+    """Why `first` was made once more: what hit its worker before it was recorded, or else what can
+    have kept it from being recorded, or have kept another worker at the same attempt."""
+    recorded_by = first.ended + _UNRECORDED
+    for fault in faults:
+        if fault.process != first.sender:
+            continue
+        if fault.kind in (WORKER_KILLED, RELAY_KILLED) and fault.begun <= recorded_by:
+            return fault.kind  # it ended with this: whatever it sent, it sent before
+        if fault.kind == WORKER_STOPPED and fault.overlaps(first.begun - _RECOVERY, recorded_by):
+            return fault.kind
+    lasting = {
+        fault.kind for fault in faults if fault.overlaps(first.begun - _RECOVERY, recorded_by)
+    }
+    for kind in (*DATABASE_FAULTS, TEMPORAL_KILLED):
+        if kind in lasting:
+            return kind
+    # One that was frozen in a transaction keeps its locks, and later goes on where it was.
+    for kind in (WORKER_STOPPED, WORKER_KILLED, RELAY_KILLED):
+        if kind in lasting:
+            return f"another {kind}"
+    return UNEXPLAINED
+
+
+def after_cancel(requests: Iterable[Request], wishes: Iterable[Wish]) -> list[tuple[Wish, Request]]:
+    """Requests that began when a cancel had been answered with 202, unless a resend was asked for
+    since. Deliveries whose resend got no answer are left out: it may have been committed later."""
+    by_delivery: defaultdict[str, list[Wish]] = defaultdict(list)
+    for wish in wishes:
+        by_delivery[wish.delivery_id].append(wish)
+    found = []
+    for request in requests:
+        asked = by_delivery.get(request.message_id, ())
+        if any(wish.action == "resend" and wish.status is None for wish in asked):
+            continue
+        before = [wish for wish in asked if wish.answered < request.begun and wish.status == 202]
+        cancels = [wish for wish in before if wish.action == "cancel"]
+        if cancels and not _resent_between(asked, cancels[-1], request):
+            found.append((cancels[-1], request))
+    return found
+
+
+def _resent_between(asked: Sequence[Wish], cancel: Wish, request: Request) -> bool:
+    return any(
+        wish.action == "resend" and cancel.begun <= wish.begun <= request.begun for wish in asked
+    )
+
+
+def undelivered_successes(
+    requests: Iterable[Request],
+    wishes: Iterable[Wish],
+    faults: Sequence[Fault],
+    statuses: Mapping[str, str],
+) -> tuple[Counter[str], list[Request]]:
+    """Deliveries that got a 2xx and are not delivered, by status; and the last 2xx of those for
+    which nothing accounts: no cancel, no resend, no later request of theirs, and nothing that can
+    have kept it from being recorded."""
+    last: dict[str, Request] = {}
+    succeeded: dict[str, Request] = {}
+    for request in sorted(requests, key=lambda request: request.begun):
+        last[request.message_id] = request
+        if request.succeeded:
+            succeeded[request.message_id] = request
+    steered = {wish.delivery_id for wish in wishes if wish.action in ("cancel", "resend")}
+    counted: Counter[str] = Counter()
+    unaccounted = []
+    for message_id, request in succeeded.items():
+        status = statuses.get(message_id, "missing")
+        if status == "delivered":
+            continue
+        counted[status] += 1
+        if last[message_id] is not request or message_id in steered:
+            continue
+        if cause_of(request, faults) == UNEXPLAINED:
+            unaccounted.append(request)
+    return counted, unaccounted
+
+
+def delivered_unseen(requests: Iterable[Request], statuses: Mapping[str, str]) -> list[str]:
+    """Deliveries that are `delivered` although the receiver never answered them with 2xx."""
+    seen = {request.message_id for request in requests if request.succeeded}
+    return [key for key, status in statuses.items() if status == "delivered" and key not in seen]
+
+
+def missing(accepted: Mapping[str, int], made: Mapping[str, int]) -> list[str]:
+    """Accepted events that do not have the deliveries that their answer promised."""
+    return [event for event, promised in accepted.items() if made.get(event, 0) != promised]

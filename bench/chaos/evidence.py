@@ -1,0 +1,83 @@
+"""Notes taken during a storm, to be compared at its end. All times are Unix times of one host."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+DROPPED: Final = 0
+"""In place of a status: the receiver closed the connection without an answer."""
+LEFT: Final = -1
+"""In place of a status: the sender was gone before it could be answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as the receiver saw it. `sender` is the process id of the worker."""
+
+    message_id: str
+    attempt: int
+    path: str
+    sender: int
+    begun: float
+    ended: float
+    status: int
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it was answered with 2xx."""
+        return 200 <= self.status < 300
+
+
+@dataclass(slots=True)
+class Fault:
+    """One thing that the storm did, and how long that lasted. `process` is whom it hit."""
+
+    kind: str
+    begun: float
+    ended: float = float("inf")
+    process: int | None = None
+
+    def overlaps(self, begun: float, ended: float) -> bool:
+        """Whether it lasted at some moment in between."""
+        return self.begun <= ended and begun <= self.ended
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person asked of a delivery. `status` is None where no answer came: then nobody knows
+    whether it was committed."""
+
+    delivery_id: str
+    action: str
+    begun: float
+    answered: float
+    status: int | None
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Everything that was noted. `accepted`: how many deliveries each accepted event has."""
+
+    accepted: dict[str, int] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    begun: float = field(default_factory=time.time)
+
+    @contextlib.contextmanager
+    def fault(self, kind: str, process: int | None = None) -> Iterator[Fault]:
+        """Note a fault that lasts as long as the block."""
+        fault = Fault(kind, time.time(), process=process)
+        self.faults.append(fault)
+        try:
+            yield fault
+        finally:
+            fault.ended = time.time()
+
+    def now(self) -> list[str]:
+        """What goes on now."""
+        return [fault.kind for fault in self.faults if fault.ended == float("inf")]

@@ -1,0 +1,113 @@
+"""A process of the service under test, that can be killed, frozen and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from hookfast.cli.leash import leashed
+
+_RESTART_SECONDS = 1.0
+
+
+class Part:
+    """One process with its children. One that ends by itself is started again, as whatever runs it
+    in production would; `ended_by_itself` counts that. All end with us, however we end."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.ended_by_itself = 0
+        self._command = leashed(*command)
+        self._environment = environment
+        self._wanted = False
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that runs, or ran last."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Run it from now on."""
+        self._wanted = True
+        await self._spawn()
+        self._keeper = asyncio.create_task(self._keep(), name=f"keep-{self.name}")
+
+    async def kill(self, number: int = signal.SIGKILL, *, patience: float = 0) -> None:
+        """Return when it is dead, with all its children. `number` is what makes it die; where that
+        takes longer than `patience`, SIGKILL does."""
+        self._wanted = False
+        if self._process is None or self._keeper is None:
+            return
+        family = self._family()
+        if number != signal.SIGKILL:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._keeper), patience)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        await self._keeper
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        for process in self._family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        for process in self._family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-5:])
+
+    def _family(self) -> list[psutil.Process]:
+        if self._process is None or self._process.returncode is not None:
+            return []  # its id may be somebody else's by now
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self.pid)
+            return [parent, *parent.children(recursive=True)]
+        return []
+
+    async def _spawn(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env=dict(self._environment),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C in the terminal is ours alone
+            )
+
+    async def _keep(self) -> None:
+        while True:
+            assert self._process is not None
+            await self._process.wait()
+            if not self._wanted:
+                return
+            self.ended_by_itself += 1
+            await asyncio.sleep(_RESTART_SECONDS)
+            if not self._wanted:
+                return
+            await self._spawn()

@@ -1,0 +1,216 @@
+"""One storm, from the first event to the table."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+from temporalio.client import Client
+
+from bench.chaos.database import Disk
+from bench.chaos.emitter import Emitter
+from bench.chaos.evidence import Evidence, Request
+from bench.chaos.people import People
+from bench.chaos.report import Verdict, show
+from bench.chaos.rows import Watch, read_rows
+from bench.chaos.service import Service, running_service
+from bench.chaos.storm import Storm
+from hookfast.delivery import WORKFLOW_TYPE
+from hookfast.doctor.database import AWAY
+from hookfast.storage.engine import Database
+
+_LEAST_SECONDS = 60.0
+"""A storm lasts at least so long, however few the events: it takes that to hit every part."""
+_QUIET_SECONDS = 480.0
+"""After the storm, deliveries that are open when none has ended for so long are stuck. The longest
+waits are the plan's (15 s), a circuit's ramp, and the sweep for lost deliveries (6 min)."""
+_WORKFLOWS_SECONDS = 60.0
+_SLOWER = 10
+"""So many times as long as planned the storm may take until everything is accepted."""
+_OPEN = f"WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'"
+_OVERDUE = "Overdue deliveries go through the outbox again."
+_RESUME_SECONDS = 2.0
+_REFRESH_SECONDS = 0.5
+_LINE_SECONDS = 10.0
+
+
+class TookTooLong(Exception):
+    """The storm did not come to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The run that was asked for. `only`: the one kind of fault in it."""
+
+    events: int
+    rate: float
+    seed: str
+    database: str
+    only: str | None
+
+    @property
+    def seconds(self) -> float:
+        """How long events are emitted."""
+        return max(_LEAST_SECONDS, self.events / self.rate)
+
+    @property
+    def title(self) -> str:
+        """The title of its table."""
+        what = f"{self.only} again and again" if self.only else "everything at once"
+        return f"{self.events:,} events, {what}, on {self.database}, seed {self.seed}"
+
+
+async def run(order: Order, home: Path, console: Console, *, keep: Path | None) -> bool:
+    """Let the storm rage, wait until it is over and everything has ended, and print the table.
+    Whether all is well; where it is not, logs, database and evidence are kept."""
+    console.print(f"{order.title}: starting …")
+    evidence, well = Evidence(), False
+    with Disk(home / "database") as disk:
+        if not disk.can_be_full:
+            console.print("The disk is never full in this run: that takes root, on Linux.")
+        try:
+            async with (
+                running_service(home, disk, kind=order.database, seed=order.seed) as service,
+                Database(service.database.url) as database,
+            ):
+                watch = Watch(database)
+                async with _shown(order, service, evidence, watch, console):
+                    people = await _rage(order, service, evidence)
+                    await _wait_for_the_end(people, watch)
+                verdict = await _judge(service, evidence, watch)
+            well = show(verdict, console, title=order.title)
+        finally:
+            if keep is not None or not well:
+                _keep(home, keep or Path("var/chaos") / order.seed, evidence, console)
+    return well
+
+
+async def _rage(order: Order, service: Service, evidence: Evidence) -> People:
+    """Return when every event is accepted and the storm is over, with the people in it."""
+    emitter = Emitter(
+        service, evidence, seed=order.seed, events=order.events, seconds=order.seconds
+    )
+    await emitter.register()
+    storm = Storm(service, evidence, seed=order.seed, only=order.only)
+    people = People(service, evidence, emitter.endpoints, seed=order.seed)
+    evidence.begun = time.time()
+    try:
+        async with asyncio.timeout(order.seconds * _SLOWER), asyncio.TaskGroup() as group:
+            group.create_task(storm.run())
+            group.create_task(people.run())
+            await emitter.run()
+            storm.stop()
+            people.stop()
+    except TimeoutError:
+        accepted = f"{len(evidence.accepted):,} of {order.events:,} events"
+        raise TookTooLong(
+            f"After {order.seconds * _SLOWER:.0f} s only {accepted} were accepted."
+        ) from None
+    await service.ask_receiver("/calm")
+    return people
+
+
+async def _wait_for_the_end(people: People, watch: Watch) -> None:
+    """Return when no delivery is open, or those that are will stay so; the table says which."""
+    fewest, since = float("inf"), time.monotonic()
+    while time.monotonic() - since < _QUIET_SECONDS:
+        await people.resume_everything()
+        with contextlib.suppress(*AWAY):  # it may still recover
+            await watch.look()
+            if watch.open == watch.in_outbox == 0:
+                return
+            if watch.open < fewest:
+                fewest, since = watch.open, time.monotonic()
+        await asyncio.sleep(_RESUME_SECONDS)
+
+
+async def _judge(service: Service, evidence: Evidence, watch: Watch) -> Verdict:
+    rows = await read_rows(watch.database)
+    noted = json.loads(await service.ask_receiver("/log"))
+    evidence.requests = [Request(*values) for values in noted]
+    return Verdict(
+        evidence=evidence,
+        rows=rows,
+        watch=watch,
+        parts=service.parts,
+        open_workflows=await _open_workflows(service),
+        woken_by_sweep=sum(_woken_by_sweep(worker.log) for worker in service.workers),
+    )
+
+
+async def _open_workflows(service: Service) -> list[str]:
+    """Deliveries whose workflows are open when they have had time to end."""
+    client = await Client.connect(service.temporal_server.address)
+    give_up_at = time.time() + _WORKFLOWS_SECONDS
+    while True:
+        found = [one.id.removeprefix("delivery/") async for one in client.list_workflows(_OPEN)]
+        if not found or time.time() > give_up_at:
+            return found
+        await asyncio.sleep(1)
+
+
+def _woken_by_sweep(log: Path) -> int:
+    """Deliveries that only the sweep has found, minutes late."""
+    woken = 0
+    for line in log.read_text(errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            said = json.loads(line)
+            if isinstance(said, dict) and said.get("event") == _OVERDUE:
+                woken += said["count"]
+    return woken
+
+
+@asynccontextmanager
+async def _shown(
+    order: Order, service: Service, evidence: Evidence, watch: Watch, console: Console
+) -> AsyncIterator[None]:
+    """Look at the rows, and show how things stand, while the block lasts."""
+
+    def standing() -> str:
+        counts, accepted = watch.counts, len(evidence.accepted)
+        dead = counts["dead"] + counts["gone"]
+        ended = f"{counts['delivered']:,} delivered, {dead:,} dead, {watch.open:,} open"
+        now = ", ".join(evidence.now()) or "calm"
+        seconds = time.time() - evidence.begun
+        return f"{seconds:5.0f} s  {accepted:,} of {order.events:,} accepted, {ended}  [{now}]"
+
+    async def show_lines() -> None:
+        while True:
+            console.print(standing(), markup=False, highlight=False)
+            await asyncio.sleep(_LINE_SECONDS)
+
+    async def show_live() -> None:
+        with Live(console=console, transient=True) as live:
+            while True:
+                live.update(Text(standing()))
+                await asyncio.sleep(_REFRESH_SECONDS)
+
+    tasks = [
+        asyncio.create_task(watch.run()),
+        asyncio.create_task(show_live() if console.is_terminal else show_lines()),
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _keep(home: Path, folder: Path, evidence: Evidence, console: Console) -> None:
+    """Copy logs and database to where they outlive us, and write the evidence beside them."""
+    left_out = shutil.ignore_patterns("ballast", ".s.*")
+    shutil.copytree(home, folder, ignore=left_out, dirs_exist_ok=True)
+    (folder / "evidence.json").write_text(json.dumps(dataclasses.asdict(evidence)))
+    console.print(f"Logs, database and evidence are in {folder}.")

@@ -1,0 +1,170 @@
+"""The whole service of a storm, from its real parts: the API, two workers, Temporal, the database,
+and a receiver. Every part is a process of its own, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from bench.chaos.database import Database, Disk, database_of
+from bench.chaos.part import Part
+from hookfast.cli.embedded_temporal import EmbeddedTemporal, free_port
+
+OPERATOR_KEY = "hf_" + "c" * 40
+_READY_SECONDS = 90.0
+_API_SECONDS = 15.0
+_WORKERS = 2
+_REQUEST_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts. `client` asks the API with the operator's key; nobody answers while it is dead."""
+
+    home: Path
+    api: Part
+    workers: list[Part]
+    temporal: Part
+    temporal_server: EmbeddedTemporal
+    database: Database
+    disk: Disk
+    receiver: str
+    client: httpx2.AsyncClient
+
+    @property
+    def parts(self) -> list[Part]:
+        """Those that may end by themselves."""
+        own = [] if self.database.part is None else [self.database.part]
+        return [self.api, *self.workers, self.temporal, *own]
+
+    async def start_temporal(self) -> None:
+        """Return when it serves."""
+        await self.temporal.start()
+        await self.temporal_server.wait_until_serving()
+
+    async def start_api(self) -> None:
+        """Return when it answers, or is not going to soon: its database may be away."""
+        await self.api.start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_API_SECONDS):
+                while not await self._answers("/healthz"):  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.1)
+
+    async def ask_receiver(self, path: str) -> bytes:
+        """The receiver's answer to a GET."""
+        answer = await self.client.get(self.receiver + path, timeout=60)
+        return answer.content
+
+    async def wait_until_ready(self) -> None:
+        """Return when the API says that nothing is missing. Raises TimeoutError."""
+        async with asyncio.timeout(_READY_SECONDS):
+            while not await self._answers("/readyz"):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.2)
+
+    async def _answers(self, path: str) -> bool:
+        with contextlib.suppress(httpx2.HTTPError):
+            return (await self.client.get(path)).is_success
+        return False
+
+
+@asynccontextmanager
+async def running_service(
+    home: Path, disk: Disk, *, kind: str, seed: str
+) -> AsyncIterator[Service]:
+    """The service, ready, while the block lasts; afterwards none of its processes is left."""
+    async with AsyncExitStack() as stack:
+        database = database_of(kind, disk, home / "postgresql.log")
+        temporal_server = EmbeddedTemporal(
+            home=home,
+            port=free_port(17233),
+            ui_port=free_port(18233),
+            namespace="default",
+            log_level="warning",
+        )
+        api_port = free_port(18080)
+        environment = _environment(home, database.url, temporal_server.address, api_port)
+
+        def part(name: str, *command: str) -> Part:
+            made = Part(name, command, environment=environment, log=home / f"{name}.log")
+            stack.push_async_callback(made.kill)
+            return made
+
+        client = httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{api_port}",
+            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+            timeout=_REQUEST_SECONDS,
+            trust_env=False,
+            limits=httpx2.Limits(max_connections=200),
+        )
+        await stack.enter_async_context(client)
+        if database.part is not None:
+            stack.push_async_callback(database.part.kill)
+        with (home / "temporal.log").open("ab") as log:
+            temporal = part("temporal", *temporal_server.part(log, fds=()).command)
+        service = Service(
+            home=home,
+            api=part("api", sys.executable, "-m", "hookfast.cli", "api"),
+            workers=[
+                part(f"worker-{number}", sys.executable, "-m", "bench.chaos.worker_process")
+                for number in range(1, _WORKERS + 1)
+            ],
+            temporal=temporal,
+            temporal_server=temporal_server,
+            database=database,
+            disk=disk,
+            receiver=await _start_receiver(part("receiver", *_receiver(seed))),
+            client=client,
+        )
+        await database.start()
+        await service.start_temporal()
+        for one in (service.api, *service.workers):
+            await one.start()
+        await service.wait_until_ready()
+        yield service
+
+
+def _environment(home: Path, database_url: str, temporal: str, port: int) -> dict[str, str]:
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HOOKFAST_", "TEMPORAL_", "OTEL_"))
+    }
+    return inherited | {
+        "HOOKFAST_HOME": str(home),
+        "HOOKFAST_PORT": str(port),
+        "HOOKFAST_DATABASE_URL": database_url,
+        "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY,
+        "HOOKFAST_ENCRYPTION_KEYS": base64.b64encode(bytes(32)).decode(),
+        "HOOKFAST_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+        "HOOKFAST_ALLOW_HTTP": "true",
+        "HOOKFAST_ALLOW_UNVERIFIED": "true",
+        "HOOKFAST_LOG_LEVEL": "warning",
+        "HOOKFAST_LOG_FORMAT": "json",
+        "HOOKFAST_WORKER_METRICS_PORT": "0",
+        # shorter than the default, so that what a killed relay had claimed does not wait for long
+        "HOOKFAST_RELAY_LEASE": "5",
+        "TEMPORAL_ADDRESS": temporal,
+        "TEMPORAL_CONFIG_FILE": os.devnull,
+    }
+
+
+def _receiver(seed: str) -> tuple[str, ...]:
+    return sys.executable, "-m", "bench.chaos.receiver", seed
+
+
+async def _start_receiver(receiver: Part) -> str:
+    """Its URL: it prints its port."""
+    await receiver.start()
+    async with asyncio.timeout(_READY_SECONDS):
+        while not (port := receiver.log.read_text().strip()):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+    return f"http://127.0.0.1:{int(port)}"

@@ -1,0 +1,228 @@
+"""The storm: faults that hit the service one after the other, each with an end.
+
+| fault              | what is done                                                   | lasts
+|--------------------|----------------------------------------------------------------|---------
+| worker killed      | SIGKILL of one worker                                          | 0.5–3 s
+| worker stopped     | SIGSTOP, later SIGCONT                                         | 3–20 s
+| relay killed       | a worker dies when it has started workflows, not marked rows   | 0.5–3 s
+| API killed         | SIGKILL                                                        | 0.5–3 s
+| Temporal killed    | SIGKILL; started again on the same file and port               | 0.5–4 s
+| PostgreSQL killed  | SIGKILL of all its processes; started again on its data        | 1–6 s
+| PostgreSQL stopped | SIGSTOP of all its processes                                   | 3–12 s
+| PostgreSQL crashed | SIGKILL of one session; the recovery from that is made to last | 2–8 s
+| SQLite locked      | another process holds the write lock (BEGIN EXCLUSIVE)         | 3–12 s
+| disk full          | a ballast file fills the database's own disk to the last byte  | 3–8 s
+| endpoint away      | `/moody` answers 503, so that its circuit opens                | 4–10 s
+
+Kinds are dealt from a shuffled deck, so that each comes before one comes twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from bench.chaos.database import Postgresql, Sqlite
+from bench.chaos.evidence import Evidence
+from bench.chaos.part import Part
+from bench.chaos.service import Service
+
+WORKER_KILLED: Final = "worker killed"
+WORKER_STOPPED: Final = "worker stopped"
+RELAY_KILLED: Final = "relay killed"
+API_KILLED: Final = "API killed"
+TEMPORAL_KILLED: Final = "Temporal killed"
+POSTGRESQL_KILLED: Final = "PostgreSQL killed"
+POSTGRESQL_STOPPED: Final = "PostgreSQL stopped"
+POSTGRESQL_CRASHED: Final = "PostgreSQL crashed"
+SQLITE_LOCKED: Final = "SQLite locked"
+DISK_FULL: Final = "disk full"
+ENDPOINT_AWAY: Final = "endpoint away"
+
+KILLS: Final = {
+    "api": API_KILLED,
+    "worker": WORKER_KILLED,
+    "relay": RELAY_KILLED,
+    "temporal": TEMPORAL_KILLED,
+    "postgresql": POSTGRESQL_KILLED,
+}
+"""What `--kill` takes."""
+ON_POSTGRESQL: Final = (POSTGRESQL_KILLED, POSTGRESQL_STOPPED, POSTGRESQL_CRASHED)
+ON_SQLITE: Final = (SQLITE_LOCKED,)
+DATABASE_FAULTS: Final = (*ON_POSTGRESQL, *ON_SQLITE, DISK_FULL)
+KINDS: Final = (
+    WORKER_KILLED,
+    WORKER_STOPPED,
+    RELAY_KILLED,
+    API_KILLED,
+    TEMPORAL_KILLED,
+    *DATABASE_FAULTS,
+    ENDPOINT_AWAY,
+)
+
+_FRONTS = 2
+"""Faults at once, of different parts."""
+_GAP = (1.0, 5.0)
+_RELAY_PATIENCE = 10.0
+"""A relay that has nothing to start for so long is killed as it is."""
+
+
+class Storm:
+    """Runs until `stop`; then the faults that last come to their ends, and everything is well."""
+
+    def __init__(
+        self, service: Service, evidence: Evidence, *, seed: str, only: str | None = None
+    ) -> None:
+        self._service = service
+        self._evidence = evidence
+        self._random = random.Random(f"storm {seed}")
+        self._over = asyncio.Event()
+        self._busy: set[str] = set()
+        self._deck: list[str] = []
+        self._faults = self._possible()
+        if only is not None:
+            self._faults = {only: self._faults[only]}
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._over.set()
+
+    async def run(self) -> None:
+        """Return when it is stopped and everything has healed."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(_FRONTS, len(self._faults))):
+                group.create_task(self._front())
+
+    async def _front(self) -> None:
+        while not await self._is_over_after(self._random.uniform(*_GAP)):
+            if not self._deck:
+                self._deck = list(self._faults)
+                self._random.shuffle(self._deck)
+            kind = self._deck.pop()
+            part, act = self._faults[kind]
+            if part in self._busy:
+                continue
+            self._busy.add(part)
+            try:
+                await act()
+            finally:
+                self._busy.discard(part)
+
+    async def _is_over_after(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _possible(self) -> dict[str, tuple[str, Callable[[], Awaitable[None]]]]:
+        """The faults, each with the part that it hits: one at a time for each part."""
+        database = self._service.database
+        faults: dict[str, tuple[str, Callable[[], Awaitable[None]]]] = {
+            WORKER_KILLED: ("workers", self._kill_worker),
+            WORKER_STOPPED: ("workers", self._stop_worker),
+            RELAY_KILLED: ("workers", self._kill_relay),
+            API_KILLED: ("api", self._kill_api),
+            TEMPORAL_KILLED: ("temporal", self._kill_temporal),
+            ENDPOINT_AWAY: ("receiver", self._endpoint_away),
+        }
+        if isinstance(database, Sqlite):
+            faults[SQLITE_LOCKED] = "database", lambda: self._lock(database)
+        else:
+            faults[POSTGRESQL_KILLED] = "database", lambda: self._kill_postgresql(database)
+            faults[POSTGRESQL_STOPPED] = "database", lambda: self._stop_postgresql(database)
+            faults[POSTGRESQL_CRASHED] = "database", lambda: self._crash_postgresql(database)
+        if self._service.disk.can_be_full:
+            faults[DISK_FULL] = "database", self._fill_disk
+        return faults
+
+    # -- the faults ----------------------------------------------------------------------------
+
+    async def _pause(self, least: float, most: float) -> None:
+        await asyncio.sleep(self._random.uniform(least, most))
+
+    def _worker(self) -> Part:
+        return self._random.choice(self._service.workers)
+
+    async def _kill_worker(self) -> None:
+        worker = self._worker()
+        with self._evidence.fault(WORKER_KILLED, worker.pid):
+            await worker.kill()
+            await self._pause(0.5, 3)
+            await worker.start()
+
+    async def _stop_worker(self) -> None:
+        worker = self._worker()
+        with self._evidence.fault(WORKER_STOPPED, worker.pid):
+            worker.freeze()
+            try:
+                await self._pause(3, 20)
+            finally:
+                worker.thaw()
+
+    async def _kill_relay(self) -> None:
+        worker = self._worker()
+        with self._evidence.fault(RELAY_KILLED, worker.pid) as fault:
+            await worker.kill(signal.SIGUSR1, patience=_RELAY_PATIENCE)
+            fault.begun = time.time()
+            await self._pause(0.5, 3)
+            await worker.start()
+
+    async def _kill_api(self) -> None:
+        with self._evidence.fault(API_KILLED):
+            await self._service.api.kill()
+            await self._pause(0.5, 3)
+            await self._service.start_api()
+
+    async def _kill_temporal(self) -> None:
+        with self._evidence.fault(TEMPORAL_KILLED):
+            await self._service.temporal.kill()
+            await self._pause(0.5, 4)
+            await self._service.start_temporal()
+
+    async def _kill_postgresql(self, database: Postgresql) -> None:
+        with self._evidence.fault(POSTGRESQL_KILLED):
+            await database.part.kill()
+            await self._pause(1, 6)
+            await database.start()
+
+    async def _stop_postgresql(self, database: Postgresql) -> None:
+        with self._evidence.fault(POSTGRESQL_STOPPED):
+            database.part.freeze()
+            try:
+                await self._pause(3, 12)
+            finally:
+                database.part.thaw()
+
+    async def _crash_postgresql(self, database: Postgresql) -> None:
+        with self._evidence.fault(POSTGRESQL_CRASHED):
+            async with database.recovering():
+                await self._pause(2, 8)
+
+    async def _lock(self, database: Sqlite) -> None:
+        try:
+            async with database.locked():
+                with self._evidence.fault(SQLITE_LOCKED):
+                    await self._pause(3, 12)
+        except sqlite3.Error:
+            pass  # a worker that was stopped has the lock
+
+    async def _fill_disk(self) -> None:
+        with self._evidence.fault(DISK_FULL):
+            await asyncio.to_thread(self._service.disk.fill)
+            try:
+                await self._pause(3, 8)
+            finally:
+                self._service.disk.free()
+
+    async def _endpoint_away(self) -> None:
+        seconds = self._random.uniform(4, 10)
+        with self._evidence.fault(ENDPOINT_AWAY):
+            await self._service.ask_receiver(f"/outage?{seconds:.1f}")
+            await asyncio.sleep(seconds)

@@ -1,0 +1,118 @@
+"""A storm's checks find what they are there to find: a check that cannot fail proves nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.chaos import checks
+from bench.chaos.evidence import LEFT, Fault, Request, Wish
+from bench.chaos.storm import (
+    API_KILLED,
+    DISK_FULL,
+    ENDPOINT_AWAY,
+    TEMPORAL_KILLED,
+    WORKER_KILLED,
+    WORKER_STOPPED,
+)
+
+SENDER, ANOTHER = 11, 12
+
+
+def request(begun: float, **given: Any) -> Request:
+    fields = {
+        "message_id": "dlv_1",
+        "attempt": 1,
+        "path": "/steady",
+        "sender": SENDER,
+        "begun": begun,
+        "ended": begun + 0.1,
+        "status": 200,
+    }
+    return Request(**fields | given)
+
+
+def wish(action: str, answered: float, status: int | None = 202, **given: Any) -> Wish:
+    fields = {"delivery_id": "dlv_1", "begun": answered - 0.1}
+    return Wish(action=action, answered=answered, status=status, **fields | given)
+
+
+def test_requests_beyond_the_first_are_counted_for_each_attempt() -> None:
+    first, again, third = request(1), request(2), request(3)
+    others = [request(4, attempt=2), request(5, message_id="dlv_2")]
+    assert checks.repeated([third, first, again, *others]) == [(first, again), (again, third)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (Fault(WORKER_KILLED, 100.2, 101, SENDER), WORKER_KILLED),
+        # noted a moment before the request was read: it ended with this all the same
+        (Fault(WORKER_KILLED, 99.9, 101, SENDER), WORKER_KILLED),
+        (Fault(WORKER_STOPPED, 95, 101, SENDER), WORKER_STOPPED),
+        (Fault(DISK_FULL, 99, 104), DISK_FULL),
+        (Fault(TEMPORAL_KILLED, 101, 102), TEMPORAL_KILLED),
+        (Fault(WORKER_KILLED, 101, 102, ANOTHER), f"another {WORKER_KILLED}"),
+        # long recorded
+        (Fault(WORKER_KILLED, 120, 121, SENDER), checks.UNEXPLAINED),
+        (Fault(WORKER_STOPPED, 70, 85, SENDER), checks.UNEXPLAINED),
+        (Fault(DISK_FULL, 50, 60), checks.UNEXPLAINED),
+        # neither sends nor records
+        (Fault(API_KILLED, 100, 101), checks.UNEXPLAINED),
+        (Fault(ENDPOINT_AWAY, 100, 101), checks.UNEXPLAINED),
+    ],
+)
+def test_a_repeated_request_is_put_down_to_what_kept_the_first_from_being_recorded(
+    fault: Fault, cause: str
+) -> None:
+    assert checks.cause_of(request(100), [fault]) == cause
+
+
+def test_what_hit_the_sender_comes_before_what_hit_others() -> None:
+    faults = [Fault(DISK_FULL, 99, 104), Fault(WORKER_KILLED, 100.2, 101, SENDER)]
+    assert checks.cause_of(request(100), faults) == WORKER_KILLED
+
+
+@pytest.mark.parametrize(
+    ("wishes", "found"),
+    [
+        ([wish("cancel", 5)], True),
+        ([wish("resend", 3), wish("cancel", 5)], True),
+        ([wish("cancel", 10.5)], False),  # not answered yet
+        ([wish("cancel", 5, 409)], False),
+        ([wish("cancel", 5, None)], False),
+        ([wish("cancel", 5), wish("resend", 8)], False),
+        ([wish("cancel", 5), wish("resend", 12)], True),  # of which nobody knew
+        ([wish("resend", 3, None), wish("cancel", 5)], False),  # may be committed after it
+        ([wish("cancel", 5, delivery_id="dlv_2")], False),
+    ],
+)
+def test_a_request_after_a_cancel_is_found_unless_a_resend_was_asked_for(
+    wishes: list[Wish], found: bool
+) -> None:
+    late = checks.after_cancel([request(10)], wishes)
+    assert [one for _, one in late] == ([request(10)] if found else [])
+
+
+def test_a_success_that_was_not_recorded_needs_a_reason() -> None:
+    made = [request(10), request(20, message_id="dlv_2"), request(30, message_id="dlv_3")]
+    statuses = {"dlv_1": "dead", "dlv_2": "cancelled", "dlv_3": "delivered"}
+    wishes = [wish("cancel", 19, delivery_id="dlv_2")]
+    counted, unaccounted = checks.undelivered_successes(made, wishes, [], statuses)
+    assert counted == {"dead": 1, "cancelled": 1}
+    assert unaccounted == [made[0]]
+    died = [Fault(WORKER_KILLED, 10.1, 12, SENDER)]
+    assert checks.undelivered_successes(made, wishes, died, statuses)[1] == []
+
+
+def test_a_delivery_is_delivered_only_if_the_receiver_said_so() -> None:
+    made = [request(1, status=500), request(2, message_id="dlv_2"), request(3, status=LEFT)]
+    statuses = {"dlv_1": "delivered", "dlv_2": "delivered", "dlv_3": "dead"}
+    assert checks.delivered_unseen(made, statuses) == ["dlv_1"]
+
+
+def test_an_accepted_event_without_all_its_deliveries_is_lost() -> None:
+    assert checks.missing({"evt_1": 1, "evt_2": 2, "evt_3": 0}, {"evt_1": 1, "evt_2": 1}) == [
+        "evt_2"
+    ]

@@ -1,0 +1,47 @@
+"""Attempts that were made, as the facts that a worker records."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hookfast.deliveries.life import Attempt, AttemptEnded, Life, Trigger
+from hookfast.ids import new_id
+from hookfast.outcome import Outcome, Result
+from hookfast.retry_plan import PlanSpec
+
+MINUTES: PlanSpec = {"delays_seconds": [60, 600], "jitter": 0}
+NO_RETRIES: PlanSpec = {"delays_seconds": []}
+TOOK_MS = 5.0
+
+
+def answer(status_code: int) -> Outcome:
+    """The outcome of a request that was answered so."""
+    succeeded = 200 <= status_code < 300
+    return Outcome(
+        result=Result.SUCCESS if succeeded else Result.STATUS,
+        duration_ms=TOOK_MS,
+        status_code=status_code,
+        error=None if succeeded else f"The receiver answered {status_code}.",
+    )
+
+
+def ended(
+    attempt: Attempt, status_code: int, started_at: datetime, *, plan: PlanSpec = MINUTES
+) -> AttemptEnded:
+    """An attempt that was answered so. Made twice it is two attempts of one number."""
+    return AttemptEnded(
+        attempt_id=new_id("att", started_at),
+        attempt=attempt,
+        started_at=started_at,
+        outcome=answer(status_code),
+        plan=plan,
+        timeout_seconds=10,
+        jitter=0.5,
+    )
+
+
+def success(life: Life, started_at: datetime) -> AttemptEnded:
+    """The plan's next attempt, which arrived."""
+    trigger = Trigger.RETRY if life.attempts else Trigger.FIRST
+    attempt = Attempt(number=life.attempts + 1, trigger=trigger, round=life.round, in_plan=True)
+    return ended(attempt, 200, started_at)

@@ -1,0 +1,84 @@
+"""Deliveries in the database, in any status: brought there by facts, as workers and people do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import update
+
+from hookfast.deliveries.life import (
+    Attempt,
+    Fact,
+    Held,
+    Life,
+    Limited,
+    Trigger,
+    Wish,
+    after,
+)
+from hookfast.outcome import Reason
+from hookfast.storage import lives
+from hookfast.storage.engine import Database
+from hookfast.storage.tables import Delivery
+from tests.integration.storage.ended import NO_RETRIES, ended
+from tests.seed import seed_delivery
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+FIRST: Final = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
+RETRY: Final = replace(FIRST, number=2, trigger=Trigger.RETRY)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+# What has happened by `at(10)` to a delivery that was due at noon. The first attempt failed where
+# there was one: then the plan's next is due at `at(61.005)`.
+_FAILED = (1.0, ended(FIRST, 503, at(1)))
+BEFORE: Final[dict[str, tuple[tuple[float, Fact], ...]]] = {
+    "pending": (),
+    "retrying": (_FAILED,),
+    "limited": ((1.0, Limited(FIRST, at(90))),),
+    "held": ((1.0, Held(FIRST, Reason.CIRCUIT_OPEN, at(3600))),),
+    "paused": (_FAILED, (2.0, Wish.PAUSE)),
+    "delivered": ((1.0, ended(FIRST, 200, at(1))),),
+    "dead": ((1.0, ended(FIRST, 503, at(1), plan=NO_RETRIES)),),
+    "gone": ((1.0, ended(FIRST, 410, at(1))),),
+    "cancelled": ((2.0, Wish.CANCEL),),
+}
+OPEN: Final = ("pending", "retrying", "limited", "held", "paused")
+ENDED: Final = ("delivered", "dead", "gone", "cancelled")
+
+
+def life_after(facts: Iterable[tuple[float, Fact]]) -> Life:
+    """The life of a delivery that was due at noon, after these, each at so many seconds."""
+    life = Life(due_at=NOON)
+    for seconds, fact in facts:
+        life = after(life, fact, now=at(seconds))
+    return life
+
+
+async def seed_life(database: Database, endpoint: str, before: str = "pending") -> str:
+    """A delivery to which that has happened, and whose workflow knows; returns its id."""
+    delivery = await seed_delivery(
+        database, endpoint, created_at=NOON, updated_at=NOON, due_at=NOON, next_attempt_at=NOON
+    )
+    for seconds, fact in BEFORE[before]:
+        async with database.write() as connection:
+            await lives.apply(connection, [(delivery, fact)], now=at(seconds))
+    table = Delivery.__table__
+    async with database.write() as connection:
+        await connection.execute(
+            update(table).where(table.c.id == delivery).values(started_at=NOON)
+        )
+    return delivery
+
+
+async def stored_life(database: Database, delivery: str) -> Life:
+    async with database.read() as connection:
+        life = await lives.read(connection, delivery)
+    assert life is not None
+    return life

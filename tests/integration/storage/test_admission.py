@@ -1,0 +1,195 @@
+"""Whether an attempt may be made, judged under locks: by the delivery as it is by then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from hookfast.circuit import Cause
+from hookfast.deliveries.life import Attempt, Phase, Trigger
+from hookfast.pace import Go, Limits
+from hookfast.storage import admission, endpoint_state, wishes
+from hookfast.storage.engine import Database
+from hookfast.storage.lives import Change
+from hookfast.storage.wishes import Action
+from tests.integration.storage.stored_circuits import (
+    NOON,
+    ask,
+    at,
+    circuit_of,
+    deliver,
+    draining,
+    held,
+    judged,
+    life_of,
+    open_circuit,
+    planned,
+    release,
+    seed_due,
+)
+from tests.seed import delivery_row, seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+ONE_A_MINUTE = Limits(rate_per_second=1 / 60)
+
+
+@pytest.fixture
+async def endpoint(database: Database) -> str:
+    return await seed_endpoint(database, "https://example.com/hook")
+
+
+async def do(database: Database, delivery: str, action: Action) -> None:
+    async with database.write() as connection:
+        await wishes.ask(connection, delivery, action, now=at(599))
+
+
+async def turn(
+    database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
+) -> Go | Change:
+    """What an attempt asks whose endpoint has limits."""
+    attempt = attempt or await planned(database, endpoint, delivery)
+    async with database.write() as connection:
+        return await admission.take_turn(
+            connection,
+            delivery,
+            endpoint,
+            attempt,
+            limits=ONE_A_MINUTE,
+            waited=False,
+            lease=timedelta(minutes=1),
+            clock=lambda: at(600),
+        )
+
+
+# -- the gate -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("over", ["disabled", "deleted"])
+async def test_an_attempt_at_an_endpoint_that_is_over_makes_its_delivery_a_dead_letter(
+    database: Database, over: str
+) -> None:
+    columns = {"state": over} if over == "disabled" else {"deleted_at": at(0)}
+    endpoint = await seed_endpoint(database, "https://example.com/hook", **columns)
+    delivery = await seed_due(database, endpoint)
+    verdict = await judged(database, endpoint, delivery)
+    assert (verdict.goes, verdict.change.died) == (False, True)
+    row = await delivery_row(database, delivery)
+    assert (row.status, row.reason) == ("dead", f"endpoint_{over}")
+    assert (row.attempts, row.next_attempt_at, row.finished_at) == (0, None, at(600))
+    assert row.last_error == f"Nothing was sent: the endpoint is {over}."
+
+
+@pytest.mark.parametrize("shut", ["open", "disabled"])
+@pytest.mark.parametrize("action", ["cancel", "pause", "deliver", "resend"])
+async def test_what_was_decided_about_a_delivery_that_moved_on_changes_nothing(
+    database: Database, endpoint: str, action: Action, shut: str
+) -> None:
+    """A worker was frozen between reading the gate and what it makes of the delivery."""
+    await open_circuit(database, endpoint)
+    delivery = await seed_due(database, endpoint)
+    attempt = await planned(database, endpoint, delivery)
+    if action == "deliver":
+        await deliver(database, delivery)
+    else:
+        await do(database, delivery, action)
+    if shut == "disabled":
+        async with database.write() as connection:
+            assert await endpoint_state.disable(
+                connection, endpoint, cause=Cause.DISABLED, reason="By request.", now=at(599)
+            )
+    before = await delivery_row(database, delivery)
+    verdict = await judged(database, endpoint, delivery, attempt)
+    assert (verdict.goes, verdict.change.after) == (False, verdict.change.before)
+    assert await delivery_row(database, delivery) == before
+    assert await held(database, endpoint) == 0
+
+
+async def test_a_delivery_that_was_held_already_is_not_held_for_longer(
+    database: Database, endpoint: str
+) -> None:
+    """Two workers were given the same step; the circuit closed and let it go in between."""
+    await open_circuit(database, endpoint)
+    delivery = await seed_due(database, endpoint)
+    attempt = await planned(database, endpoint, delivery)
+    assert not await ask(database, endpoint, delivery)
+    before = await delivery_row(database, delivery)
+    await judged(database, endpoint, delivery, attempt)
+    assert await delivery_row(database, delivery) == before
+
+
+# -- the limits -----------------------------------------------------------------------------------
+
+
+async def test_an_attempt_that_has_to_wait_for_its_turn_spends_nothing(
+    database: Database, endpoint: str
+) -> None:
+    first, second = [await seed_due(database, endpoint) for _ in range(2)]
+    assert isinstance(await turn(database, endpoint, first), Go)
+    change = await turn(database, endpoint, second)
+    assert isinstance(change, Change)
+    assert (change.after.phase, change.after.waited) == (Phase.LIMITED, True)
+    row = await delivery_row(database, second)
+    assert (row.status, row.reason, row.attempts) == ("pending", "endpoint_limit", 0)
+    assert row.next_attempt_at == row.due_at > at(600)
+    assert row.waiting_since == at(600)
+
+
+@pytest.mark.parametrize("let_go", [False, True])
+async def test_a_delivery_that_waits_for_its_turn_is_held_no_more(
+    database: Database, endpoint: str, let_go: bool
+) -> None:
+    """And counts as drained, once."""
+    other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
+    await draining(database, endpoint)
+    if let_go:
+        assert not await ask(database, endpoint, delivery)
+        await release(database, delivery)
+    assert isinstance(await turn(database, endpoint, other), Go)
+    for _ in range(2):
+        change = await turn(database, endpoint, delivery, attempt=_first())
+        assert isinstance(change, Change)
+        assert change.after.phase is Phase.LIMITED
+    assert (await circuit_of(database, endpoint)).drained == int(let_go)
+    assert await held(database, endpoint) == 0
+
+
+@pytest.mark.parametrize("action", ["cancel", "pause", "resend", "deliver"])
+async def test_a_turn_for_a_delivery_that_moved_on_changes_nothing(
+    database: Database, endpoint: str, action: Action
+) -> None:
+    other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
+    attempt = await planned(database, endpoint, delivery)
+    assert isinstance(await turn(database, endpoint, other), Go)
+    if action == "deliver":
+        await deliver(database, delivery)
+    else:
+        await do(database, delivery, action)
+    before = await delivery_row(database, delivery)
+    change = await turn(database, endpoint, delivery, attempt)
+    assert isinstance(change, Change)
+    assert change.after == change.before
+    assert await delivery_row(database, delivery) == before
+
+
+async def test_a_resend_that_waits_for_its_turn_leaves_the_plan_as_it_was(
+    database: Database, endpoint: str
+) -> None:
+    other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
+    await do(database, delivery, "pause")
+    await do(database, delivery, "resend")
+    assert isinstance(await turn(database, endpoint, other), Go)
+    before = await life_of(database, delivery)
+    assert isinstance(await turn(database, endpoint, delivery), Change)
+    after = await life_of(database, delivery)
+    assert after.resend is not None
+    assert before.resend is not None
+    assert after.resend.not_before == after.next_attempt_at
+    assert replace(after, resend=before.resend, due_at=before.due_at) == before
+    assert (after.phase, before.due_at) == (Phase.PAUSED, NOON)
+
+
+def _first() -> Attempt:
+    return Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)

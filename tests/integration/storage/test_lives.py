@@ -1,0 +1,282 @@
+"""Lives as they are stored: read back as they were, and changed by one transaction at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from hookfast.deliveries.life import (
+    Attempt,
+    Fact,
+    Held,
+    Life,
+    Limited,
+    Phase,
+    Refused,
+    Wish,
+    after,
+    next_step,
+)
+from hookfast.delivery import Urgency
+from hookfast.operational import Kind
+from hookfast.outcome import Reason
+from hookfast.storage import lives
+from hookfast.storage.engine import Database
+from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended
+from tests.integration.storage.stored_circuits import told
+from tests.integration.storage.stored_lives import (
+    BEFORE,
+    FIRST,
+    NOON,
+    at,
+    life_after,
+    seed_life,
+    stored_life,
+)
+from tests.seed import delivery_row, seed_endpoint
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def workers(database_url: str) -> AsyncIterator[list[Database]]:
+    """The databases of two workers."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Database(database_url)) for _ in range(2)]
+
+
+async def apply(
+    database: Database, delivery: str, fact: Fact, *, now: float, wake: int | None = None
+) -> lives.Change:
+    async with database.write() as connection:
+        changes = await lives.apply(connection, [(delivery, fact)], now=at(now), wake=wake)
+    return changes[delivery]
+
+
+# -- reading and writing --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", BEFORE)
+async def test_a_life_is_read_as_it_was_written(database: Database, before: str) -> None:
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_life(database, endpoint, before)
+    expected = life_after(BEFORE[before])
+    assert await stored_life(database, delivery) == expected
+    row = await delivery_row(database, delivery)
+    assert (row.status, row.next_attempt_at) == (expected.status, expected.next_attempt_at)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_life_is_the_same_in_the_database_and_in_memory(
+    database: Database, seed: int
+) -> None:
+    """Whatever happens to it, one fact after the other."""
+    dice = random.Random(seed)
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_life(database, endpoint)
+    life, now = Life(due_at=NOON), 0.0
+    met = set()
+    for _ in range(60):
+        now += dice.choice([0, 0.000_001, 0.1, 1, 61, 700.123_457])
+        fact = _any_fact(dice, life, now)
+        expected = after(life, fact, now=at(now))
+        change = await apply(database, delivery, fact, now=now)
+        assert (change.before, change.after) == (life, expected)
+        life = await stored_life(database, delivery)
+        assert life == expected, fact
+        row = await delivery_row(database, delivery)
+        assert (row.status, row.next_attempt_at) == (life.status, life.next_attempt_at)
+        met.add(life.phase)
+    assert len(met) >= 4, met
+
+
+def _any_fact(dice: random.Random, life: Life, now: float) -> Fact:
+    step = next_step(life, at(now), probe=dice.random() < 0.3)
+    if isinstance(step, Attempt) and dice.random() < 0.8:
+        later = at(now) + timedelta(seconds=dice.choice([0.5, 90]))
+        status = dice.choice([200, 503, 503, 503, 410])
+        plan = dice.choice([MINUTES, MINUTES, NO_RETRIES])
+        return dice.choice(
+            [
+                Held(step, Reason.CIRCUIT_OPEN, later),
+                Limited(step, later),
+                Refused(step, Reason.ENDPOINT_DISABLED, "Nothing was sent."),
+                ended(step, status, at(now), plan=plan),
+                ended(step, status, at(now), plan=plan),
+            ]
+        )
+    return dice.choice(list(Wish))
+
+
+async def test_many_are_changed_in_one_go_and_the_others_are_left_alone(
+    database: Database,
+) -> None:
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    ids = {before: await seed_life(database, endpoint, before) for before in BEFORE}
+    rows = {before: await delivery_row(database, one) for before, one in ids.items()}
+    facts = [(one, Wish.PAUSE) for one in reversed(ids.values())]
+    async with database.write() as connection:
+        changes = await lives.apply(
+            connection, [*facts, ("dlv_unknown", Wish.PAUSE)], now=at(10), wake=Urgency.JOB
+        )
+    assert changes.keys() == set(ids.values())
+    for before, delivery in ids.items():
+        row, change = await delivery_row(database, delivery), changes[delivery]
+        assert change.before == life_after(BEFORE[before])
+        assert (change.delivery_id, change.endpoint_id) == (delivery, endpoint)
+        assert change.tenant_id == row.tenant_id
+        if before in ("pending", "retrying", "limited", "held"):
+            assert (row.status, row.updated_at, row.started_at) == ("paused", at(10), None)
+            assert (row.wakes, row.urgency) == (1, Urgency.JOB)
+            assert change.let_go == (before == "held")
+        else:
+            assert row == rows[before]
+            assert change.after == change.before
+
+
+async def test_several_facts_of_one_delivery_are_one_change(database: Database) -> None:
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_life(database, endpoint)
+    facts = [(delivery, one) for one in (Wish.PAUSE, Wish.RESUME, Wish.PAUSE)]
+    async with database.write() as connection:
+        changes = await lives.apply(connection, facts, now=at(10), wake=Urgency.WISH)
+    assert changes[delivery].after.phase is Phase.PAUSED
+    assert (await delivery_row(database, delivery)).wakes == 1
+
+
+async def test_a_change_that_is_rolled_back_has_not_been(database: Database) -> None:
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_life(database, endpoint)
+    before = await delivery_row(database, delivery)
+    async with database.write() as connection:
+        await lives.apply(connection, [(delivery, Wish.CANCEL)], now=at(10), wake=Urgency.WISH)
+        await connection.rollback()
+    assert await delivery_row(database, delivery) == before
+
+
+# -- two at once ----------------------------------------------------------------------------------
+
+# What happens first, and what another worker has found out before that and comes with then.
+FIRSTS: dict[str, Fact] = {
+    "cancelled": Wish.CANCEL,
+    "paused": Wish.PAUSE,
+    "resent": Wish.RESEND,
+    "delivered": ended(FIRST, 200, at(5)),
+    "failed": ended(FIRST, 503, at(5)),
+    "held": Held(FIRST, Reason.CIRCUIT_OPEN, at(3600)),
+    "limited": Limited(FIRST, at(90)),
+}
+PUT_OFF: dict[str, Fact] = {
+    "held": Held(FIRST, Reason.ENDPOINT_PAUSED, at(7200)),
+    "limited": Limited(FIRST, at(60)),
+    "refused": Refused(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent."),
+}
+STALE: dict[str, Fact] = PUT_OFF | {
+    "arrived": ended(FIRST, 200, at(6)),
+    "failed": ended(FIRST, 503, at(6)),
+    "gone": ended(FIRST, 410, at(6)),
+}
+
+
+@pytest.mark.parametrize("stale", STALE)
+@pytest.mark.parametrize("first", FIRSTS)
+async def test_a_fact_that_comes_late_is_judged_by_the_life_as_it_is_by_then(
+    workers: list[Database], first: str, stale: str
+) -> None:
+    """Both have read the delivery; the second one comes while the first one's transaction is open,
+    waits for its row, and does not write over what it has changed."""
+    here, there = workers
+    endpoint = await seed_endpoint(here, "https://example.com/hook")
+    delivery = await seed_life(here, endpoint)
+    assert next_step(await stored_life(there, delivery), at(5)) == FIRST
+
+    async with asyncio.timeout(PATIENCE):
+        async with here.write() as connection:
+            await lives.apply(connection, [(delivery, FIRSTS[first])], now=at(7))
+            second = asyncio.create_task(apply(there, delivery, STALE[stale], now=8))
+            await _until_it_waits(here, second)
+        change = await second
+
+    moved = life_after([(7, FIRSTS[first])])
+    assert change.before == moved
+    assert change.after == after(moved, STALE[stale], now=at(8))
+    assert await stored_life(here, delivery) == change.after
+    if stale in PUT_OFF:  # it is about an attempt that is not what comes next
+        assert change.after == change.before
+    if first in ("cancelled", "delivered"):
+        assert change.after.phase is Phase(first)
+
+
+async def test_deliveries_that_two_change_at_once_are_locked_in_one_order(
+    workers: list[Database],
+) -> None:
+    endpoint = await seed_endpoint(workers[0], "https://example.com/hook")
+    ids = [await seed_life(workers[0], endpoint) for _ in range(12)]
+
+    async def change(number: int) -> None:
+        wishes = (Wish.PAUSE, Wish.RESUME)
+        shuffled = random.Random(number).sample(ids, len(ids))
+        async with workers[number % 2].write() as connection:
+            for wish in wishes:
+                await lives.apply(
+                    connection, [(one, wish) for one in shuffled], now=at(number), wake=1
+                )
+
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(change(number) for number in range(12)))
+    assert {(await delivery_row(workers[0], one)).wakes for one in ids} == {24}
+
+
+async def _until_it_waits(database: Database, task: asyncio.Task[Any]) -> None:
+    """Until the other worker's transaction waits for ours."""
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    while True:
+        await asyncio.sleep(0.02)
+        assert not task.done()
+        if database.kind == "sqlite":  # whose writers wait where nobody can see them
+            return
+        async with database.read() as connection:
+            if (await connection.execute(waiting)).scalar_one():
+                return
+
+
+# -- the outbox and the operator ------------------------------------------------------------------
+
+
+async def test_a_workflow_that_acts_is_known_to_have_been_started(database: Database) -> None:
+    """Its relay died before it could say so. One that was put back is yet to hear of it."""
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    for wakes in (0, 1):
+        delivery = await seed_life(database, endpoint)
+        await _put_back(database, delivery, wakes=wakes)
+        await apply(database, delivery, ended(FIRST, 503, at(1)), now=2)
+        row = await delivery_row(database, delivery)
+        assert (row.status, row.started_at) == ("retrying", None if wakes else at(2))
+
+
+async def test_what_becomes_a_dead_letter_is_told_once(database: Database) -> None:
+    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    delivery = await seed_life(database, endpoint)
+    refused = Refused(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent.")
+    assert (await apply(database, delivery, refused, now=1)).died
+    assert not (await apply(database, delivery, refused, now=2)).died
+    assert (await told(database))[1] == [Kind.DELIVERY_DEAD]
+    await apply(database, delivery, Wish.RESEND, now=3, wake=Urgency.WISH)
+    await apply(database, delivery, Wish.CANCEL, now=4, wake=Urgency.WISH)
+    assert (await told(database))[1] == [Kind.DELIVERY_DEAD]
+
+
+async def _put_back(database: Database, delivery: str, *, wakes: int) -> None:
+    async with database.write() as connection:
+        await connection.execute(
+            text("UPDATE deliveries SET started_at = NULL, wakes = :wakes WHERE id = :id"),
+            {"id": delivery, "wakes": wakes},
+        )

@@ -1,0 +1,291 @@
+"""The outbox: what relays take from it, in which order, and what stays there for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import pytest
+
+from hookfast.deliveries.life import Wish
+from hookfast.delivery import Urgency
+from hookfast.storage import lives, outbox, wishes
+from hookfast.storage.engine import Database
+from hookfast.storage.outbox import PendingDelivery
+from tests.integration.storage.ended import ended
+from tests.integration.storage.stored_lives import FIRST, at, life_after
+from tests.seed import delivery_row, seed_delivery, seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+LEASE: Final = timedelta(seconds=30)
+EVERYTHING: Final = (Urgency.WISH, Urgency.RETRY, Urgency.FIRST, Urgency.JOB)
+
+
+@pytest.fixture
+async def endpoint(database: Database) -> str:
+    return await seed_endpoint(database, "https://example.com/hook")
+
+
+async def seed(database: Database, endpoint: str, **columns: Any) -> str:
+    """A delivery in the outbox, emitted at noon; returns its id."""
+    given = {"created_at": at(0), "updated_at": at(0), "due_at": at(0), "next_attempt_at": at(0)}
+    return await seed_delivery(database, endpoint, **given | columns)
+
+
+async def claim(
+    database: Database, *, now: float = 0, limit: int = 100, **urgencies: int
+) -> list[PendingDelivery]:
+    async with database.write() as connection:
+        return await outbox.claim(connection, limit=limit, lease=LEASE, now=at(now), **urgencies)
+
+
+async def claimed_ids(database: Database, **given: Any) -> list[str]:
+    return [row.delivery_id for row in await claim(database, **given)]
+
+
+async def mark(database: Database, *ids: str, leased_until: datetime, now: float = 1) -> None:
+    async with database.write() as connection:
+        await outbox.mark_started(connection, ids, leased_until=leased_until, now=at(now))
+
+
+async def wake(database: Database, *ids: str, urgency: int) -> None:
+    async with database.write() as connection:
+        await outbox.wake(connection, ids, urgency=urgency)
+
+
+# -- claiming -------------------------------------------------------------------------------------
+
+
+async def test_the_most_urgent_go_first_and_of_those_the_oldest(
+    database: Database, endpoint: str
+) -> None:
+    by_urgency: dict[int, list[str]] = {urgency: [] for urgency in EVERYTHING}
+    for urgency in (Urgency.JOB, Urgency.FIRST, Urgency.WISH, Urgency.RETRY) * 2:
+        by_urgency[urgency].append(await seed(database, endpoint, urgency=urgency))
+    expected = [one for urgency in EVERYTHING for one in by_urgency[urgency]]
+    assert await claimed_ids(database, limit=3) == expected[:3]
+    assert await claimed_ids(database, limit=100) == expected[3:]
+    assert await claimed_ids(database) == []
+
+
+async def test_a_new_delivery_goes_after_retries_and_before_jobs(
+    database: Database, endpoint: str
+) -> None:
+    await seed(database, endpoint)
+    [row] = await claim(database)
+    assert (row.urgency, row.wakes) == (Urgency.FIRST, 0)
+    assert row.life == life_after(())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"least_urgent": Urgency.RETRY}, [Urgency.WISH, Urgency.RETRY]),
+        ({"most_urgent": Urgency.FIRST}, [Urgency.FIRST, Urgency.JOB]),
+        ({"most_urgent": Urgency.RETRY, "least_urgent": Urgency.FIRST}, [2, 3]),
+    ],
+)
+async def test_a_relay_may_take_some_urgencies_only(
+    database: Database, endpoint: str, given: dict[str, int], expected: list[int]
+) -> None:
+    for urgency in EVERYTHING:
+        await seed(database, endpoint, urgency=urgency)
+    assert [row.urgency for row in await claim(database, **given)] == expected
+
+
+async def test_what_is_leased_is_free_again_when_the_lease_has_run_out(
+    database: Database, endpoint: str
+) -> None:
+    delivery = await seed(database, endpoint)
+    [row] = await claim(database, now=0)
+    assert row.leased_until == at(0) + LEASE
+    assert await claimed_ids(database, now=LEASE.total_seconds()) == []
+    assert await claimed_ids(database, now=LEASE.total_seconds() + 1) == [delivery]
+
+
+async def test_two_relays_take_nothing_twice(database_url: str) -> None:
+    async with AsyncExitStack() as stack:
+        relays = [await stack.enter_async_context(Database(database_url)) for _ in range(3)]
+        endpoint = await seed_endpoint(relays[0], "https://example.com/hook")
+        ids = [await seed(relays[0], endpoint) for _ in range(40)]
+        taken: list[str] = []
+
+        async def take_all(relay: Database) -> None:
+            while found := await claimed_ids(relay, limit=4):
+                taken.extend(found)
+
+        await asyncio.gather(*(take_all(relay) for relay in relays))
+    assert sorted(taken) == ids
+
+
+# -- marking --------------------------------------------------------------------------------------
+
+
+async def test_what_was_started_has_left_the_outbox(database: Database, endpoint: str) -> None:
+    delivery = await seed(database, endpoint)
+    [row] = await claim(database)
+    assert row.leased_until is not None
+    await mark(database, delivery, leased_until=row.leased_until)
+    stored = await delivery_row(database, delivery)
+    assert (stored.started_at, stored.leased_until) == (at(1), None)
+    assert await claimed_ids(database, now=3600) == []
+
+
+async def test_a_lease_that_is_not_ones_own_marks_and_frees_nothing(
+    database: Database, endpoint: str
+) -> None:
+    """A relay that was frozen: its lease ran out, and another starts the delivery just now."""
+    delivery = await seed(database, endpoint)
+    [first] = await claim(database, now=0)
+    [second] = await claim(database, now=31)
+    assert first.leased_until is not None
+    assert second.leased_until is not None
+    before = await delivery_row(database, delivery)
+    await mark(database, delivery, leased_until=first.leased_until, now=32)
+    async with database.write() as connection:
+        await outbox.release(connection, [delivery], leased_until=first.leased_until)
+    assert await delivery_row(database, delivery) == before
+    await mark(database, delivery, leased_until=second.leased_until, now=33)
+    assert (await delivery_row(database, delivery)).started_at == at(33)
+
+
+@pytest.mark.parametrize("how", ["wake", "wish", "job", "release"])
+async def test_a_delivery_that_is_woken_again_while_it_is_being_told_stays_in_the_outbox(
+    database: Database, endpoint: str, how: str
+) -> None:
+    """What the relay tells its workflow may have been read before the change."""
+    columns = {"status": "held", "look_at": at(3600)} if how == "release" else {}
+    delivery = await seed(database, endpoint, **columns)
+    [row] = await claim(database)
+    assert row.leased_until is not None
+    async with database.write() as connection:
+        match how:
+            case "wake":
+                await outbox.wake(connection, [delivery])
+            case "wish":
+                await wishes.ask(connection, delivery, "pause", now=at(0.5))
+            case "job":
+                await wishes.ask_many(connection, [delivery], Wish.CANCEL, now=at(0.5))
+            case _:
+                await lives.apply(
+                    connection, [(delivery, Wish.RELEASE)], now=at(0.5), wake=Urgency.RETRY
+                )
+    await mark(database, delivery, leased_until=row.leased_until)
+    async with database.write() as connection:
+        await outbox.release(connection, [delivery], leased_until=row.leased_until)
+    stored = await delivery_row(database, delivery)
+    assert (stored.started_at, stored.leased_until, stored.wakes) == (None, None, 1)
+    # the other relay need not wait for the lease
+    [again] = await claim(database, now=1)
+    assert again.wakes == 1
+
+
+async def test_what_could_not_be_started_is_free_at_once(database: Database, endpoint: str) -> None:
+    mine, marked = [await seed(database, endpoint) for _ in range(2)]
+    rows = await claim(database)
+    lease = rows[0].leased_until
+    assert lease is not None
+    await mark(database, marked, leased_until=lease)
+    async with database.write() as connection:
+        await outbox.release(connection, [mine, marked], leased_until=lease)
+    assert await claimed_ids(database, now=1) == [mine]
+
+
+async def test_a_first_attempt_that_is_recorded_needs_no_mark(
+    database: Database, endpoint: str
+) -> None:
+    delivery = await seed(database, endpoint)
+    [row] = await claim(database)
+    assert row.leased_until is not None
+    async with database.write() as connection:
+        await lives.apply(connection, [(delivery, ended(FIRST, 503, at(1)))], now=at(2))
+    assert (await delivery_row(database, delivery)).started_at == at(2)
+    await mark(database, delivery, leased_until=row.leased_until, now=3)
+    assert (await delivery_row(database, delivery)).started_at == at(2)
+
+
+# -- waking ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "wakes", "then"),
+    [
+        (Urgency.WISH, Urgency.RETRY, Urgency.WISH),
+        (Urgency.WISH, Urgency.JOB, Urgency.WISH),
+        (Urgency.RETRY, Urgency.JOB, Urgency.RETRY),
+        (Urgency.RETRY, Urgency.RETRY, Urgency.RETRY),
+        (Urgency.FIRST, Urgency.RETRY, Urgency.RETRY),
+        (Urgency.JOB, Urgency.WISH, Urgency.WISH),
+    ],
+)
+async def test_of_two_wakes_the_more_urgent_one_counts_until_it_was_told(
+    database: Database, endpoint: str, there: int, wakes: int, then: int
+) -> None:
+    waiting = await seed(database, endpoint, urgency=there)
+    told = await seed(database, endpoint, urgency=there, started_at=at(0))
+    await wake(database, waiting, told, urgency=wakes)
+    rows = {row.delivery_id: row for row in await claim(database)}
+    assert (rows[waiting].urgency, rows[waiting].wakes) == (then, 1)
+    assert (rows[told].urgency, rows[told].wakes) == (wakes, 1)
+
+
+async def test_waking_changes_nothing_of_the_delivery_itself(
+    database: Database, endpoint: str
+) -> None:
+    delivery = await seed(database, endpoint, started_at=at(0))
+    before = (await delivery_row(database, delivery))._asdict()
+    await wake(database, delivery, urgency=Urgency.RETRY)
+    after = (await delivery_row(database, delivery))._asdict()
+    changed = {name for name, value in after.items() if value != before[name]}
+    assert changed == {"started_at", "wakes", "urgency"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_lost"),
+    [
+        ({}, True),
+        ({"next_attempt_at": at(301)}, False),  # due a moment ago
+        ({"next_attempt_at": None}, False),  # paused, or ended
+        ({"started_at": at(301)}, False),  # it was told lately
+        ({"started_at": None}, False),  # it is to be told
+        ({"updated_at": at(301)}, False),  # it moves
+    ],
+)
+async def test_only_what_has_long_been_due_and_has_not_moved_is_lost(
+    database: Database, endpoint: str, columns: dict[str, Any], is_lost: bool
+) -> None:
+    delivery = await seed(database, endpoint, **{"started_at": at(0)} | columns)
+    async with database.write() as connection:
+        found = await outbox.wake_lost(connection, overdue_since=at(300), limit=10)
+    assert found == int(is_lost)
+    row = await delivery_row(database, delivery)
+    assert row.wakes == int(is_lost)
+    if is_lost:
+        assert (row.started_at, row.urgency) == (None, Urgency.RETRY)
+
+
+async def test_what_was_lost_and_told_again_has_its_time(database: Database, endpoint: str) -> None:
+    delivery = await seed(database, endpoint, started_at=at(0))
+
+    async def sweep(overdue_since: float) -> int:
+        async with database.write() as connection:
+            return await outbox.wake_lost(connection, overdue_since=at(overdue_since), limit=10)
+
+    assert await sweep(300) == 1
+    assert await sweep(360) == 0  # it waits in the outbox
+    [row] = await claim(database, now=700)
+    assert row.leased_until is not None
+    await mark(database, delivery, leased_until=row.leased_until, now=700)
+    assert await sweep(700) == 0
+    assert await sweep(701) == 1  # nothing has come of that either
+
+
+async def test_the_sweep_takes_a_bounded_number(database: Database, endpoint: str) -> None:
+    for _ in range(3):
+        await seed(database, endpoint, started_at=at(0))
+    async with database.write() as connection:
+        assert await outbox.wake_lost(connection, overdue_since=at(300), limit=2) == 2
+        assert await outbox.wake_lost(connection, overdue_since=at(300), limit=2) == 1
