@@ -49,7 +49,10 @@ class ObservedAttempt:
         # one that somebody sent again after days says nothing about how fast we deliver
         if outcome.succeeded and trigger is not Trigger.RESEND:
             instruments.DELIVERY_DURATION.record(waited + outcome.duration_ms / 1000)
-        self._span.ended(result, following=None if change is None else change.after.status.value)
+        following = None
+        if change is not None:
+            following = change.after.status.value if change.after.phase.ended else "retry"
+        self._span.ended(result, following=following)
 
 
 @contextmanager

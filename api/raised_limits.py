@@ -39,7 +39,8 @@ async def draft(
         action="ask_again",
         chosen=ChosenDeliveries(
             endpoint_id=endpoint.id,
-            statuses=(DeliveryStatus.PENDING, DeliveryStatus.RETRYING),
+            # a paused one waits for a resend's turn
+            statuses=(DeliveryStatus.PENDING, DeliveryStatus.RETRYING, DeliveryStatus.PAUSED),
             reason="endpoint_limit",
         ),
         rate_per_second=usual if rate is None else min(usual, max(rate, MIN_RATE)),

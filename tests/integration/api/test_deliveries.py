@@ -319,7 +319,8 @@ async def test_an_answer_waits_until_no_attempt_can_begin_any_more(
     assert answer.status_code == 202  # none was about to begin
 
     held = {"status": "held", "look_at": later, "next_attempt_at": later}
-    for case in ({"status": "pending"}, held | {"released": True}, held):
+    let_go = held | {"released": True, "look_at": utc_now()}
+    for case in ({"status": "pending"}, let_go, held):
         delivery = await emit(client, tenant)
         await change(context, delivery["id"], **case)
         if case == held:

@@ -77,6 +77,24 @@ async def test_what_waits_at_a_raised_limit_is_told_no_faster_than_the_limit_tak
     assert job["filter"]["reason"] == "endpoint_limit"
 
 
+@pytest.mark.parametrize("status", ["retrying", "paused"])
+async def test_a_resend_that_waits_for_its_turn_hears_of_it_too(
+    client: httpx2.AsyncClient, context: Context, endpoint: Json, status: str
+) -> None:
+    """Its delivery waits for something else, or for nobody."""
+    delivery, now = await waiting(client, context, endpoint, 3), context.clock()
+    c = Delivery.__table__.c
+    async with context.database.write() as connection:
+        await connection.execute(update(Delivery.__table__).values(status=status, reason=None))
+        await connection.execute(
+            update(Delivery.__table__)
+            .where(c.id == delivery)
+            .values(resend_asked_at=now, resend_not_before=now)
+        )
+    [job] = await patch(client, endpoint, rate_limit_per_second=5)
+    assert (job["action"], job["total"]) == ("ask_again", 1)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -66,9 +66,9 @@ async def test_only_the_first_try_trusts_what_the_relay_read(
     tries: list[bool] = []
     load = OutgoingLoader.load
 
-    async def watched(self: OutgoingLoader, *args: Any, fresh: bool) -> Outgoing:
+    async def watched(self: OutgoingLoader, *args: Any, fresh: bool, **options: Any) -> Outgoing:
         tries.append(fresh)
-        return await load(self, *args, fresh=fresh)
+        return await load(self, *args, fresh=fresh, **options)
 
     monkeypatch.setattr(OutgoingLoader, "load", watched)
     delivery = await signalled_in_the_first_attempt(stack, "wake", path="/slow/1")

@@ -43,5 +43,11 @@ def ended(
 def success(life: Life, started_at: datetime) -> AttemptEnded:
     """The plan's next attempt, which arrived."""
     trigger = Trigger.RETRY if life.attempts else Trigger.FIRST
-    attempt = Attempt(number=life.attempts + 1, trigger=trigger, round=life.round, in_plan=True)
+    attempt = Attempt(
+        number=life.attempts + 1,
+        trigger=trigger,
+        round=life.round,
+        in_plan=True,
+        position=life.position,
+    )
     return ended(attempt, 200, started_at)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -28,7 +27,6 @@ from tests.seed import seed_delivery
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 FIRST: Final = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
-RETRY: Final = replace(FIRST, number=2, trigger=Trigger.RETRY)
 
 
 def at(seconds: float) -> datetime:

@@ -50,6 +50,7 @@ async def add_deliveries(database: Database, *rows: dict[str, Any]) -> list[str]
                 "updated_at": at,
                 "finished_at": None,
                 "started_at": at,
+                "resend_not_before": None,
             }
             | row
         )
@@ -137,6 +138,8 @@ CHOICES = [
     (ChosenDeliveries(statuses=(DeliveryStatus.PAUSED, DeliveryStatus.PENDING)), [4, 5]),
     (ChosenDeliveries(statuses=(DeliveryStatus.HELD,)), []),
     (ChosenDeliveries(statuses=(DEAD, DeliveryStatus.GONE), reason="retries_exhausted"), [0]),
+    (ChosenDeliveries(reason="endpoint_limit"), [4, 5]),  # also a resend that has a turn
+    (ChosenDeliveries(reason="endpoint_limit", statuses=(DeliveryStatus.PENDING,)), [4]),
     (ChosenDeliveries(tenant_id=OTHER), [3, 5]),
     (ChosenDeliveries(tenant_id=OTHER, statuses=(DEAD, DeliveryStatus.PAUSED)), [3, 5]),
     (ChosenDeliveries(endpoint_id="ep_2"), [1, 3]),
@@ -168,8 +171,8 @@ async def test_what_is_chosen_is_counted_and_read_oldest_first(
             "endpoint_id": "ep_2",
             "subscription_id": "sub_2",
         },
-        {"status": "pending", "event_type": "order.refund.made"},
-        {"status": "paused", "tenant_id": OTHER},
+        {"status": "pending", "event_type": "order.refund.made", "reason": "endpoint_limit"},
+        {"status": "paused", "tenant_id": OTHER, "resend_not_before": LATER},
     )
     for limit in (1, 2, 50):
         assert await all_chunks(database, chosen, limit=limit) == [ids[n] for n in expected]

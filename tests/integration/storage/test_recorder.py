@@ -44,7 +44,9 @@ class Records:
         self, number: int, status_code: int, *, at: float, plan: PlanSpec = MINUTES, round: int = 0
     ) -> AttemptRecord:
         trigger = Trigger.FIRST if number == 1 else Trigger.RETRY
-        attempt = Attempt(number=number, trigger=trigger, round=round, in_plan=True)
+        attempt = Attempt(
+            number=number, trigger=trigger, round=round, in_plan=True, position=number - 1
+        )
         fact = ended(attempt, status_code, self.at(at), plan=plan)
         return AttemptRecord(delivery_id=self.delivery, ended=fact, excerpt=f"said {status_code}")
 
