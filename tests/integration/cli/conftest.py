@@ -122,6 +122,7 @@ async def client(served: ApiServer) -> AsyncIterator[httpx2.AsyncClient]:
         base_url=f"{served.url}/v1",
         headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
         trust_env=False,
+        timeout=PATIENCE,  # a busy machine may take longer than the five seconds of a default
     ) as client:
         yield client
 
