@@ -33,6 +33,11 @@ class Bench:
     sink: str
     processes: dict[str, psutil.Process]
     client: httpx2.AsyncClient
+    up: psutil.Process
+
+    def renew(self) -> None:
+        """Find the processes again, where one was killed and `up` has started another."""
+        self.processes |= _parts_of(self.up)
 
     def cpu_now(self) -> dict[str, float]:
         """CPU seconds spent so far, by process."""
@@ -85,12 +90,14 @@ async def running_bench(home: Path, *, postgresql: bool = False) -> AsyncIterato
         async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as client:
             api = f"http://127.0.0.1:{port}"
             await _until_ready(client, api, up, log_path)
+            supervisor = psutil.Process(up.pid)
             yield Bench(
                 api=api,
                 temporal_address=f"127.0.0.1:{temporal_port}",
                 sink=sink_url,
-                processes=_parts_of(up) | database | {"sink": psutil.Process(sink.pid)},
+                processes=_parts_of(supervisor) | database | {"sink": psutil.Process(sink.pid)},
                 client=client,
+                up=supervisor,
             )
 
 
@@ -143,9 +150,9 @@ def _did_not_start(why: str, log: Path) -> SystemExit:
     return SystemExit(f"hookfast up {why}:\n{log.read_text()}")
 
 
-def _parts_of(up: subprocess.Popen[str]) -> dict[str, psutil.Process]:
+def _parts_of(up: psutil.Process) -> dict[str, psutil.Process]:
     parts = {}
-    for child in psutil.Process(up.pid).children(recursive=True):
+    for child in up.children(recursive=True):
         command = child.cmdline()
         for name in ("api", "worker"):
             if "hookfast.cli" in command and name in command:

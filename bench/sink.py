@@ -3,7 +3,8 @@
 It answers every request with an empty 200 and notes when each message came. `python -m bench.sink`
 prints its port; `GET /reset` forgets, `GET /count` tells how many came, `GET /report` the latencies
 in milliseconds, as JSON, and `GET /arrivals` when they came, in monotonic nanoseconds.
-A latency is the time since `"sent_at":<monotonic ns>` in the body (one clock for the machine).
+A latency is the time since `"sent_at":<monotonic ns>` in the body (one clock for the machine);
+`GET /report/<path>` tells those of the requests to that path alone.
 After `GET /break` it answers 503 and notes nothing, until `GET /mend`.
 """
 
@@ -13,6 +14,7 @@ import asyncio
 import json
 import re
 import time
+from collections import defaultdict
 from typing import Any
 
 import uvloop
@@ -24,6 +26,7 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _BROKEN = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 _latencies: list[float] = []
+_by_path: defaultdict[bytes, list[float]] = defaultdict(list)
 _arrivals: list[int] = []
 
 
@@ -55,7 +58,9 @@ class Sink(asyncio.Protocol):
                 return
             now = time.monotonic_ns()
             sent_at = _SENT_AT.search(body)
-            _latencies.append((now - int(sent_at[1])) / 1e6 if sent_at else 0.0)
+            latency = (now - int(sent_at[1])) / 1e6 if sent_at else 0.0
+            _latencies.append(latency)
+            _by_path[head.split()[1]].append(latency)
             _arrivals.append(now)
             self._transport.write(_OK)
             return
@@ -68,6 +73,7 @@ class Sink(asyncio.Protocol):
         match path:
             case b"/reset":
                 _latencies.clear()
+                _by_path.clear()
                 _arrivals.clear()
             case b"/break" | b"/mend":
                 Sink.broken = path == b"/break"
@@ -75,6 +81,8 @@ class Sink(asyncio.Protocol):
                 return _latencies
             case b"/arrivals":
                 return _arrivals
+            case _ if path.startswith(b"/report/"):
+                return _by_path[path.removeprefix(b"/report")]
         return len(_latencies)
 
 

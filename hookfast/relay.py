@@ -14,15 +14,18 @@ crash leaves behind:
    not marked: its workflow is woken once more.
 
 Order of service: what a person asked for, then retries, probes and what circuits let go, then new
-deliveries, then jobs. While retries run late, few new deliveries are taken at a time.
+deliveries, then jobs. While retries run late, few new deliveries are in hand. No more is leased
+than starts soon, and what a person asks for is looked for meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import defaultdict
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -35,6 +38,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.delivery import Urgency
 from hookfast.delivery_start import start_or_wake
 from hookfast.lateness import Lateness
+from hookfast.start_window import StartWindow
 from hookfast.storage import outbox
 from hookfast.storage.doorbell import Doorbell
 from hookfast.storage.engine import Database
@@ -47,8 +51,8 @@ _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
 _MARK_SECONDS = 0.2  # marks what it started this long after the last round, when nothing follows
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
 _LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when told to end
-_CONCURRENT_STARTS = 32  # more only queue up in the server
-_NEW_WHILE_LATE = 10  # new deliveries taken at once while retries run late
+_NEW_WHILE_LATE = 4  # new deliveries in hand while retries run late
+_WISH_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
 
 log = structlog.get_logger()
 
@@ -78,8 +82,8 @@ class Relay:
         self._fast_lane_timeout = fast_lane_timeout
         self._lateness = lateness
         self._clock = clock
-        self._slots = asyncio.Semaphore(_CONCURRENT_STARTS)
-        self._starting: set[asyncio.Task[None]] = set()
+        self._window = StartWindow()
+        self._starting: dict[asyncio.Task[None], int] = {}  # with their urgency
         # by lease: what was leased again meanwhile is somebody else's to mark
         self._started: defaultdict[datetime, list[str]] = defaultdict(list)
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
@@ -118,7 +122,8 @@ class Relay:
             await self._settle_accounts(connection)
 
     async def _lease_and_start(self, limit: int) -> int:
-        """Lease at most `limit` rows and begin to start or wake their workflows; how many."""
+        """Lease at most `limit` rows (0: what people ask for, alone) and begin to start or wake
+        their workflows; how many."""
         try:
             read_at = asyncio.get_running_loop().time()
             async with self._database.write() as connection:
@@ -134,21 +139,20 @@ class Relay:
             return 0
         for row, target in claimed:
             task = asyncio.create_task(self._start(row, target), name=f"start-{row.delivery_id}")
-            self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
+            self._starting[task] = row.urgency
+            task.add_done_callback(self._starting.pop)
         return len(rows)
 
     async def _claim(self, connection: AsyncConnection, limit: int) -> list[PendingDelivery]:
-        now = self._clock()
+        claim = partial(outbox.claim, connection, lease=self._lease, now=self._clock())
+        if not limit:
+            return await claim(limit=self._batch, least_urgent=Urgency.WISH)
         if not self._lateness.now:
-            return await outbox.claim(connection, limit=limit, lease=self._lease, now=now)
-        rows = await outbox.claim(
-            connection, limit=limit, lease=self._lease, now=now, least_urgent=Urgency.RETRY
-        )
-        if (few := min(limit - len(rows), _NEW_WHILE_LATE)) > 0:
-            rows += await outbox.claim(
-                connection, limit=few, lease=self._lease, now=now, most_urgent=Urgency.FIRST
-            )
+            return await claim(limit=limit)
+        rows = await claim(limit=limit, least_urgent=Urgency.RETRY)
+        new = sum(urgency >= Urgency.FIRST for urgency in self._starting.values())
+        if (few := min(limit - len(rows), _NEW_WHILE_LATE - new)) > 0:
+            rows += await claim(limit=few, most_urgent=Urgency.FIRST)
         return rows
 
     async def _settle_accounts(self, connection: AsyncConnection) -> None:
@@ -162,11 +166,14 @@ class Relay:
             await outbox.release(connection, ids, leased_until=lease)
 
     async def _room(self) -> int:
-        """How many more may be started, once that is a good part of the batch: leasing a few at a
-        time would spend a transaction on each."""
-        while (room := self._batch - len(self._starting)) < max(1, self._batch // 2):
-            await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED)
-        return room
+        """How many more may be leased: as many as are under way at once wait for their turn. Half
+        of them go first, or what goes within a moment: each lease spends a transaction."""
+        most = min(self._batch, 2 * self._window.size)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WISH_SECONDS):
+                while len(self._starting) > most // 2:
+                    await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED)
+        return max(0, most - len(self._starting))
 
     async def _settle(self) -> None:
         if self._starting:
@@ -189,7 +196,7 @@ class Relay:
         result = "started"
         lease = row.leased_until or row.created_at
         try:
-            async with self._slots:
+            async with self._window.turn(row.urgency):
                 await start_or_wake(
                     self._client, row, target, fast_lane_timeout=self._fast_lane_timeout
                 )

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.chaos.run import Order, TookTooLong, run
-from bench.chaos.storm import KILLS, KINDS, ON_POSTGRESQL, ON_SQLITE
+from bench.chaos.storm import CALM, KILLS, KINDS, ON_POSTGRESQL, ON_SQLITE
 from hookfast.cli.interrupt import interruptible
 
 _INTERRUPTED = 130
@@ -35,6 +35,7 @@ def main() -> None:
     )
     parser.add_argument("--events", type=int, default=2000)
     parser.add_argument("--rate", type=float, default=25, help="events a second")
+    parser.add_argument("--calm", type=float, default=CALM, help="most seconds between faults")
     parser.add_argument("--seed", default=secrets.token_hex(3), help="default: a new one")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default=None)
     only = parser.add_mutually_exclusive_group()
@@ -46,6 +47,7 @@ def main() -> None:
     order = Order(
         events=given.events,
         rate=given.rate,
+        calm=given.calm,
         seed=given.seed,
         database=given.database or ("postgresql" if kind in ON_POSTGRESQL else "sqlite"),
         only=kind,

@@ -51,10 +51,12 @@ class TookTooLong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The run that was asked for. `only`: the one kind of fault in it."""
+    """The run that was asked for. `calm`: at most so many seconds between two faults; `only`: the
+    one kind of fault in it."""
 
     events: int
     rate: float
+    calm: float
     seed: str
     database: str
     only: str | None
@@ -102,7 +104,7 @@ async def _rage(order: Order, service: Service, evidence: Evidence) -> People:
         service, evidence, seed=order.seed, events=order.events, seconds=order.seconds
     )
     await emitter.register()
-    storm = Storm(service, evidence, seed=order.seed, only=order.only)
+    storm = Storm(service, evidence, seed=order.seed, calm=order.calm, only=order.only)
     people = People(service, evidence, emitter.endpoints, seed=order.seed)
     evidence.begun = time.time()
     try:

@@ -67,7 +67,8 @@ KINDS: Final = (
 
 _FRONTS = 2
 """Faults at once, of different parts."""
-_GAP = (1.0, 5.0)
+CALM: Final = 5.0
+"""At most so many seconds, and at least a fifth of them, lie between two faults."""
 _RELAY_PATIENCE = 10.0
 """A relay that has nothing to start for so long is killed as it is."""
 
@@ -76,10 +77,17 @@ class Storm:
     """Runs until `stop`; then the faults that last come to their ends, and everything is well."""
 
     def __init__(
-        self, service: Service, evidence: Evidence, *, seed: str, only: str | None = None
+        self,
+        service: Service,
+        evidence: Evidence,
+        *,
+        seed: str,
+        calm: float = CALM,
+        only: str | None = None,
     ) -> None:
         self._service = service
         self._evidence = evidence
+        self._calm = calm
         self._random = random.Random(f"storm {seed}")
         self._over = asyncio.Event()
         self._busy: set[str] = set()
@@ -99,7 +107,7 @@ class Storm:
                 group.create_task(self._front())
 
     async def _front(self) -> None:
-        while not await self._is_over_after(self._random.uniform(*_GAP)):
+        while not await self._is_over_after(self._random.uniform(self._calm / 5, self._calm)):
             if not self._deck:
                 self._deck = list(self._faults)
                 self._random.shuffle(self._deck)

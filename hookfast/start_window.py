@@ -1,0 +1,77 @@
+"""How many workflows a relay starts or wakes at once: fewer while Temporal answers slowly.
+
+Whatever asks Temporal for something waits in one line: the more starts stand in it, the longer the
+polls and answers wait by which deliveries go on. So the window behaves as a sender's does in TCP
+(RFC 5681): it grows by one a round trip while answers are quick, and is halved where they are slow.
+Where there is no room, who is more urgent goes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+MOST = 32
+"""More only queue up in the server."""
+_FIRST = 8.0
+_SLOW_SECONDS = 0.2
+
+
+class StartWindow:
+    """One per relay."""
+
+    def __init__(self) -> None:
+        self._size = _FIRST
+        self._under_way = 0
+        self._halved_at = 0.0
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+
+    @property
+    def size(self) -> int:
+        """How many may be under way at once, 1 to MOST."""
+        return int(self._size)
+
+    @asynccontextmanager
+    async def turn(self, urgency: int) -> AsyncIterator[None]:
+        """Wait for room; what the block takes is how quick Temporal is. Lower goes first."""
+        await self._room(urgency)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._learn(begun, time.monotonic())
+            self._admit()
+
+    async def _room(self, urgency: int) -> None:
+        if self._under_way < self.size and not self._waiting:
+            self._under_way += 1
+            return
+        admitted = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (urgency, next(self._numbers), admitted))
+        try:
+            await admitted
+        except asyncio.CancelledError:
+            if admitted.done() and not admitted.cancelled():
+                self._under_way -= 1
+                self._admit()
+            raise
+
+    def _admit(self) -> None:
+        while self._waiting and self._under_way < self.size:
+            _, _, admitted = heapq.heappop(self._waiting)
+            if not admitted.cancelled():
+                self._under_way += 1
+                admitted.set_result(None)
+
+    def _learn(self, begun: float, ended: float) -> None:
+        if ended - begun <= _SLOW_SECONDS:
+            self._size = min(MOST, self._size + 1 / self._size)
+        elif begun > self._halved_at:  # what began before tells of the larger window
+            self._size = max(1.0, self._size / 2)
+            self._halved_at = ended
