@@ -9,7 +9,7 @@ EVENTS ?= 2000
 # Some images forbid Python to keep what it compiled; the tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run test fuzz slow chaos check bench drain inbox-bench telemetry-bench lock openapi clean docs docs-serve help
+.PHONY: demo run test fuzz slow chaos check bench drain overload inbox-bench telemetry-bench lock openapi clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -45,6 +45,9 @@ bench: $(VENV)/.dev-ready   ## the floor and the product, measured in one run
 
 drain: $(VENV)/.dev-ready   ## the end of an outage, measured against the ramp
 	$(BIN)/python -m bench.drain
+
+overload: $(VENV)/.dev-ready ## too many new events, and what retries and people wait for then
+	@$(BIN)/python -m bench.overload
 
 inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against emitting
 	$(BIN)/python -m bench.inbox

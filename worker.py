@@ -25,12 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError
-from temporalio.worker import (
-    PollerBehaviorAutoscaling,
-    UnsandboxedWorkflowRunner,
-    Worker,
-    WorkflowRunner,
-)
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from activities.attempt import AttemptActivities
 from activities.circuit import CircuitActivities
@@ -134,7 +129,6 @@ async def running_worker(
         max_concurrent_workflow_tasks=settings.max_concurrent_attempts,
         max_concurrent_local_activities=settings.max_concurrent_attempts,
         max_cached_workflows=2_000,
-        workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         graceful_shutdown_timeout=settings.shutdown_grace,
     )
     retries = Worker(

@@ -1,0 +1,122 @@
+"""How many workflows are started at once: fewer while Temporal answers slowly, the urgent first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from hookfast import start_window
+from hookfast.start_window import MOST, StartWindow
+
+pytestmark = pytest.mark.anyio
+
+QUICK, SLOW = 0.01, 1.0
+
+
+class Clock:
+    """A monotonic clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(start_window, "time", clock)
+    return clock
+
+
+async def answered(window: StartWindow, clock: Clock, seconds: float, *, times: int = 1) -> None:
+    for _ in range(times):
+        async with window.turn(3):
+            clock.now += seconds
+
+
+async def test_it_grows_to_its_most_while_answers_are_quick(clock: Clock) -> None:
+    window = StartWindow()
+    await answered(window, clock, QUICK, times=2_000)
+    assert window.size == MOST
+
+
+async def test_one_answer_after_the_other_that_is_slow_leaves_one_at_a_time(clock: Clock) -> None:
+    window = StartWindow()
+    await answered(window, clock, SLOW, times=20)
+    assert window.size == 1
+
+
+async def test_answers_to_what_was_under_way_together_halve_it_once(clock: Clock) -> None:
+    window = StartWindow()
+    before = window.size
+    async with AsyncExitStack() as stack:
+        for _ in range(before):
+            await stack.enter_async_context(window.turn(3))
+        clock.now += SLOW
+    assert window.size == before // 2
+
+
+async def test_it_recovers_after_a_slow_time(clock: Clock) -> None:
+    window = StartWindow()
+    await answered(window, clock, SLOW, times=20)
+    await answered(window, clock, QUICK, times=100)
+    assert window.size > 8
+
+
+async def test_an_error_counts_by_the_time_it_took(clock: Clock) -> None:
+    window = StartWindow()
+    before = window.size
+
+    async def fail() -> None:
+        async with window.turn(3):
+            clock.now += SLOW
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await fail()
+    assert window.size == before // 2
+
+
+async def test_no_more_are_under_way_than_its_size_and_the_urgent_go_first(clock: Clock) -> None:
+    window = StartWindow()
+    order: list[int] = []
+    let_go = asyncio.Event()
+
+    async def start(urgency: int, act: Callable[[], object]) -> None:
+        async with window.turn(urgency):
+            act()
+            await let_go.wait()
+
+    first = [asyncio.create_task(start(3, lambda: None)) for _ in range(window.size)]
+    await asyncio.sleep(0)
+    later = [
+        asyncio.create_task(start(urgency, lambda urgency=urgency: order.append(urgency)))  # type: ignore[misc]
+        for urgency in (4, 3, 1, 2, 1)
+    ]
+    await asyncio.sleep(0)
+    assert order == []
+    let_go.set()
+    await asyncio.gather(*first, *later)
+    assert order == [1, 1, 2, 3, 4]
+
+
+async def test_who_stops_waiting_takes_nobodys_place(clock: Clock) -> None:
+    window = StartWindow()
+    async with AsyncExitStack() as stack:
+        for _ in range(window.size):
+            await stack.enter_async_context(window.turn(3))
+        impatient = asyncio.create_task(window.turn(1).__aenter__())
+        admitted = asyncio.create_task(window.turn(1).__aenter__())
+        await asyncio.sleep(0)
+        impatient.cancel()
+        await asyncio.wait([impatient])
+    admitted.cancel()  # in the moment in which it was admitted
+    await asyncio.wait([admitted])
+    async with AsyncExitStack() as stack, asyncio.timeout(5):
+        for _ in range(window.size):
+            await stack.enter_async_context(window.turn(3))
