@@ -279,7 +279,7 @@ class Settings(BaseSettings):
         100, ge=1, description="Circuits, jobs and mails one worker is busy with at once."
     )
     relay_batch: int = Field(
-        200, ge=1, le=1_000, description="Deliveries the relay claims at once."
+        64, ge=1, le=1_000, description="Most deliveries the relay has in hand at once."
     )
     relay_lease: Seconds = Field(
         timedelta(seconds=30),
