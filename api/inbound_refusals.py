@@ -11,6 +11,7 @@ of refusals; and one line in the log per source and minute.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
 
 import asyncpg
@@ -37,6 +38,7 @@ class InboundRefusals:
         self._database = database
         self._clock = clock
         self._counts: dict[str, Refusals] = {}
+        self._writing = asyncio.Lock()
         self._lines = TokenBuckets(per_second=1 / 60, burst=1)
 
     def count(self, source_id: str, error: HookfastError) -> None:
@@ -54,7 +56,11 @@ class InboundRefusals:
         return flushing(self.write, seconds=FLUSH_SECONDS, name="write-refusals")
 
     async def write(self) -> None:
-        """Write what was counted since the last time."""
+        """Write what was counted until now, and return when it is written or kept for later."""
+        async with self._writing:
+            await self._write()
+
+    async def _write(self) -> None:
         counts, self._counts = self._counts, {}
         if not counts:
             return

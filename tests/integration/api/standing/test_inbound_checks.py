@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,11 @@ from api import source_cache
 from api.context import Context
 from hookfast.clock import utc_now
 from hookfast.inbox import provider
+from hookfast.inbox.refused import Refused
 from hookfast.inbox.samples import sample
 from hookfast.source_secrets import sealed_secrets
-from hookfast.storage import sources
+from hookfast.storage import source_stats, sources
+from hookfast.storage.source_stats import Refusals
 from tests.api_client import assert_problem
 from tests.integration.api.inbound import SECRET, post, send, signed
 from tests.integration.api.standing.sources import make_source, stats
@@ -72,6 +75,22 @@ async def test_a_signature_that_proves_nothing_is_401(
     answer = await post(client, source, merged, body)
     assert_problem(answer, 401, code=code)
     assert answer.headers["WWW-Authenticate"].startswith("Signature")
+
+
+async def test_who_asks_to_write_the_refusals_waits_for_a_writing_that_is_under_way(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    source = (await make_source(client, tenant))["id"]
+    context.refusals.count(source, Refused("signature_mismatch", "not signed"))
+    held_up = Refusals(0, utc_now(), "")
+    async with context.database.write() as connection:
+        await source_stats.refuse(connection, [(source, held_up)])
+        under_way = asyncio.create_task(context.refusals.write())
+        asked = asyncio.create_task(context.refusals.write())
+        await asyncio.wait([under_way, asked], timeout=0.2)
+        assert not asked.done()
+    await asked
+    assert (await stats(client, context, source))["rejected"] == 1
 
 
 async def test_a_replayed_request_is_401_once_its_time_is_past(
