@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,10 @@ MOST = 32
 """More only queue up in the server."""
 _FIRST = 8.0
 _SLOW_SECONDS = 0.2
+_SLOW_TIMES = 3
+"""Slow is what takes so many times as long as the quickest answer: Temporal may be far away."""
+_FORGET = 1.0005
+"""What was the quickest counts for that much more with each answer that is not quicker."""
 
 
 class StartWindow:
@@ -28,6 +33,7 @@ class StartWindow:
         self._size = _FIRST
         self._under_way = 0
         self._halved_at = 0.0
+        self._quickest = math.inf
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
 
@@ -70,7 +76,9 @@ class StartWindow:
                 admitted.set_result(None)
 
     def _learn(self, begun: float, ended: float) -> None:
-        if ended - begun <= _SLOW_SECONDS:
+        took = ended - begun
+        self._quickest = min(took, self._quickest * _FORGET)
+        if took <= max(_SLOW_SECONDS, _SLOW_TIMES * self._quickest):
             self._size = min(MOST, self._size + 1 / self._size)
         elif begun > self._halved_at:  # what began before tells of the larger window
             self._size = max(1.0, self._size / 2)

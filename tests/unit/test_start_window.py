@@ -27,6 +27,14 @@ class Clock:
 
 
 @pytest.fixture
+async def window(clock: Clock) -> StartWindow:
+    """One that has seen a quick answer."""
+    window = StartWindow()
+    await answered(window, clock, QUICK)
+    return window
+
+
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(start_window, "time", clock)
@@ -39,20 +47,23 @@ async def answered(window: StartWindow, clock: Clock, seconds: float, *, times: 
             clock.now += seconds
 
 
-async def test_it_grows_to_its_most_while_answers_are_quick(clock: Clock) -> None:
-    window = StartWindow()
+async def test_it_grows_to_its_most_while_answers_are_quick(
+    window: StartWindow, clock: Clock
+) -> None:
     await answered(window, clock, QUICK, times=2_000)
     assert window.size == MOST
 
 
-async def test_one_answer_after_the_other_that_is_slow_leaves_one_at_a_time(clock: Clock) -> None:
-    window = StartWindow()
+async def test_one_answer_after_the_other_that_is_slow_leaves_one_at_a_time(
+    window: StartWindow, clock: Clock
+) -> None:
     await answered(window, clock, SLOW, times=20)
     assert window.size == 1
 
 
-async def test_answers_to_what_was_under_way_together_halve_it_once(clock: Clock) -> None:
-    window = StartWindow()
+async def test_answers_to_what_was_under_way_together_halve_it_once(
+    window: StartWindow, clock: Clock
+) -> None:
     before = window.size
     async with AsyncExitStack() as stack:
         for _ in range(before):
@@ -61,15 +72,19 @@ async def test_answers_to_what_was_under_way_together_halve_it_once(clock: Clock
     assert window.size == before // 2
 
 
-async def test_it_recovers_after_a_slow_time(clock: Clock) -> None:
+async def test_a_temporal_that_is_far_away_is_not_a_slow_one(clock: Clock) -> None:
     window = StartWindow()
+    await answered(window, clock, 0.3, times=2_000)
+    assert window.size == MOST
+
+
+async def test_it_recovers_after_a_slow_time(window: StartWindow, clock: Clock) -> None:
     await answered(window, clock, SLOW, times=20)
     await answered(window, clock, QUICK, times=100)
     assert window.size > 8
 
 
-async def test_an_error_counts_by_the_time_it_took(clock: Clock) -> None:
-    window = StartWindow()
+async def test_an_error_counts_by_the_time_it_took(window: StartWindow, clock: Clock) -> None:
     before = window.size
 
     async def fail() -> None:
@@ -82,8 +97,9 @@ async def test_an_error_counts_by_the_time_it_took(clock: Clock) -> None:
     assert window.size == before // 2
 
 
-async def test_no_more_are_under_way_than_its_size_and_the_urgent_go_first(clock: Clock) -> None:
-    window = StartWindow()
+async def test_no_more_are_under_way_than_its_size_and_the_urgent_go_first(
+    window: StartWindow, clock: Clock
+) -> None:
     order: list[int] = []
     let_go = asyncio.Event()
 
@@ -105,8 +121,7 @@ async def test_no_more_are_under_way_than_its_size_and_the_urgent_go_first(clock
     assert order == [1, 1, 2, 3, 4]
 
 
-async def test_who_stops_waiting_takes_nobodys_place(clock: Clock) -> None:
-    window = StartWindow()
+async def test_who_stops_waiting_takes_nobodys_place(window: StartWindow, clock: Clock) -> None:
     async with AsyncExitStack() as stack:
         for _ in range(window.size):
             await stack.enter_async_context(window.turn(3))
