@@ -201,9 +201,7 @@ def _control_worker(
         if settings.owner_link_lifetime
         else None,
     )
-    upkeep = UpkeepActivities(
-        database=database.unhurried, dead_letter_retention=settings.dead_letter_retention
-    )
+    upkeep = UpkeepActivities(database=database.unhurried)
     retention = RetentionActivities(database=database.unhurried, ages=settings.ages)
     return Worker(
         client,

@@ -1,4 +1,4 @@
-"""What is done once a day: the summary of dead letters for owners, and the end of old ones."""
+"""What is done once a day: owners are told of the dead letters of the last 24 hours."""
 
 from __future__ import annotations
 
@@ -12,28 +12,24 @@ from hookfast.clock import Clock, rfc3339, utc_now
 from hookfast.notice import NoticeKind
 from hookfast.storage import dead_letter_upkeep, notices
 from hookfast.storage.engine import Database
-from hookfast.upkeep import Expired, Summarised
+from hookfast.upkeep import Summarised
 
 _DAY = timedelta(days=1)
 _ENDPOINTS_AT_ONCE = 100
-_DELIVERIES_AT_ONCE = 500
-"""How much goes into one transaction: on SQLite, deliveries wait for it."""
+"""So many go into one transaction: on SQLite, deliveries wait for it."""
 
 
 class UpkeepActivities:
     """The activities of the daily upkeep. One per worker process."""
 
-    def __init__(
-        self, *, database: Database, dead_letter_retention: timedelta, clock: Clock = utc_now
-    ) -> None:
+    def __init__(self, *, database: Database, clock: Clock = utc_now) -> None:
         self._database = database
-        self._retention = dead_letter_retention
         self._clock = clock
 
     @property
     def all(self) -> list[Callable[..., Any]]:
         """What a worker registers."""
-        return [self.summarise_dead_letters, self.expire_dead_letters]
+        return [self.summarise_dead_letters]
 
     @activity.defn(name="summarise_dead_letters")
     async def summarise_dead_letters(self) -> Summarised:
@@ -59,22 +55,3 @@ class UpkeepActivities:
                     )
             activity.heartbeat(start)
         return Summarised(endpoints=len(counts), notices=added)
-
-    @activity.defn(name="expire_dead_letters")
-    async def expire_dead_letters(self) -> Expired:
-        """Delete the dead letters that are older than is kept, with their attempts. The counts are
-        those of the try that came to the end. Only for runs that began before retention did it."""
-        if not self._retention:
-            return Expired()
-        finished_before = self._clock() - self._retention
-        deliveries = attempts = 0
-        while True:
-            async with self._database.write() as connection:
-                some, their_attempts = await dead_letter_upkeep.expire(
-                    connection, finished_before=finished_before, limit=_DELIVERIES_AT_ONCE
-                )
-            deliveries += some
-            attempts += their_attempts
-            activity.heartbeat(deliveries)
-            if some < _DELIVERIES_AT_ONCE:
-                return Expired(deliveries=deliveries, attempts=attempts)

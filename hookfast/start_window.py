@@ -1,9 +1,9 @@
 """How many workflows a relay starts or wakes at once: fewer while Temporal answers slowly.
 
-Whatever asks Temporal for something waits in one line: the more starts stand in it, the longer the
-polls and answers wait by which deliveries go on. So the window behaves as a sender's does in TCP
-(RFC 5681): it grows by one a round trip while answers are quick, and is halved where they are slow.
-Where there is no room, who is more urgent goes first.
+Temporal serves requests in the order in which they come, so a relay with many starts under way
+delays the polls and responses that every running delivery needs. The window therefore follows TCP's
+congestion avoidance (RFC 5681): it grows by one per round trip while answers are quick, and is
+halved when they are slow. Starts that wait for room are admitted in order of urgency.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ class StartWindow:
 
     @asynccontextmanager
     async def turn(self, urgency: int) -> AsyncIterator[None]:
-        """Wait for room; what the block takes is how quick Temporal is. Lower goes first."""
+        """Wait for room, and run the block in it. The time that the block takes tells how quick
+        Temporal is. A lower `urgency` is admitted first."""
         await self._room(urgency)
-        begun = time.monotonic()
+        begun, answered = time.monotonic(), False
         try:
             yield
+            answered = True
         finally:
             self._under_way -= 1
-            self._learn(begun, time.monotonic())
+            self._learn(begun, time.monotonic(), answered=answered)
             self._admit()
 
     async def _room(self, urgency: int) -> None:
@@ -75,11 +77,14 @@ class StartWindow:
                 self._under_way += 1
                 admitted.set_result(None)
 
-    def _learn(self, begun: float, ended: float) -> None:
+    def _learn(self, begun: float, ended: float, *, answered: bool) -> None:
+        """A refused connection is quick, and says nothing of how quick Temporal is."""
         took = ended - begun
-        self._quickest = min(took, self._quickest * _FORGET)
-        if took <= max(_SLOW_SECONDS, _SLOW_TIMES * self._quickest):
+        if answered:
+            self._quickest = min(took, self._quickest * _FORGET)
+        if took > max(_SLOW_SECONDS, _SLOW_TIMES * self._quickest):
+            if begun > self._halved_at:  # else it was asked in the larger window, halved already
+                self._size = max(1.0, self._size / 2)
+                self._halved_at = ended
+        elif answered:
             self._size = min(MOST, self._size + 1 / self._size)
-        elif begun > self._halved_at:  # what began before tells of the larger window
-            self._size = max(1.0, self._size / 2)
-            self._halved_at = ended

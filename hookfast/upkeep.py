@@ -18,23 +18,7 @@ class UpkeepOrder:
 
 @dataclass(frozen=True, slots=True)
 class Summarised:
-    """What the summary of dead letters came to: endpoints it told of, notices it added."""
+    """The workflow's result: endpoints with dead letters, notices that it added."""
 
     endpoints: int = 0
     notices: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """What was deleted because it is too old."""
-
-    deliveries: int = 0
-    attempts: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class UpkeepState:
-    """The workflow's result."""
-
-    summarised: Summarised
-    expired: Expired

@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from hookfast.upkeep import WORKFLOW_TYPE, Expired, Summarised, UpkeepOrder, UpkeepState
+from hookfast.upkeep import WORKFLOW_TYPE, Summarised, UpkeepOrder
 
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=10), maximum_interval=timedelta(minutes=10)
@@ -21,7 +21,7 @@ class UpkeepWorkflow:
     """One day's upkeep, started by a schedule (`hookfast.upkeep_schedule`)."""
 
     @workflow.run
-    async def run(self, order: UpkeepOrder) -> UpkeepState:
+    async def run(self, order: UpkeepOrder) -> Summarised:
         """Tell the owners."""
         workflow.set_current_details("summing up the dead letters of the last 24 hours")
         summarised: Summarised = await workflow.execute_activity(
@@ -32,18 +32,7 @@ class UpkeepWorkflow:
             retry_policy=_UNTIL_DONE,
             summary="dead letters of the last 24 hours",
         )
-        expired = Expired()
-        # Before, it deleted old dead letters too; a run that began then goes on as it was.
-        if not workflow.patched("retention-deletes-dead-letters"):
-            expired = await workflow.execute_activity(
-                "expire_dead_letters",
-                result_type=Expired,
-                start_to_close_timeout=_TIMEOUT,
-                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-                retry_policy=_UNTIL_DONE,
-                summary="delete old dead letters",
-            )
         workflow.set_current_details(
             f"{summarised.endpoints} endpoints with dead letters, {summarised.notices} notices"
         )
-        return UpkeepState(summarised, expired)
+        return summarised

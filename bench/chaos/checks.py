@@ -51,7 +51,7 @@ def cause_of(first: Request, faults: Sequence[Fault]) -> str:
     for kind in (*DATABASE_FAULTS, TEMPORAL_KILLED):
         if kind in lasting:
             return kind
-    # One that was frozen in a transaction keeps its locks, and later goes on where it was.
+    # A worker that was frozen in a transaction keeps its locks, and holds up the other worker.
     for kind in (WORKER_STOPPED, WORKER_KILLED, RELAY_KILLED):
         if kind in lasting:
             return f"another {kind}"

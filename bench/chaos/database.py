@@ -126,9 +126,9 @@ class Postgresql:
 
     @asynccontextmanager
     async def recovering(self) -> AsyncIterator[None]:
-        """Have one of its sessions crash, as one that is out of memory does. PostgreSQL ends all
-        others and recovers; while the block lasts that takes, and everyone is told to come again:
-        it is stopped in the middle of its recovery."""
+        """Crash one database session, as running out of memory would. PostgreSQL then ends all
+        other sessions and recovers. The recovery is stopped halfway for as long as the block lasts,
+        so that every client is told that the server is in recovery."""
         startup = await asyncio.to_thread(self._crash)
         try:
             yield

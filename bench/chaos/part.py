@@ -16,8 +16,8 @@ _RESTART_SECONDS = 1.0
 
 
 class Part:
-    """One process with its children. One that ends by itself is started again, as whatever runs it
-    in production would; `ended_by_itself` counts that. All end with us, however we end."""
+    """One process with its children. If it ends by itself, it is started again, as a supervisor
+    would do in production; `ended_by_itself` counts that. Its processes end when ours does."""
 
     def __init__(
         self,

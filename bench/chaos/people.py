@@ -113,7 +113,7 @@ class People:
         await self._ask("POST", f"/v1/endpoints/{endpoint}/resume")
 
     async def _enable(self, _: str) -> None:
-        """The one that its receiver gave up on with a 410, or none."""
+        """Enable the endpoints that a 410 has disabled; redrive their dead letters, or not."""
         disabled = await self._ask("GET", "/v1/endpoints", params={"state": "disabled"})
         for endpoint in disabled["data"] if disabled else ():
             form = {"redrive": self._random.random() < 0.5}

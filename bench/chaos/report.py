@@ -1,4 +1,5 @@
-"""The table of a storm: what was accepted, what became of it, and what must be 0."""
+"""Prints the table of a storm: how many events were accepted, how their deliveries ended, and the
+counts that must be 0."""
 
 from __future__ import annotations
 

@@ -81,13 +81,6 @@ async def upkeep_of_one_day(stack: Stack) -> str:
     return handle.id
 
 
-async def upkeep_without_expiry(stack: Stack) -> str:
-    handle = await stack.client.start_workflow(
-        WORKFLOW_TYPE, UpkeepOrder(), id="upkeep/without-expiry", task_queue=CONTROL_QUEUE
-    )
-    return handle.id
-
-
 def _id(mail: MailStack) -> str:
     return workflow_id(owner_hash(mail.owner))
 
@@ -99,5 +92,4 @@ MAIL_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     owner_mail_woken_while_it_rested,
     owner_mail_with_news_while_sending,
     upkeep_of_one_day,
-    upkeep_without_expiry,
 )

@@ -84,17 +84,29 @@ async def test_it_recovers_after_a_slow_time(window: StartWindow, clock: Clock) 
     assert window.size > 8
 
 
-async def test_an_error_counts_by_the_time_it_took(window: StartWindow, clock: Clock) -> None:
-    before = window.size
-
+async def failed(window: StartWindow, clock: Clock, seconds: float) -> None:
     async def fail() -> None:
         async with window.turn(3):
-            clock.now += SLOW
+            clock.now += seconds
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         await fail()
+
+
+async def test_what_fails_slowly_halves_it(window: StartWindow, clock: Clock) -> None:
+    before = window.size
+    await failed(window, clock, SLOW)
     assert window.size == before // 2
+
+
+async def test_what_fails_at_once_does_not_make_far_answers_slow(clock: Clock) -> None:
+    window = StartWindow()
+    for _ in range(100):
+        await failed(window, clock, 0.001)
+    assert window.size == StartWindow().size
+    await answered(window, clock, 0.3, times=2_000)
+    assert window.size == MOST
 
 
 async def test_no_more_are_under_way_than_its_size_and_the_urgent_go_first(

@@ -1,4 +1,4 @@
-"""The daily upkeep: whom it tells of dead letters, what it deletes, and what starts it."""
+"""The daily upkeep: whom it tells of dead letters and what starts it; how old ones are deleted."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from temporalio.client import Client, ScheduleOverlapPolicy
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities import upkeep
 from activities.upkeep import UpkeepActivities
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.ids import new_id
-from hookfast.storage import endpoints
+from hookfast.storage import dead_letter_upkeep, endpoints
 from hookfast.storage.control_tables import EndpointHealth, Notice
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
-from hookfast.upkeep import SCHEDULE_ID, Expired, Summarised
+from hookfast.upkeep import SCHEDULE_ID, Summarised
 from hookfast.upkeep_schedule import ensure_schedule
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.seed import seed_delivery, seed_endpoint
@@ -36,7 +35,7 @@ OWNERS = ["ann@shop.example", "bob@shop.example"]
 
 @pytest.fixture
 def activities(database: Database) -> UpkeepActivities:
-    return UpkeepActivities(database=database, dead_letter_retention=30 * DAY, clock=lambda: NOW)
+    return UpkeepActivities(database=database, clock=lambda: NOW)
 
 
 async def endpoint_of(database: Database, *owners: str) -> str:
@@ -125,9 +124,7 @@ async def test_an_endpoint_is_told_of_once_a_day(database: Database) -> None:
     environment = ActivityEnvironment()
     for at, notices_added in ((NOW, 1), (NOW + 10 * HOUR, 0), (NOW + DAY, 1)):
         await ended(database, endpoint_id, at - HOUR)
-        upkeep_then = UpkeepActivities(
-            database=database, dead_letter_retention=30 * DAY, clock=lambda at=at: at
-        )
+        upkeep_then = UpkeepActivities(database=database, clock=lambda at=at: at)
         summarised = await environment.run(upkeep_then.summarise_dead_letters)
         assert summarised == Summarised(1, notices_added)
 
@@ -145,10 +142,7 @@ async def test_nobody_is_told_of_a_deleted_endpoint_or_one_without_owners(
     assert await told(database) == []
 
 
-async def test_old_dead_letters_go_with_their_attempts(
-    database: Database, activities: UpkeepActivities, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upkeep, "_DELIVERIES_AT_ONCE", 2)
+async def test_old_dead_letters_go_with_their_attempts(database: Database) -> None:
     endpoint_id = await endpoint_of(database)
     old = NOW - 31 * DAY
     for number in range(5):
@@ -161,18 +155,21 @@ async def test_old_dead_letters_go_with_their_attempts(
         await ended(database, endpoint_id, old, status="cancelled"),
         await seed_delivery(database, endpoint_id),
     ]
-    environment = ActivityEnvironment()
-    beats: list[int] = []
-    environment.on_heartbeat = lambda *details: beats.append(details[0])
 
-    assert await environment.run(activities.expire_dead_letters) == Expired(5, 10)
+    async def expire() -> tuple[int, int]:
+        async with database.write() as connection:
+            return await dead_letter_upkeep.expire(
+                connection, finished_before=NOW - 30 * DAY, limit=3
+            )
 
-    assert beats == [2, 4, 5]
+    first, second = await expire(), await expire()
+
+    assert (first[0], second[0], first[1] + second[1]) == (3, 2, 10)
     async with database.read() as connection:
         ids = await connection.execute(select(Delivery.__table__.c.id))
         assert set(ids.scalars()) == set(kept)
     assert await left(database, Attempt) == 3
-    assert await environment.run(activities.expire_dead_letters) == Expired()
+    assert await expire() == (0, 0)
 
 
 @pytest.fixture
@@ -211,8 +208,5 @@ async def test_a_schedule_starts_it_however_many_workers_make_one(
 
         (action,) = await eventually(started)
         workflow = unscheduled.get_workflow_handle(action.action.workflow_id)
-        assert await workflow.result() == {
-            "summarised": {"endpoints": 1, "notices": 1},
-            "expired": {},  # dead letters are retention's, since it is there
-        }
+        assert await workflow.result() == {"endpoints": 1, "notices": 1}
     assert len(await told(database)) == 1

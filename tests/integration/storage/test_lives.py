@@ -252,7 +252,8 @@ async def _until_it_waits(database: Database, task: asyncio.Task[Any]) -> None:
 
 
 async def test_a_workflow_that_acts_is_known_to_have_been_started(database: Database) -> None:
-    """Its relay died before it could say so. One that was put back is yet to hear of it."""
+    """The relay may have died before it marked the row. But a delivery that was put back into the
+    outbox stays there: its workflow has not heard of that yet."""
     endpoint = await seed_endpoint(database, "https://example.com/hook")
     for wakes in (0, 1):
         delivery = await seed_life(database, endpoint)
