@@ -8,6 +8,7 @@ moved, not when they were told to.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +22,7 @@ from temporalio import activity
 from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Wish
-from hookfast.job import JobOrder, JobProgress, JobStatus, Spacing
+from hookfast.job import JobOrder, JobProgress, JobStatus, Rest, Spacing
 from hookfast.storage import chosen_deliveries, jobs, lives, wishes
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job
@@ -31,7 +32,7 @@ from hookfast.storage.recorder import News
 
 STINT = timedelta(seconds=30)
 """How long one activity works: the Temporal UI shows how far the job is after each of them."""
-_TICK = 0.1
+_TICK, _LONGEST_TICK = 0.1, 2.0
 """Seconds between two looks at what has moved."""
 _CATCH_UP = 0.25
 _MOST_UNDER_WAY = 100
@@ -108,12 +109,15 @@ class JobActivities:
                     connection, job, JobStatus.FAILED, error="Its filter cannot be read."
                 )
         spacing = self._spacing(job)
-        enough = asyncio.get_running_loop().time() + STINT.total_seconds()
+        time = asyncio.get_running_loop().time
+        enough = time() + STINT.total_seconds()
+        rest = Rest(shortest=_TICK, longest=_LONGEST_TICK)
         while not JobStatus(job.status).finished:
-            job = await self._advance(job, chosen, spacing)
-            if asyncio.get_running_loop().time() >= enough or activity.is_worker_shutdown():
+            before, job = job, await self._advance(job, chosen, spacing)
+            if time() >= enough or activity.is_worker_shutdown():
                 break
-            await asyncio.sleep(_TICK)
+            moved = _has_moved(before, job)
+            await asyncio.sleep(rest.after(moved=moved, until_next=spacing.next_at - time()))
         return job
 
     async def _advance(self, job: Job, chosen: ChosenDeliveries, spacing: Spacing) -> Job:
@@ -136,7 +140,9 @@ class JobActivities:
                     asyncio.get_running_loop().time(), most=_MOST_UNDER_WAY - len(waiting)
                 )
                 asked = await self._ask(connection, locked, chosen, room)
-                over = room > 0 and asked.last is None and not waiting
+                if room > 0 and asked.last is None:
+                    spacing.stop()
+                over = spacing.next_at == math.inf and not waiting
             moved = await jobs.progress(
                 connection,
                 locked,
@@ -192,3 +198,12 @@ class JobActivities:
             first_at=asyncio.get_running_loop().time() + min(max(rest, 0.0), gap),
             catch_up=_CATCH_UP,
         )
+
+
+def _has_moved(before: Job, after: Job) -> bool:
+    """Whether deliveries of the job were asked or counted in between."""
+    return (before.cursor, before.done, before.skipped) != (
+        after.cursor,
+        after.done,
+        after.skipped,
+    )

@@ -6,6 +6,7 @@ sentences only. Fields may be added with a default, never renamed or removed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -85,6 +86,15 @@ class Spacing:
         self._next = first_at
         self._catch_up = catch_up
 
+    @property
+    def next_at(self) -> float:
+        """The first moment that is not taken."""
+        return self._next
+
+    def stop(self) -> None:
+        """No more moments come."""
+        self._next = math.inf
+
     def take(self, now: float, *, most: int) -> int:
         """How many moments have come by `now`, at most `most`; they are taken then."""
         first = max(self._next, now - self._catch_up)
@@ -93,3 +103,22 @@ class Spacing:
         taken = min(most, int((now - first) / self._gap) + 1)
         self._next = first + taken * self._gap
         return taken
+
+
+class Rest:
+    """How many seconds a job rests between two looks at its deliveries: `shortest`, and twice as
+    many after each look at which none had moved, up to `longest`. Many jobs may wait, for
+    deliveries that others go before, and each look is a transaction."""
+
+    def __init__(self, *, shortest: float, longest: float) -> None:
+        self._shortest = shortest
+        self._longest = longest
+        self._rest = shortest
+
+    def after(self, *, moved: bool, until_next: float) -> float:
+        """The rest after a look, no longer than `until_next`, when another delivery may be asked;
+        that is past where there is no room for another."""
+        self._rest = self._shortest if moved else min(2 * self._rest, self._longest)
+        if until_next <= 0:
+            return self._rest
+        return max(self._shortest, min(self._rest, until_next))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.job import JobProgress, JobStatus, Spacing
+from hookfast.job import JobProgress, JobStatus, Rest, Spacing
 
 
 def taken(spacing: Spacing, nows: list[float], *, most: int = 100) -> list[int]:
@@ -61,6 +63,31 @@ def test_no_time_has_more_moments_than_its_length_and_what_is_caught_up_with(
             number = sum(one for at, one in log if since <= at <= until)
             # one every 0.25 s, and the first of them up to 0.5 s late
             assert number <= (until - since + 0.5) * 4 + 1
+
+
+def test_no_moment_comes_after_a_stop() -> None:
+    spacing = Spacing(4, first_at=0, catch_up=0.5)
+    assert spacing.next_at == 0
+    assert spacing.take(0, most=1) == 1
+    assert spacing.next_at == 0.25
+    spacing.stop()
+    assert taken(spacing, [1, 99]) == [0, 0]
+
+
+def rests(looks: list[bool], *, until_next: float) -> list[float]:
+    rest = Rest(shortest=0.5, longest=3)
+    return [rest.after(moved=moved, until_next=until_next) for moved in looks]
+
+
+@pytest.mark.parametrize("until_next", [0, -1, math.inf])
+def test_a_job_whose_deliveries_do_not_move_looks_ever_less_often(until_next: float) -> None:
+    looks = [True, False, False, False, False, True, True]
+    assert rests(looks, until_next=until_next) == [0.5, 1, 2, 3, 3, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(("until_next", "rest"), [(0.1, 0.5), (1.5, 1.5), (9, 2)])
+def test_a_job_asks_the_next_delivery_in_time(until_next: float, rest: float) -> None:
+    assert rests([True, False, False], until_next=until_next)[-1] == rest
 
 
 @pytest.mark.parametrize("status", list(JobStatus))
