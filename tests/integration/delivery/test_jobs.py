@@ -60,7 +60,7 @@ async def until_ended(stack: Stack, job_id: str) -> Job:
 
 async def until_under_way(database: Database, job_id: str) -> None:
     async def under_way() -> bool:
-        return (await job_row(database, job_id)).cursor is not None
+        return (await job_row(database, job_id)).done > 0
 
     await eventually(under_way)
 
