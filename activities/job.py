@@ -8,7 +8,6 @@ moved, not when they were told to.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,7 +32,7 @@ from hookfast.storage.recorder import News
 STINT = timedelta(seconds=30)
 """How long one activity works: the Temporal UI shows how far the job is after each of them."""
 _TICK, _LONGEST_TICK = 0.1, 2.0
-"""Seconds between two looks at what has moved."""
+"""Seconds between two looks at what has moved: the shorter while something moves."""
 _CATCH_UP = 0.25
 _MOST_UNDER_WAY = 100
 """Deliveries of one job that were asked and have not moved: so that a hundred thousand of them do
@@ -142,7 +141,7 @@ class JobActivities:
                 asked = await self._ask(connection, locked, chosen, room)
                 if room > 0 and asked.last is None:
                     spacing.stop()
-                over = spacing.next_at == math.inf and not waiting
+                over = spacing.stopped and not waiting
             moved = await jobs.progress(
                 connection,
                 locked,
@@ -190,20 +189,18 @@ class JobActivities:
         return ended or job
 
     def _spacing(self, job: Job) -> Spacing:
-        gap, rest = 1 / job.rate_per_second, 0.0
+        gap, wait = 1 / job.rate_per_second, 0.0
         if job.cursor is not None:  # evenly spaced also from the last stint, and after a crash
-            rest = gap - (self._clock() - job.updated_at).total_seconds()
+            wait = gap - (self._clock() - job.updated_at).total_seconds()
         return Spacing(
             job.rate_per_second,
-            first_at=asyncio.get_running_loop().time() + min(max(rest, 0.0), gap),
+            first_at=asyncio.get_running_loop().time() + min(max(wait, 0.0), gap),
             catch_up=_CATCH_UP,
         )
 
 
 def _has_moved(before: Job, after: Job) -> bool:
     """Whether deliveries of the job were asked or counted in between."""
-    return (before.cursor, before.done, before.skipped) != (
-        after.cursor,
-        after.done,
-        after.skipped,
+    return any(
+        getattr(before, name) != getattr(after, name) for name in ("cursor", "done", "skipped")
     )

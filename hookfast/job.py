@@ -88,11 +88,16 @@ class Spacing:
 
     @property
     def next_at(self) -> float:
-        """The first moment that is not taken."""
+        """The first moment that is not taken, in seconds; infinite after `stop`."""
         return self._next
 
+    @property
+    def stopped(self) -> bool:
+        """Whether no more moments come."""
+        return self._next == math.inf
+
     def stop(self) -> None:
-        """No more moments come."""
+        """Let no more moments come."""
         self._next = math.inf
 
     def take(self, now: float, *, most: int) -> int:
@@ -107,8 +112,8 @@ class Spacing:
 
 class Rest:
     """How many seconds a job rests between two looks at its deliveries: `shortest`, and twice as
-    many after each look at which none had moved, up to `longest`. Many jobs may wait, for
-    deliveries that others go before, and each look is a transaction."""
+    many after each look at which none had moved, up to `longest`. Each look is a transaction, and
+    many jobs may be waiting, as what they ask for comes last in the order of service."""
 
     def __init__(self, *, shortest: float, longest: float) -> None:
         self._shortest = shortest
@@ -116,8 +121,8 @@ class Rest:
         self._rest = shortest
 
     def after(self, *, moved: bool, until_next: float) -> float:
-        """The rest after a look, no longer than `until_next`, when another delivery may be asked;
-        that is past where there is no room for another."""
+        """The rest after a look. `until_next`: the seconds until another delivery may be asked,
+        which the rest does not exceed; 0 or less where there is no room for another one."""
         self._rest = self._shortest if moved else min(2 * self._rest, self._longest)
         if until_next <= 0:
             return self._rest

@@ -58,11 +58,9 @@ async def count_by_endpoint(
     return [DeadLetterCount(**row) for row in rows.mappings()]
 
 
-async def expire(
-    connection: AsyncConnection, *, finished_before: datetime, limit: int
-) -> tuple[int, int]:
-    """Delete the dead letters that ended before that, with their attempts, at most `limit`.
-    Returns how many deliveries and attempts that were. One that is being sent again is left."""
+async def expire(connection: AsyncConnection, *, finished_before: datetime, limit: int) -> int:
+    """Delete the dead letters that ended before that, with their attempts, at most `limit`, and
+    return how many dead letters that were. One that is being sent again is left."""
     found = await connection.execute(
         select(_C.id)
         .where(_DEAD, _C.finished_at < finished_before)
@@ -73,7 +71,7 @@ async def expire(
     )
     ids = list(found.scalars())
     if not ids:
-        return 0, 0
-    attempts = await connection.execute(delete(_ATTEMPTS).where(of(ids)))
+        return 0
+    await connection.execute(delete(_ATTEMPTS).where(of(ids)))
     deliveries = await connection.execute(delete(_DELIVERIES).where(_C.id.in_(ids)))
-    return deliveries.rowcount, attempts.rowcount
+    return deliveries.rowcount

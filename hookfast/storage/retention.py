@@ -181,7 +181,7 @@ class DeadLetters:
                 select(func.count()).select_from(_DELIVERIES).where(_dead_before(before))
             )
             return Batch(deleted=count.scalar_one(), kept=0, cursor=None, more=False)
-        gone, _ = await dead_letter_upkeep.expire(connection, finished_before=before, limit=limit)
+        gone = await dead_letter_upkeep.expire(connection, finished_before=before, limit=limit)
         return Batch(deleted=gone, kept=0, cursor=None, more=gone == limit)
 
 

@@ -70,7 +70,9 @@ def test_no_moment_comes_after_a_stop() -> None:
     assert spacing.next_at == 0
     assert spacing.take(0, most=1) == 1
     assert spacing.next_at == 0.25
+    assert not spacing.stopped
     spacing.stop()
+    assert spacing.stopped
     assert taken(spacing, [1, 99]) == [0, 0]
 
 

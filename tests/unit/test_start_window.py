@@ -28,7 +28,7 @@ class Clock:
 
 @pytest.fixture
 async def window(clock: Clock) -> StartWindow:
-    """One that has seen a quick answer."""
+    """A window that knows how quickly Temporal can answer."""
     window = StartWindow()
     await answered(window, clock, QUICK)
     return window

@@ -58,11 +58,11 @@ async def until_ended(stack: Stack, job_id: str) -> Job:
     return job
 
 
-async def until_under_way(database: Database, job_id: str) -> None:
-    async def under_way() -> bool:
+async def until_some_are_done(database: Database, job_id: str) -> None:
+    async def some_are_done() -> bool:
         return (await job_row(database, job_id)).done > 0
 
-    await eventually(under_way)
+    await eventually(some_are_done)
 
 
 async def until_all(stack: Stack, delivery_ids: list[str], status: str) -> None:
@@ -123,7 +123,7 @@ async def test_the_temporal_ui_shows_how_far_a_job_is(
 async def test_a_job_stops_when_it_is_cancelled(stack: Stack, settings: Settings, how: str) -> None:
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 300)
     job_id = await start(stack, settings, rate_per_second=40)
-    await until_under_way(stack.database, job_id)
+    await until_some_are_done(stack.database, job_id)
 
     handle = workflow_of(stack.client, job_id)
     match how:
@@ -167,7 +167,7 @@ async def test_a_job_goes_on_where_it_was_when_its_worker_is_replaced(
     async with running_stack(temporal, settings, database, receiver) as stack:
         ids = await seed_ended(database, await stack.endpoint("/ok"), 200)
         job_id = await start(stack, settings, rate_per_second=50)
-        await until_under_way(database, job_id)
+        await until_some_are_done(database, job_id)
     left = await job_row(database, job_id)
     assert left.finished_at is None
     assert 0 < left.done < 200
@@ -185,7 +185,7 @@ async def test_a_job_whose_workflow_was_lost_goes_on_where_it_was(
 ) -> None:
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
     job_id = await start(stack, settings, rate_per_second=40)
-    await until_under_way(stack.database, job_id)
+    await until_some_are_done(stack.database, job_id)
     await workflow_of(stack.client, job_id).terminate("lost with Temporal's data")
     # so that a minute and an hour need not pass
     monkeypatch.setattr(liveness, "_SWEEP_EVERY", timedelta(seconds=0.2))
@@ -330,7 +330,7 @@ async def test_a_persons_resend_overtakes_a_job(stack: Stack, settings: Settings
     await seed_ended(stack.database, await stack.endpoint("/hook", timeout=20), 300)
     [one] = await seed_ended(stack.database, await stack.endpoint("/ok"), 1)
     job_id = await start(stack, settings, rate_per_second=1_000)
-    await until_under_way(stack.database, job_id)
+    await until_some_are_done(stack.database, job_id)
     await stack.ask(one, "resend")
     await until_all(stack, [one], "delivered")
     assert (await job_row(stack.database, job_id)).finished_at is None
