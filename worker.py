@@ -28,9 +28,11 @@ from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from activities.attempt import AttemptActivities
+from activities.batch import BatchActivities
 from activities.circuit import CircuitActivities
 from activities.job import JobActivities
 from activities.notify import MailActivities
+from activities.requests import Requests
 from activities.retention import RetentionActivities
 from activities.upkeep import UpkeepActivities
 from hookfast import retention_schedule, temporal, upkeep_schedule
@@ -38,6 +40,7 @@ from hookfast.circuit import Policy
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.conductor import conductor_for
 from hookfast.delivery import DELIVERIES_QUEUE, RETRIES_QUEUE
+from hookfast.first_attempts import FirstAttempts
 from hookfast.garbage import freeze_startup
 from hookfast.keys import keyring_of
 from hookfast.lateness import Lateness
@@ -58,7 +61,9 @@ from hookfast.telemetry import exposition, providers
 from hookfast.telemetry.exposition import MetricsServer
 from hookfast.telemetry.providers import Telemetry
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
+from hookfast.troubled import Troubled
 from hookfast.version import VERSION
+from workflows.batch import BatchWorkflow
 from workflows.circuit_breaker import CircuitBreakerWorkflow
 from workflows.delivery import DeliveryWorkflow
 from workflows.job import JobWorkflow
@@ -106,23 +111,38 @@ async def running_worker(
 
     recorder = Recorder(database, policy=policy, told=on_news)
     lateness = Lateness()
-    attempts = AttemptActivities(
-        client=client,
-        database=database,
+    troubled = Troubled()
+    requests = Requests(
         loader=loader,
         sender=sender,
         recorder=recorder,
         public_url=settings.resolved_public_url,
+    )
+    attempts = AttemptActivities(
+        client=client,
+        database=database,
+        loader=loader,
+        requests=requests,
+        recorder=recorder,
         fast_lane_per_endpoint=settings.fast_lane_per_endpoint,
         held_backstop=settings.held_backstop,
         on_news=on_news,
         lateness=lateness,
     )
+    batches = BatchActivities(
+        client=client,
+        database=database,
+        loader=loader,
+        requests=requests,
+        recorder=recorder,
+        troubled=troubled,
+        on_news=on_news,
+    )
     deliveries = Worker(
         client,
         task_queue=DELIVERIES_QUEUE,
-        workflows=[DeliveryWorkflow],
-        activities=[attempts.step],
+        workflows=[DeliveryWorkflow, BatchWorkflow],
+        activities=[attempts.step, batches.attempt_batch],
         # Our workflows import nothing that could break determinism (import-linter checks), and the
         # sandbox costs 0.6-1.2 ms a run where this costs 0.02 ms. Tests run sandboxed.
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
@@ -134,7 +154,7 @@ async def running_worker(
     retries = Worker(
         client,
         task_queue=RETRIES_QUEUE,
-        activities=[attempts.step, attempts.record_attempt],
+        activities=[attempts.step, attempts.record_attempt, batches.record_batch],
         max_concurrent_activities=settings.max_concurrent_attempts,
         graceful_shutdown_timeout=settings.shutdown_grace,
     )
@@ -150,6 +170,8 @@ async def running_worker(
         lease=settings.relay_lease,
         fast_lane_timeout=settings.fast_lane_timeout,
         lateness=lateness,
+        first_attempts=FirstAttempts(settings.first_attempts),
+        troubled=troubled,
     )
     worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     try:
@@ -175,6 +197,7 @@ async def running_worker(
                     await workers.leave(connection, worker_id)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
+                await batches.close()
                 await recorder.close()
         await doorbell.close()
         await sender.aclose()

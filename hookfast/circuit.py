@@ -354,6 +354,11 @@ class Gate:
     drain_rate: float | None = None
     rate_limit_per_second: float | None = None
 
+    @property
+    def takes_everything(self) -> bool:
+        """Whether nothing keeps a new delivery from it."""
+        return self.endpoint_state is EndpointState.ENABLED and self.state is State.CLOSED
+
     def probes(self, delivery_id: str) -> bool:
         """Whether the circuit chose this delivery to find out whether the endpoint is back."""
         return self.state is State.HALF_OPEN and self.probe_delivery_id == delivery_id

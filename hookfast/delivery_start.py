@@ -13,7 +13,7 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 
-from hookfast import temporal
+from hookfast import batch, temporal
 from hookfast.delivery import (
     DELIVERIES_QUEUE,
     WAKE,
@@ -27,18 +27,18 @@ from hookfast.storage.targets import Target
 
 RPC_TIMEOUT = timedelta(seconds=5)
 """How long a call to Temporal may take when a person or another row waits behind it."""
-_START_TIMEOUT = timedelta(seconds=10)
+START_TIMEOUT = timedelta(seconds=10)
 _SUMMARY_URL_LENGTH = 120
 
 
 async def start_or_wake(
     client: Client, row: PendingDelivery, target: Target, *, fast_lane_timeout: timedelta
 ) -> None:
-    """Start the workflow of a row that was never started, or signal the one of a row that was put
-    back: where it has ended or was lost, it starts again from the row. Raises Temporal's errors;
+    """Start the workflow of a row that has none yet, or signal the one of a row that was put back:
+    where it has ended or was lost, it starts again from the row. Raises Temporal's errors;
     WorkflowAlreadyStartedError where a first start finds that it has run."""
-    new = row.wakes == 0
-    fast_lane = new and target.timeout_seconds <= fast_lane_timeout.total_seconds()
+    first = not row.has_workflow
+    fast_lane = row.new and target.timeout_seconds <= fast_lane_timeout.total_seconds()
     await client.start_workflow(
         WORKFLOW_TYPE,
         _order(row, target, fast_lane=fast_lane),
@@ -46,24 +46,28 @@ async def start_or_wake(
         task_queue=DELIVERIES_QUEUE,
         # A second start of a delivery that runs or has run changes nothing.
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE
-        if new
+        if first
         else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING
-        if new
+        if first
         else WorkflowIDConflictPolicy.UNSPECIFIED,
-        request_eager_start=new,
-        start_signal=None if new else WAKE,
-        start_signal_args=[] if new else [row.urgency],
+        request_eager_start=first,
+        start_signal=None if first else WAKE,
+        start_signal_args=[] if first else [row.urgency],
         search_attributes=_search_attributes(row),
         static_summary=_summary(row, target),
+        static_details=_details(row),
         priority=Priority(priority_key=row.urgency, fairness_key=row.endpoint_id),
-        rpc_timeout=_START_TIMEOUT,
+        rpc_timeout=START_TIMEOUT,
     )
 
 
 def _order(row: PendingDelivery, target: Target, *, fast_lane: bool) -> DeliveryOrder:
     life = row.life
-    waits = row.wakes == 0 and row.deliver_at is not None
+    waits = row.new and row.deliver_at is not None
+    next_at = row.deliver_at if waits else None
+    if not row.new and not row.has_workflow:
+        next_at = life.next_attempt_at  # its batch left it so
     return DeliveryOrder(
         delivery_id=row.delivery_id,
         endpoint_id=row.endpoint_id,
@@ -73,11 +77,16 @@ def _order(row: PendingDelivery, target: Target, *, fast_lane: bool) -> Delivery
             status=life.status,
             attempts=life.attempts,
             retries=life.retries,
-            next_at=row.deliver_at if waits else None,
+            next_at=next_at,
             waits_for="first attempt, as scheduled" if waits else "",
             last_error=life.last_error,
         ),
     )
+
+
+def _details(row: PendingDelivery) -> str | None:
+    """Where the Temporal UI shows what came before this workflow."""
+    return None if row.batch_id is None else f"Began in `{batch.workflow_id(row.batch_id)}`."
 
 
 def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:

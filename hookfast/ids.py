@@ -15,7 +15,7 @@ from typing import Literal
 from hookfast.clock import utc_now
 
 Prefix = Literal[
-    "tnt", "key", "ep", "sub", "evt", "dlv", "att", "ntc", "job", "aud", "src", "inb", "ret"
+    "tnt", "key", "ep", "sub", "evt", "dlv", "btc", "att", "ntc", "job", "aud", "src", "inb", "ret"
 ]
 
 _RANDOM_BITS = 62

@@ -1,5 +1,5 @@
-"""The outbox relay: starts the workflow of every delivery that was committed and not yet started,
-and wakes those whose row was changed by somebody else.
+"""The outbox relay: sends new deliveries on their way, each in a workflow of its own or many in a
+batch, and wakes the workflows of those whose row was changed by somebody else.
 
 Any number of relays may run; leases keep them apart. The order of a round, and what each step's
 crash leaves behind:
@@ -13,9 +13,14 @@ crash leaves behind:
    row too, so usually nothing is left to do. A row that was changed again since it was leased is
    not marked: its workflow is woken once more.
 
+A batch's rows are its own for as long as their lease (see `hookfast.storage.outbox`). They are not
+marked: each attempt's record does so. Crash before the batch is started, or a batch that is lost:
+the leases run out.
+
 Order of service: what a person asked for, then retries, probes and what circuits let go, then new
-deliveries, then jobs. While retries run late, few new deliveries are in hand. No more is leased
-than starts soon, and what a person asks for is looked for meanwhile.
+deliveries, then jobs; in each of these, tenants and their endpoints in turns. While retries run
+late, few new deliveries are in hand. No more is leased than starts soon, and what a person asks for
+is looked for meanwhile.
 """
 
 from __future__ import annotations
@@ -23,38 +28,73 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from hookfast import batch
+from hookfast.batch_start import start_batch
 from hookfast.clock import Clock, utc_now
 from hookfast.delivery import Urgency
 from hookfast.delivery_start import start_or_wake
+from hookfast.first_attempts import FirstAttempts
+from hookfast.ids import new_id
 from hookfast.lateness import Lateness
 from hookfast.start_window import StartWindow
 from hookfast.storage import outbox
 from hookfast.storage.doorbell import Doorbell
 from hookfast.storage.engine import Database
+from hookfast.storage.fair_claim import FairClaim, Free
 from hookfast.storage.outbox import PendingDelivery
-from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.outgoing import Chosen, OutgoingLoader
 from hookfast.storage.targets import Target
 from hookfast.telemetry import instruments, spans
+from hookfast.time_budget import LOCAL_STEP
+from hookfast.troubled import Troubled
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
 _MARK_SECONDS = 0.2  # marks what it started this long after the last round, when nothing follows
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
+_BACKOFF_LATER = timedelta(seconds=1)  # between two tries to start a batch
 _LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when told to end
 _NEW_WHILE_LATE = 4  # new deliveries in hand while retries run late
 _WISH_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
+_BATCHES = 2  # under way at once: one is loaded while the other's requests are made
+_LINGER_SECONDS = 0.01  # between two rounds that batch: what comes meanwhile travels together
+_PER_ENDPOINT = 2 * batch.MOST
+"""New deliveries of one endpoint in hand at once."""
+_PER_TROUBLED_ENDPOINT = 16
+"""The same of one that was slow or failing lately."""
+_MANY = 16  # so many new deliveries at once, and more behind them, are a burst
+_BATCH_SECONDS = 5.0  # a batch that takes longer is waited for no more: its worker is gone
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How many more may be leased: to start alone, and in a batch."""
+
+    own: int
+    batched: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Leased:
+    count: int
+    more: bool
+
+
+_NOTHING = Free([], more=False)
 
 
 class Relay:
@@ -71,6 +111,8 @@ class Relay:
         lease: timedelta,
         fast_lane_timeout: timedelta,
         lateness: Lateness,
+        first_attempts: FirstAttempts,
+        troubled: Troubled,
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -82,8 +124,12 @@ class Relay:
         self._fast_lane_timeout = fast_lane_timeout
         self._lateness = lateness
         self._clock = clock
+        self._first_attempts = first_attempts
+        self._troubled = troubled
+        self._fair = FairClaim()
         self._window = StartWindow()
-        self._starting: dict[asyncio.Task[None], int] = {}  # with their urgency
+        self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
+        self._batches: dict[asyncio.Task[None], Counter[str]] = {}  # with how many of each endpoint
         # by lease: what was leased again meanwhile is somebody else's to mark
         self._started: defaultdict[datetime, list[str]] = defaultdict(list)
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
@@ -94,66 +140,127 @@ class Relay:
         """Relay until cancelled; what is being started then is still started. A database or a
         Temporal that is away is waited for."""
         await self._doorbell.listen()
-        leasing: asyncio.Task[int] | None = None
+        leasing: asyncio.Task[_Leased] | None = None
         try:
             while True:
                 room = await self._room()
                 leasing = asyncio.create_task(self._lease_and_start(room))
-                found = await asyncio.shield(leasing)
+                leased = await asyncio.shield(leasing)
                 if self._trouble is not None:
                     await self._back_off()
-                elif found < room:
+                elif not leased.more:
                     await self._doorbell.wait(_MARK_SECONDS if self._started else _IDLE_SECONDS)
+                if leased.count and self._first_attempts.batched:
+                    await asyncio.sleep(_LINGER_SECONDS)
         finally:
             if leasing is not None:
                 await asyncio.wait([leasing], timeout=_LEAVE_SECONDS)
                 leasing.cancel()  # what it has leased without our knowing, another takes in time
+            for task in self._batches:
+                task.cancel()  # a batch that was started goes on
             await self._settle()
 
     async def relay_once(self) -> int:
         """One round by itself: lease, start, and wait for that; returns how many were leased."""
-        found = await self._lease_and_start(self._batch)
+        leased = await self._lease_and_start(_Room(self._batch, batch.MOST))
         await self._settle()
-        return found
+        return leased.count
 
     async def finish(self) -> None:
         """Mark what was started, without leasing more: the last step of a clean shutdown."""
         async with self._database.write() as connection:
             await self._settle_accounts(connection)
 
-    async def _lease_and_start(self, limit: int) -> int:
-        """Lease at most `limit` rows (0: what people ask for, alone) and begin to start or wake
-        their workflows; how many."""
+    async def _lease_and_start(self, room: _Room) -> _Leased:
+        """Lease what there is room for and begin to start or wake its workflows."""
         try:
             read_at = asyncio.get_running_loop().time()
+            now = self._clock()
             async with self._database.write() as connection:
                 await self._settle_accounts(connection)
-                rows = await self._claim(connection, limit)
-            if not rows:
-                return 0
-            instruments.RELAY_BATCH.record(len(rows))
+                claimed = await self._claim(connection, room, now)
+                chosen = await self._loader.choose(connection, claimed.rows)
+                batched = self._batched(chosen)
+                batch_id, until = new_id("btc", now), now + self._lease
+                ids = [one.row.delivery_id for one in batched]
+                own = [row.delivery_id for row in claimed.rows if row.delivery_id not in set(ids)]
+                await outbox.lease(connection, own, until=until)
+                await outbox.lease(connection, ids, until=until, batch_id=batch_id)
+            if not claimed.rows:
+                return _Leased(0, more=claimed.more)
+            instruments.RELAY_BATCH.record(len(claimed.rows))
+            batched = [one.in_batch(batch_id, until) for one in batched]
+            alone = [one for one in chosen if one.row.delivery_id not in set(ids)]
             async with self._database.read() as connection:
-                claimed = await self._loader.prime(connection, rows, read_at=read_at)
+                await self._loader.prime(connection, [*batched, *alone], read_at=read_at)
         except Exception as error:  # the relay outlives every trouble, of the database or ours
             self._trouble = error
-            return 0
-        for row, target in claimed:
-            task = asyncio.create_task(self._start(row, target), name=f"start-{row.delivery_id}")
-            self._starting[task] = row.urgency
+            return _Leased(0, more=False)
+        for one in alone:
+            task = asyncio.create_task(
+                self._start(one.row, one.target, until), name=f"start-{one.row.delivery_id}"
+            )
+            self._starting[task] = one.row
             task.add_done_callback(self._starting.pop)
-        return len(rows)
+        if batched:
+            rows = [one.row for one in batched]
+            task = asyncio.create_task(self._run_batch(batch_id, rows, until), name=batch_id)
+            self._batches[task] = Counter(row.endpoint_id for row in rows)
+            task.add_done_callback(self._batches.pop)
+        return _Leased(len(claimed.rows), more=claimed.more)
 
-    async def _claim(self, connection: AsyncConnection, limit: int) -> list[PendingDelivery]:
-        claim = partial(outbox.claim, connection, lease=self._lease, now=self._clock())
-        if not limit:
-            return await claim(limit=self._batch, least_urgent=Urgency.WISH)
-        if not self._lateness.now:
-            return await claim(limit=limit)
-        rows = await claim(limit=limit, least_urgent=Urgency.RETRY)
-        new = sum(urgency >= Urgency.FIRST for urgency in self._starting.values())
-        if (few := min(limit - len(rows), _NEW_WHILE_LATE - new)) > 0:
-            rows += await claim(limit=few, most_urgent=Urgency.FIRST)
-        return rows
+    async def _claim(self, connection: AsyncConnection, room: _Room, now: datetime) -> Free:
+        find = partial(self._fair.find, connection, now=now)
+        late, batching = self._lateness.now, self._first_attempts.batched
+        if not room.own:
+            urgent = await find(limit=self._batch, least_urgent=Urgency.WISH)
+        elif late or batching:
+            urgent = await find(limit=room.own, least_urgent=Urgency.RETRY)
+        else:
+            found = await find(limit=room.own, room=self._room_of)
+            self._note(found, now)
+            return found
+        few = room.batched if batching else 0
+        if late:
+            few = min(room.own - len(urgent.rows), _NEW_WHILE_LATE - self._new_in_hand())
+        if few <= 0:
+            return Free(urgent.rows, more=True)  # there is no room to look for others
+        new = await find(limit=few, most_urgent=Urgency.FIRST, room=self._room_of)
+        if not late:
+            self._note(new, now)
+        return Free(urgent.rows + new.rows, urgent.more or new.more)
+
+    def _note(self, found: Free, now: datetime) -> None:
+        new = [row.created_at for row in found.rows if row.new and row.deliver_at is None]
+        if new:
+            full = found.more and len(new) >= _MANY
+            self._first_attempts.took(len(new), oldest=now - min(new), full=full)
+
+    def _batched(self, chosen: Sequence[Chosen]) -> list[Chosen]:
+        """Those of them whose first attempts travel together."""
+        if not self._first_attempts.batched or self._lateness.now:
+            return []
+        return [
+            one
+            for one in chosen
+            if one.row.new
+            and one.row.deliver_at is None
+            and one.row.urgency == Urgency.FIRST
+            and one.gate.takes_everything
+            and one.target.limits is None
+            and one.target.timeout_seconds <= self._fast_lane_timeout.total_seconds()
+            and one.row.endpoint_id not in self._troubled
+        ]
+
+    def _new_in_hand(self) -> int:
+        return sum(row.urgency >= Urgency.FIRST for row in self._starting.values())
+
+    def _room_of(self, endpoint_id: str) -> int:
+        """How many more new deliveries of this endpoint may be in hand."""
+        in_hand = sum(row.endpoint_id == endpoint_id for row in self._starting.values())
+        in_hand += sum(endpoints[endpoint_id] for endpoints in self._batches.values())
+        most = _PER_TROUBLED_ENDPOINT if endpoint_id in self._troubled else _PER_ENDPOINT
+        return max(0, most - in_hand)
 
     async def _settle_accounts(self, connection: AsyncConnection) -> None:
         """Mark what was started since the last time, and give back what could not be."""
@@ -165,36 +272,47 @@ class Relay:
             lease, ids = self._failed.popitem()
             await outbox.release(connection, ids, leased_until=lease)
 
-    async def _room(self) -> int:
-        """How many more may be leased: as many as are under way at once wait for their turn. Half
-        of them go first, or what goes within a moment: each lease spends a transaction."""
+    async def _room(self) -> _Room:
+        """How many more may be leased: of those that start alone, as many as are under way at once
+        wait for their turn. Half of them go first, or what goes within a moment: each lease spends
+        a transaction."""
         most = min(self._batch, 2 * self._window.size)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_WISH_SECONDS):
-                while len(self._starting) > most // 2:
-                    await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED)
-        return max(0, most - len(self._starting))
+        deadline = asyncio.get_running_loop().time() + _WISH_SECONDS
+        while True:
+            batching = self._first_attempts.batched
+            if batching and len(self._batches) < _BATCHES:
+                break
+            if not batching and len(self._starting) <= most // 2:
+                break
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            under_way = [*self._starting, *self._batches]
+            await asyncio.wait(under_way, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        return _Room(
+            own=max(0, most - len(self._starting)),
+            batched=batch.MOST if len(self._batches) < _BATCHES else 0,
+        )
 
     async def _settle(self) -> None:
-        if self._starting:
-            await asyncio.wait(self._starting)
+        if under_way := [*self._starting, *self._batches]:
+            await asyncio.wait(under_way)
 
-    async def _start(self, row: PendingDelivery, target: Target) -> None:
+    async def _start(self, row: PendingDelivery, target: Target, lease: datetime) -> None:
         """Start or wake one delivery's workflow, and note whether that went well."""
         with spans.start_of_delivery(
             self._loader.traceparent_of(row.event_id),
             event_type=row.event_type,
             # a row that was put back has waited since then only
-            since=self._clock() if row.wakes else row.created_at,
+            since=row.created_at if row.new else self._clock(),
             ids={"delivery": row.delivery_id, "endpoint": row.endpoint_id},
         ):
-            result = await self._start_workflow(row, target)
-        instruments.RELAY_STARTS.add(result=result)
+            result = await self._start_workflow(row, target, lease)
+        instruments.RELAY_STARTS.add(carrier="workflow", result=result)
 
-    async def _start_workflow(self, row: PendingDelivery, target: Target) -> str:
+    async def _start_workflow(self, row: PendingDelivery, target: Target, lease: datetime) -> str:
         """What came of it: `started`, `exists`, `failed` or `refused`."""
         result = "started"
-        lease = row.leased_until or row.created_at
         try:
             async with self._window.turn(row.urgency):
                 await start_or_wake(
@@ -215,6 +333,30 @@ class Relay:
         self._started[lease].append(row.delivery_id)
         self._backoff = 0.0
         return result
+
+    async def _run_batch(
+        self, batch_id: str, rows: Sequence[PendingDelivery], lease: datetime
+    ) -> None:
+        """Start a batch and wait for its end, so that not too many are under way."""
+        ids = [row.delivery_id for row in rows]
+        while True:
+            try:
+                handle = await start_batch(self._client, batch_id, ids)
+            except RPCError as error:
+                # It may have been started all the same, so the rows remain its own: it is asked for
+                # again, under the same id, for as long as it has the time to make its attempts.
+                instruments.RELAY_STARTS.add(len(ids), carrier="batch", result="failed")
+                self._trouble = error
+                if self._clock() + _BACKOFF_LATER + LOCAL_STEP > lease:
+                    return
+                await asyncio.sleep(_BACKOFF_LATER.total_seconds())
+            else:
+                break
+        instruments.RELAY_STARTS.add(len(ids), carrier="batch", result="started")
+        self._backoff = 0.0
+        with contextlib.suppress(TimeoutError, RPCError, WorkflowFailureError):
+            async with asyncio.timeout(_BATCH_SECONDS):
+                await handle.result()
 
     def _refused(self, row: PendingDelivery, error: Exception) -> None:
         """Not Temporal's being away but our fault: the row keeps its lease, so that it is tried

@@ -272,6 +272,12 @@ class Settings(BaseSettings):
     fast_lane_per_endpoint: int = Field(
         16, ge=1, description="First attempts one worker has open to one endpoint in the fast lane."
     )
+    first_attempts: Literal["auto", "workflow", "batch"] = Field(
+        "auto",
+        description="`workflow`: each delivery has a workflow of its own from the start; `batch`: "
+        "first attempts travel up to a hundred to a workflow, and a delivery has its own once it "
+        "does not succeed at once; `auto`: batches while new deliveries come faster than that.",
+    )
     max_concurrent_attempts: int = Field(
         200, ge=1, description="Attempts one worker runs at once, per lane."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, cast
 
 import structlog
 from temporalio.api.enums.v1 import IndexedValueType
@@ -22,9 +23,22 @@ HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
 HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
 HOOK_EVENT_TYPE = SearchAttributeKey.for_keyword("HookEventType")
 HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
-SEARCH_ATTRIBUTES = (HOOK_TENANT, HOOK_ENDPOINT, HOOK_EVENT_TYPE, HOOK_STATE)
+HOOK_DELIVERIES = SearchAttributeKey.for_keyword_list("HookDeliveries")
+"""Of a batch: the last 12 characters of each of its deliveries' ids."""
+SEARCH_ATTRIBUTES: tuple[SearchAttributeKey[Any], ...] = (
+    HOOK_TENANT,
+    HOOK_ENDPOINT,
+    HOOK_EVENT_TYPE,
+    HOOK_STATE,
+    HOOK_DELIVERIES,
+)
 
 log = structlog.get_logger()
+
+
+def kind_of(key: SearchAttributeKey[Any]) -> str:
+    """Its type, as Temporal's own CLI names it: `Keyword` or `KeywordList`."""
+    return key.indexed_value_type.name.title().replace("_", "")
 
 
 async def connect(*, lazy: bool = False, address: str = "127.0.0.1:7233") -> Client:
@@ -63,18 +77,21 @@ async def register_search_attributes(client: Client) -> None:
     listed = await service.list_search_attributes(
         ListSearchAttributesRequest(namespace=client.namespace)
     )
-    missing = [key.name for key in SEARCH_ATTRIBUTES if key.name not in listed.custom_attributes]
+    missing = {
+        key.name: cast(IndexedValueType.ValueType, key.indexed_value_type.value)
+        for key in SEARCH_ATTRIBUTES
+        if key.name not in listed.custom_attributes
+    }
     if not missing:
         return
-    keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
     try:
         await service.add_search_attributes(
             AddSearchAttributesRequest(
                 namespace=client.namespace,
-                search_attributes=dict.fromkeys(missing, keyword),
+                search_attributes=missing,
             )
         )
     except RPCError as error:
         if error.status is not RPCStatusCode.ALREADY_EXISTS:
             raise
-    log.info("Search attributes registered with Temporal.", names=missing)
+    log.info("Search attributes registered with Temporal.", names=list(missing))

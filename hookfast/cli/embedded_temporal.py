@@ -27,7 +27,7 @@ from temporalio.service import RPCError
 from hookfast.cli.processes import CannotStart, Part
 from hookfast.errors import Misconfigured
 from hookfast.settings import Settings
-from hookfast.temporal import SEARCH_ATTRIBUTES
+from hookfast.temporal import SEARCH_ATTRIBUTES, kind_of
 
 HOST = "127.0.0.1"
 _GRACE = 10.0
@@ -123,7 +123,7 @@ class EmbeddedTemporal:
         return True
 
     def _arguments(self) -> list[str]:
-        attributes = [f"{key.name}=Keyword" for key in SEARCH_ATTRIBUTES]
+        attributes = [f"{key.name}={kind_of(key)}" for key in SEARCH_ATTRIBUTES]
         return [
             *("server", "start-dev"),
             *("--ip", HOST),

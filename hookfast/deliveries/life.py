@@ -26,6 +26,7 @@ and the next step is an attempt. "+ released": the phase stays until that attemp
 - A delivery that has ended moves only by a resend, which begins its plan again (`round`). An
   attempt of an earlier round, or another try of an attempt that has counted, moves nothing.
 - Time that is paused, held or limited does not use up the plan.
+- While a batch has its first attempt in hand (`batch_until`), only the batch makes an attempt.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class Life:
     asks by itself whether it may go. `began_at` is when the plan's first attempt began, and
     `excluded` the time since then that does not use up the plan, without the wait that still goes
     on (`waiting_since`). `released`: the circuit let it go while it drains. `round` counts how
-    often the plan was begun again.
+    often the plan was begun again. `batch_until`: until then at the latest its first attempt is a
+    batch's to make, and nobody else makes one.
     """
 
     phase: Phase = Phase.WAITING
@@ -111,6 +113,7 @@ class Life:
     round: int = 0
     last_error: str | None = None
     finished_at: datetime | None = None
+    batch_until: datetime | None = None
 
     @property
     def status(self) -> DeliveryStatus:
@@ -132,7 +135,10 @@ class Life:
             moments = []
         if self.resend is not None and not (self.resend.gently and self.phase is Phase.HELD):
             moments.append(self.resend.at)
-        return min((moment for moment in moments if moment is not None), default=None)
+        goes = min((moment for moment in moments if moment is not None), default=None)
+        if goes is None or self.batch_until is None:
+            return goes
+        return max(goes, self.batch_until)
 
     @property
     def waited(self) -> bool:
@@ -177,11 +183,13 @@ class End:
 Step: TypeAlias = "Attempt | Wait | End"
 
 
-def next_step(life: Life, now: datetime, *, probe: bool = False) -> Step:
+def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool = False) -> Step:
     """What a delivery does next. `probe`: its endpoint's circuit chose it to find out whether the
-    endpoint is back."""
+    endpoint is back. `in_batch`: the batch asks that has its first attempt in hand."""
     if life.phase.ended:
         return End()
+    if not in_batch and life.batch_until is not None and now < life.batch_until:
+        return Wait(life.next_attempt_at)
     resend, held = life.resend, life.phase is Phase.HELD
     if resend is not None and resend.at <= now and not (resend.gently and held):
         return _attempt(life, Trigger.RESEND)
@@ -412,7 +420,7 @@ def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
         is_new = life.resend is not None and life.resend.asked_at == attempt.resend_asked_at
     else:
         is_new = attempt.number > life.attempts
-    counted = replace(life, attempts=max(life.attempts, attempt.number))
+    counted = replace(life, attempts=max(life.attempts, attempt.number), batch_until=None)
     if life.phase.ended or attempt.round != life.round:
         return counted
     if is_new and attempt.trigger is Trigger.RETRY and life.began_at is not None:

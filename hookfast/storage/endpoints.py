@@ -3,12 +3,14 @@ otherwise unknown."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.retry_plan import PlanSpec
 from hookfast.storage.keyset import newest_first
 from hookfast.storage.tables import Endpoint
 
@@ -30,6 +32,18 @@ async def get(
     result = await connection.execute(statement.with_for_update() if lock else statement)
     row = result.mappings().one_or_none()
     return None if row is None else Endpoint(**row)
+
+
+async def retry_plans(
+    connection: AsyncConnection, endpoint_ids: Collection[str]
+) -> dict[str, PlanSpec]:
+    """The retry plans of these endpoints, whatever their state."""
+    rows = await connection.execute(
+        select(_ENDPOINTS.c.id, _ENDPOINTS.c.retry_plan).where(
+            _ENDPOINTS.c.id.in_(sorted(endpoint_ids))
+        )
+    )
+    return {row.id: row.retry_plan for row in rows}
 
 
 async def list_page(

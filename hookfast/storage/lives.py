@@ -6,7 +6,8 @@ circuits, limits. Two transactions that share rows wait for each other in one or
 
 The columns of the outbox (`started_at`, `leased_until`, `wakes`, `urgency`) say whether the
 workflow knows: whoever changes a life from outside its workflow puts the row into the outbox in the
-same transaction (`wake`), so that a crash right after the commit loses no wish.
+same transaction (`wake`), so that a crash right after the commit loses no wish. A batch does so for
+each first attempt after which there is more to do; that is how a delivery gets its own workflow.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sqlalchemy import Table, bindparam, case, func, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.life import Fact, Life, Phase, Resend, after
+from hookfast.delivery import Urgency
 from hookfast.outcome import DeliveryStatus, Reason
 from hookfast.storage.announcements import deliveries_dead
 from hookfast.storage.tables import Delivery
@@ -45,6 +47,7 @@ _READ = (
     "round",
     "last_error",
     "finished_at",
+    "batch_until",
 )
 COLUMNS = tuple(_C[name] for name in _READ)
 """What `life_of` reads."""
@@ -54,11 +57,13 @@ WRITTEN = frozenset({*_READ, "next_attempt_at", "updated_at"})
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """A delivery whose row is ours until the transaction ends."""
+    """A delivery whose row is ours until the transaction ends. `wakes`: how often it was put back
+    into the outbox; 0: no workflow of its own was ever asked for."""
 
     delivery_id: str
     endpoint_id: str
     tenant_id: str
+    wakes: int
     life: Life
 
 
@@ -113,6 +118,7 @@ def life_of(row: Any) -> Life:
         round=row.round,
         last_error=row.last_error,
         finished_at=row.finished_at,
+        batch_until=row.batch_until,
     )
 
 
@@ -125,7 +131,10 @@ async def read(connection: AsyncConnection, delivery_id: str) -> Life | None:
 async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> dict[str, Locked]:
     """These deliveries, locked until the transaction ends. Those without a row are left out."""
     rows = await connection.execute(_LOCK, {"ids": sorted(delivery_ids)})
-    return {row.id: Locked(row.id, row.endpoint_id, row.tenant_id, life_of(row)) for row in rows}
+    return {
+        row.id: Locked(row.id, row.endpoint_id, row.tenant_id, row.wakes, life_of(row))
+        for row in rows
+    }
 
 
 async def apply(
@@ -134,13 +143,16 @@ async def apply(
     *,
     now: datetime,
     wake: int | None = None,
+    of_batches: Collection[str] = (),
     locked: Mapping[str, Locked] | None = None,
 ) -> dict[str, Change]:
     """Apply facts, each with its delivery's id, in order, to the lives as they are now; returns
     every delivery that has a row. `locked` saves locking them twice.
 
     Without `wake`, the facts are the delivery's own workflow's, which acts on what it is answered.
-    With it, its workflow is to look: those that changed go into the outbox, with that urgency.
+    With it, its workflow is to look: those that changed go into the outbox, with that urgency. The
+    facts of deliveries in `of_batches` are a batch's: one that arrived is done, and any other goes
+    on in a workflow of its own, as does one for which that was asked meanwhile.
     """
     facts = list(facts)
     if locked is None:
@@ -156,12 +168,20 @@ async def apply(
         for one in locked.values()
     }
     changed = [one for one in changes.values() if one.after != one.before]
-    if changed:
-        values = [_values(one, now) for one in changed]
-        if wake is None:
-            await connection.execute(_SAVE, values)
+    silent, woken = [], []
+    for one in changed:
+        urgency = wake
+        done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wakes
+        if one.delivery_id in of_batches and not done:
+            urgency = Urgency.RETRY
+        if urgency is None:
+            silent.append(_values(one, now))
         else:
-            await connection.execute(_SAVE_AND_WAKE, [row | {"b_urgency": wake} for row in values])
+            woken.append(_values(one, now) | {"b_urgency": urgency})
+    if silent:
+        await connection.execute(_SAVE, silent)
+    if woken:
+        await connection.execute(_SAVE_AND_WAKE, woken)
     dead = [one.delivery_id for one in changed if one.died]
     await deliveries_dead(connection, dead, now=now)
     return changes
@@ -175,7 +195,7 @@ def count_ended(changes: Iterable[Change]) -> None:
 
 
 _LOCK = (
-    select(_C.id, _C.endpoint_id, _C.tenant_id, *COLUMNS)
+    select(_C.id, _C.endpoint_id, _C.tenant_id, _C.wakes, *COLUMNS)
     .where(_C.id.in_(bindparam("ids", expanding=True)))
     .order_by(_C.id)
     .with_for_update()
@@ -241,5 +261,6 @@ def _values(change: Change, now: datetime) -> dict[str, Any]:
         "b_round": life.round,
         "b_last_error": life.last_error,
         "b_finished_at": life.finished_at,
+        "b_batch_until": life.batch_until,
         "b_updated_at": now,
     }

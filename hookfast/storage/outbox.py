@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Integer, Table, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import BindParameter, Select, Table, and_, bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.life import Life
@@ -25,7 +26,8 @@ _C = _DELIVERIES.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDelivery:
-    """An outbox row, as the relay starts or wakes its workflow. `leased_until` names the lease."""
+    """An outbox row, as the relay starts or wakes its workflow. `batch_id` is the batch that took
+    its first attempt."""
 
     delivery_id: str
     event_id: str
@@ -35,10 +37,21 @@ class PendingDelivery:
     payload: str
     created_at: datetime
     deliver_at: datetime | None
-    leased_until: datetime | None
     wakes: int
     urgency: int
+    batch_id: str | None
     life: Life
+
+    @property
+    def new(self) -> bool:
+        """Whether nothing was done for it yet."""
+        return self.wakes == 0
+
+    @property
+    def has_workflow(self) -> bool:
+        """Whether its workflow was told of before: then it is woken, else started. A batch's first
+        word of a delivery is not one of its workflow's."""
+        return self.wakes > (0 if self.batch_id is None else 1)
 
 
 _OWN = (
@@ -49,78 +62,64 @@ _OWN = (
     "payload",
     "created_at",
     "deliver_at",
-    "leased_until",
     "wakes",
     "urgency",
+    "batch_id",
 )
-_PENDING_COLUMNS = (_C.id.label("delivery_id"), *(_C[name] for name in _OWN), *COLUMNS)
-
+PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _OWN), *COLUMNS)
+"""What `pending` reads."""
 
 _TIME = _C.leased_until.type
-# Common table expressions, which PostgreSQL evaluates once when they lock rows: as a plain subquery
-# it might run the SELECT again for every row, and lease more than the limit.
-_FREE = (
-    select(_C.id)
-    .where(
-        _C.started_at.is_(None),
-        _C.urgency.between(bindparam("most_urgent"), bindparam("least_urgent")),
-        or_(_C.leased_until.is_(None), _C.leased_until < bindparam("now", type_=_TIME)),
-    )
-    .order_by(_C.urgency, _C.id)
-    .limit(bindparam("limit", type_=Integer))
-    # PostgreSQL only (SQLite has one writer and ignores it): twins pass each other by
-    .with_for_update(skip_locked=True)
-    .cte("free")
+_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+_LEASE = (
+    update(_DELIVERIES).where(_C.id.in_(_IDS)).values(leased_until=bindparam("until", type_=_TIME))
 )
-_CLAIM = (
-    update(_DELIVERIES)
-    .where(_C.id.in_(select(_FREE.c.id)))
-    .values(leased_until=bindparam("until", type_=_TIME))
-    .returning(*_PENDING_COLUMNS)
+_GIVE_TO_BATCH = _LEASE.values(
+    batch_id=bindparam("batch"), batch_until=bindparam("until", type_=_TIME)
 )
-_UNMARKED = (
-    select(_C.id)
-    .where(
-        _C.id.in_(bindparam("ids", expanding=True)),
-        _C.started_at.is_(None),
-        # put back since, or leased by another: then there is more to be told
-        _C.leased_until == bindparam("until", type_=_TIME),
-    )
-    .with_for_update(skip_locked=True)
-    .cte("unmarked")
+_OURS = (
+    _C.id.in_(_IDS),
+    _C.started_at.is_(None),
+    # put back since, or leased by another: then there is more to be told
+    _C.leased_until == bindparam("until", type_=_TIME),
 )
+# A common table expression, which PostgreSQL evaluates once when it locks rows.
+_UNMARKED = select(_C.id).where(*_OURS).with_for_update(skip_locked=True).cte("unmarked")
 _MARK = (
     update(_DELIVERIES)
     .where(_C.id.in_(select(_UNMARKED.c.id)))
     .values(started_at=bindparam("now", type_=_TIME), leased_until=None)
 )
-_RELEASE = update(_DELIVERIES).where(_C.id.in_(select(_UNMARKED.c.id))).values(leased_until=None)
+_RELEASE = (
+    update(_DELIVERIES)
+    .where(_C.id.in_(select(_UNMARKED.c.id)))
+    .values(leased_until=None, batch_until=None)
+)
 
 
-async def claim(
+async def lease(
     connection: AsyncConnection,
+    delivery_ids: Sequence[str],
     *,
-    limit: int,
-    lease: timedelta,
-    now: datetime,
-    most_urgent: int = Urgency.WISH,
-    least_urgent: int = Urgency.JOB,
-) -> list[PendingDelivery]:
-    """Lease free rows, at most `limit`, the most urgent and then the oldest first, and return them
-    in that order."""
-    given = {"most_urgent": most_urgent, "least_urgent": least_urgent}
-    claimed = await connection.execute(
-        _CLAIM, {"limit": limit, "now": now, "until": now + lease, **given}
-    )
-    rows = [_pending(row) for row in claimed]
-    return sorted(rows, key=lambda row: (row.urgency, row.delivery_id))
+    until: datetime,
+    batch_id: str | None = None,
+) -> None:
+    """Lease rows that `FairClaim` found free in this transaction. With `batch_id`, that batch alone
+    makes their first attempts until then."""
+    if not delivery_ids:
+        return
+    given: dict[str, object] = {"ids": list(delivery_ids), "until": until}
+    if batch_id is None:
+        await connection.execute(_LEASE, given)
+    else:
+        await connection.execute(_GIVE_TO_BATCH, given | {"batch": batch_id})
 
 
 async def find_pending(connection: AsyncConnection, delivery_id: str) -> PendingDelivery | None:
     """One delivery in the form the relay uses, whether it waits in the outbox or not."""
-    found = await connection.execute(select(*_PENDING_COLUMNS).where(_C.id == delivery_id))
+    found = await connection.execute(select(*PENDING).where(_C.id == delivery_id))
     row = found.first()
-    return None if row is None else _pending(row)
+    return None if row is None else pending(row)
 
 
 async def mark_started(
@@ -145,6 +144,47 @@ async def release(
         await connection.execute(_RELEASE, {"ids": list(delivery_ids), "until": leased_until})
 
 
+async def leave_batch(
+    connection: AsyncConnection,
+    delivery_ids: Sequence[str],
+    *,
+    batch_id: str,
+    under_way_until: datetime | None = None,
+) -> None:
+    """These deliveries leave their batch and get workflows of their own. `under_way_until`: their
+    requests go on, and nobody makes another before then. Those that the batch has not in hand any
+    more stay as they are."""
+    held = _held(delivery_ids, batch_id)
+    await connection.execute(
+        update(_DELIVERIES)
+        .where(_C.id.in_(held))
+        .values(**_WOKEN, urgency=Urgency.RETRY, batch_until=under_way_until)
+    )
+
+
+async def return_from_batch(
+    connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
+) -> None:
+    """The batch did not begin with these: they wait again as if it had not taken them."""
+    held = _held(delivery_ids, batch_id)
+    await connection.execute(
+        update(_DELIVERIES).where(_C.id.in_(held)).values(leased_until=None, batch_until=None)
+    )
+
+
+def _held(delivery_ids: Sequence[str], batch_id: str) -> Select[tuple[str]]:
+    """Those of them that the batch has in hand, locked in the order in which others lock them."""
+    held = (
+        select(_C.id)
+        .where(_C.id.in_(sorted(delivery_ids)), _C.batch_id == batch_id)
+        .where(_C.batch_until.is_not(None))
+        .order_by(_C.id)
+        .with_for_update()
+        .cte("held")
+    )
+    return select(held.c.id)
+
+
 async def wake(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, urgency: int = Urgency.RETRY
 ) -> None:
@@ -155,9 +195,7 @@ async def wake(
             update(_DELIVERIES)
             .where(_C.id.in_(delivery_ids))
             .values(
-                started_at=None,
-                leased_until=None,
-                wakes=_C.wakes + 1,
+                **_WOKEN,
                 urgency=case(
                     (and_(_C.started_at.is_(None), _C.urgency < urgency), _C.urgency),
                     else_=urgency,
@@ -198,6 +236,10 @@ async def backlog(connection: AsyncConnection) -> tuple[int, datetime | None]:
     return row[0], row[1]
 
 
-def _pending(row: object) -> PendingDelivery:
+_WOKEN = {"started_at": None, "leased_until": None, "wakes": _C.wakes + 1}
+
+
+def pending(row: object) -> PendingDelivery:
+    """The delivery in a row that has `PENDING`."""
     own = {name: getattr(row, name) for name in ("delivery_id", *_OWN)}
     return PendingDelivery(**own, life=life_of(row))

@@ -59,8 +59,8 @@ class EventBody:
 class Outgoing:
     """Everything one attempt of a delivery needs. `raw` is what the event came in with, where that
     is sent on as it came. `plan` is the one it started with. `wanted_at` is when the delivery was
-    committed, or the time it is scheduled for. `life` and `gate` are as of `read_at`, in the event
-    loop's time."""
+    committed, or the time it is scheduled for. `batch_id` is the batch that took its first attempt.
+    `life` and `gate` are as of `read_at`, in the event loop's time."""
 
     delivery_id: str
     event_type: str
@@ -71,6 +71,7 @@ class Outgoing:
     gate: Gate
     raw: RawRequest | None
     plan: PlanSpec
+    batch_id: str | None
     life: Life
     read_at: float
 
@@ -89,6 +90,20 @@ class _Primed:
     read_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A delivery that the relay sends on its way, with its endpoint as it is now."""
+
+    row: PendingDelivery
+    target: Target
+    gate: Gate
+
+    def in_batch(self, batch_id: str, until: datetime) -> Chosen:
+        """The same after a batch has taken it."""
+        life = replace(self.row.life, batch_until=until)
+        return replace(self, row=replace(self.row, batch_id=batch_id, life=life))
+
+
 class OutgoingLoader:
     """One per process. Raises NotFound for a delivery whose row or event is missing, Misconfigured
     for one whose endpoint cannot be used (its secret cannot be opened)."""
@@ -103,24 +118,34 @@ class OutgoingLoader:
         self._raws = RawRequests()
         self._primed: OrderedDict[str, _Primed] = OrderedDict()
 
-    async def prime(
-        self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery], *, read_at: float
-    ) -> list[tuple[PendingDelivery, Target]]:
-        """Read the events and endpoints of these deliveries, which were read at `read_at`, keep
-        them for their first attempts, and return what their workflows are started with."""
+    async def choose(
+        self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
+    ) -> list[Chosen]:
+        """These deliveries with their endpoints. Those whose endpoint cannot be used are left out;
+        why is in the log."""
         seen = await gates(connection, {row.endpoint_id for row in deliveries})
         targets = await self._targets.load(connection, seen)
-        new = [row for row in deliveries if row.wakes == 0]
+        return [
+            Chosen(row, targets[row.endpoint_id], seen[row.endpoint_id].gate)
+            for row in deliveries
+            if row.endpoint_id in targets
+        ]
+
+    async def prime(
+        self, connection: AsyncConnection, chosen: Sequence[Chosen], *, read_at: float
+    ) -> None:
+        """Read the events of these deliveries, which were read at `read_at`, and keep all of it for
+        their first attempts."""
+        new = [one.row for one in chosen if one.row.new]
         events = await self._load_events(connection, {row.event_id for row in new})
         await self._load_raws(connection, new, events)
         now = self._clock()
-        for row in new:
-            if row.endpoint_id in seen and (row.deliver_at is None or row.deliver_at <= now):
-                gate = seen[row.endpoint_id].gate
-                self._primed[row.delivery_id] = _Primed(row, gate, read_at)
+        for one in chosen:
+            row = one.row
+            if row.new and (row.deliver_at is None or row.deliver_at <= now):
+                self._primed[row.delivery_id] = _Primed(row, one.gate, read_at)
         while len(self._primed) > _PRIMED_LIMIT:
             self._primed.popitem(last=False)
-        return [(row, targets[row.endpoint_id]) for row in deliveries if row.endpoint_id in targets]
 
     async def load(
         self, delivery_id: str, *, plan: PlanSpec | None = None, fresh: bool = False
@@ -276,6 +301,7 @@ def _outgoing(
         gate=gate,
         raw=raw,
         plan=target.plan if plan is None else plan,
+        batch_id=row.batch_id,
         life=row.life,
         read_at=read_at,
     )

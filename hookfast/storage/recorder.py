@@ -35,12 +35,13 @@ GONE_REASON = "The receiver answered 410 Gone."
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """One attempt to record. `excerpt` is the start of the answer; `limited`: it may hold a place
-    among the endpoint's requests in flight."""
+    among the endpoint's requests in flight; `in_batch`: a batch made it."""
 
     delivery_id: str
     ended: AttemptEnded
     excerpt: str | None = None
     limited: bool = True
+    in_batch: bool = False
 
 
 class News(Flag):
@@ -113,7 +114,13 @@ async def _write(
     facts = [(record.delivery_id, record.ended) for record in new]
     # A life goes by its workflow's time, which may be ahead of ours.
     latest = max([now, *(record.ended.ended_at for record in new)])
-    changes = await lives.apply(connection, facts, now=latest, locked=locked)
+    changes = await lives.apply(
+        connection,
+        facts,
+        now=latest,
+        of_batches={record.delivery_id for record in new if record.in_batch},
+        locked=locked,
+    )
     news = News.EVENTS if any(one.died for one in changes.values()) else News(0)
     if new:
         news |= await _count(connection, new, changes, policy=policy, now=now)

@@ -215,6 +215,7 @@ class Delivery(Record, table=True):
 
     Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
     the order of `urgency`. `wakes` counts how often it was put back; 0: it was never started.
+    `batch_id` names the batch that took its first attempt, and keeps doing so.
     """
 
     __tablename__ = "deliveries"
@@ -270,10 +271,12 @@ class Delivery(Record, table=True):
             sqlite_where=_DEAD,
             postgresql_where=_DEAD,
         ),
-        # the outbox: only what is to be started or woken, the most urgent and oldest first
+        # the outbox: only what is to be started or woken; who waits, and each one's oldest
         Index(
             "ix_deliveries_outbox",
             "urgency",
+            "tenant_id",
+            "endpoint_id",
             "id",
             sqlite_where=text("started_at IS NULL"),
             postgresql_where=text("started_at IS NULL"),
@@ -319,6 +322,8 @@ class Delivery(Record, table=True):
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     wakes: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     urgency: int = Field(default=Urgency.FIRST, sa_column_kwargs={"server_default": "3"})
+    batch_id: str | None = None
+    batch_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class Attempt(Record, table=True):

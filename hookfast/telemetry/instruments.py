@@ -209,8 +209,16 @@ RELAY_STARTS = Counter(
     _metric(
         "hookfast.relay.starts",
         "{delivery}",
-        "Workflows the relay asked Temporal to start, by result: started, exists, failed, refused.",
-        labels=("result",),
+        "Deliveries whose workflow, their own or a batch's, the relay asked Temporal to start, by "
+        "result: started, exists, failed, refused.",
+        labels=("carrier", "result"),
+    )
+)
+BATCHING = Gauge(
+    _metric(
+        "hookfast.first_attempts.batching",
+        "1",
+        "Whether this worker sends new deliveries in batches now.",
     )
 )
 INBOX = Counter(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from hookfast.temporal import SEARCH_ATTRIBUTES
+from hookfast.temporal import SEARCH_ATTRIBUTES, kind_of
 from tests.seed import KEY
 from tests.temporal_server import temporal_binary
 from tests.waiting import PATIENCE
@@ -69,7 +69,9 @@ def worker(
 async def temporal_process(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     """A Temporal dev server that keeps its data in a file and can be killed."""
     attributes = [
-        part for key in SEARCH_ATTRIBUTES for part in ("--search-attribute", f"{key.name}=Keyword")
+        part
+        for key in SEARCH_ATTRIBUTES
+        for part in ("--search-attribute", f"{key.name}={kind_of(key)}")
     ]
     async with running(
         temporal_binary(),

@@ -78,6 +78,8 @@ def upgrade() -> None:
         sa.Column("started_at", UtcDateTime(), nullable=True),
         sa.Column("wakes", sa.Integer(), server_default="0", nullable=False),
         sa.Column("urgency", sa.Integer(), server_default="3", nullable=False),
+        sa.Column("batch_id", sa.String(), nullable=True),
+        sa.Column("batch_until", UtcDateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(
@@ -101,7 +103,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_deliveries_outbox",
         "deliveries",
-        ["urgency", "id"],
+        ["urgency", "tenant_id", "endpoint_id", "id"],
         unique=False,
         sqlite_where=sa.text("started_at IS NULL"),
         postgresql_where=sa.text("started_at IS NULL"),

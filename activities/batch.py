@@ -1,0 +1,409 @@
+"""The first attempts of a batch, made side by side, each as a delivery's own step would make it.
+
+A delivery is in the batch's hands until the time in its row (`batch_until`), and nobody else
+attempts it before then. What each order of things protects against:
+
+- Each attempt is recorded by itself, as soon as it has ended: a crash repeats those that were not.
+- A delivery that is not delivered goes into the outbox in the transaction that records so. A crash
+  right after it, and a batch that is never heard of again, lose nothing.
+- A request that takes long goes on while its batch ends. Its row says until when; if its worker
+  dies, the delivery's own workflow makes the attempt after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from activities.heartbeat import heartbeat
+from activities.requests import NotWanted, Planned, Requests
+from hookfast.batch import (
+    ATTEMPT,
+    PER_ENDPOINT,
+    RECORD,
+    SLOW,
+    WORKFLOW_TYPE,
+    BatchOrder,
+    BatchReport,
+    RecordBatchOrder,
+    Unrecorded,
+    summary,
+    workflow_id,
+)
+from hookfast.circuit import Admission, admit
+from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.life import Attempt, AttemptEnded, Life, Phase, Trigger, next_step
+from hookfast.delivery import DELIVERIES_QUEUE
+from hookfast.errors import HookfastError, NotFound
+from hookfast.storage import endpoints, outbox
+from hookfast.storage.engine import Database
+from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.recorder import AttemptRecord, News, Recorder
+from hookfast.storage.targets import Target
+from hookfast.time_budget import RECORD_SHARE, SLACK
+from hookfast.troubled import Troubled
+
+_LOOK_SECONDS = 0.25
+"""How often a batch looks for requests that take long."""
+_BUSY_SECONDS = 0.1
+"""A look that comes so late says nothing of the receivers."""
+_LONGEST = timedelta(seconds=5)
+"""A batch that has not ended after that leaves everything behind: then this worker is too busy."""
+
+log = structlog.get_logger()
+
+_Kept = TypeVar("_Kept")
+
+
+class _Write(Protocol):
+    """What changes rows of a batch."""
+
+    async def __call__(self, connection: AsyncConnection, *, batch_id: str) -> None: ...
+
+
+class _Fate(Enum):
+    """What became of a delivery in its batch."""
+
+    DELIVERED = auto()
+    CONTINUES = auto()  # its row says so already
+    LEAVES = auto()  # and its row has yet to say so
+    RETURNED = auto()  # nothing was begun
+    UNRECORDED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    fate: _Fate
+    why: str = ""
+    unrecorded: Unrecorded | None = None
+
+
+class _Hold:
+    """A delivery in the batch's hands: until when, as its row may say, and in the event loop's
+    time. `unanswered_since` is when its request began, while that has no answer."""
+
+    def __init__(self, delivery_id: str) -> None:
+        self.delivery_id = delivery_id
+        self.target: Target | None = None
+        self.begun = False
+        self.unanswered_since: float | None = None
+        self._untils: set[datetime] = set()
+        self._ends_at = 0.0
+
+    def take(self, target: Target) -> None:
+        """It is to go there."""
+        self.target = target
+
+    def extend(self, until: datetime, *, now: datetime) -> None:
+        """Its row says so now, or will."""
+        self._untils.add(until)
+        self._ends_at = asyncio.get_running_loop().time() + (until - now).total_seconds()
+
+    def begin(self) -> None:
+        """Its request begins."""
+        self.begun = True
+        self.unanswered_since = asyncio.get_running_loop().time()
+
+    def answered(self) -> None:
+        """Its request is over."""
+        self.unanswered_since = None
+
+    @property
+    def slow(self) -> bool:
+        """Whether its request has had no answer for too long."""
+        since = self.unanswered_since
+        if since is None:
+            return False
+        return asyncio.get_running_loop().time() - since > SLOW.total_seconds()
+
+    def covers(self, life: Life) -> bool:
+        """Whether the delivery is still in this batch's hands."""
+        return life.batch_until in self._untils
+
+    def fits(self, seconds: float) -> bool:
+        """Whether what takes so long is done before somebody else may attempt it."""
+        return asyncio.get_running_loop().time() + seconds <= self._ends_at
+
+
+_Tasks = dict["asyncio.Task[_Result]", _Hold]
+
+
+class BatchActivities:
+    """One per worker process."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        database: Database,
+        loader: OutgoingLoader,
+        requests: Requests,
+        recorder: Recorder,
+        troubled: Troubled,
+        on_news: Callable[[News], None],
+        clock: Clock = utc_now,
+    ) -> None:
+        self._client = client
+        self._database = database
+        self._loader = loader
+        self._requests = requests
+        self._recorder = recorder
+        self._troubled = troubled
+        self._on_news = on_news
+        self._clock = clock
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    @activity.defn(name=ATTEMPT)
+    async def attempt_batch(self, order: BatchOrder) -> BatchReport:
+        """Make the first attempts of these deliveries, as far as they are the batch's to make."""
+        lanes: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(PER_ENDPOINT)
+        )
+        pending: _Tasks = {
+            self._keep(asyncio.create_task(self._first(hold, order.batch_id, lanes))): hold
+            for hold in map(_Hold, order.delivery_ids)
+        }
+        results: dict[str, _Result] = {}
+        ends_at = asyncio.get_running_loop().time() + _LONGEST.total_seconds()
+        while pending:
+            due = asyncio.get_running_loop().time() + _LOOK_SECONDS
+            done, _ = await asyncio.wait(pending, timeout=_LOOK_SECONDS)
+            results |= {pending.pop(task).delivery_id: task.result() for task in done}
+            now = asyncio.get_running_loop().time()
+            if now > ends_at:
+                results |= await self._leave_behind(pending, order.batch_id, everything=True)
+            elif now - due < _BUSY_SECONDS:  # else it may be us who are slow
+                results |= await self._leave_behind(pending, order.batch_id)
+        await self._settle(results, order.batch_id)
+        return _report(order.delivery_ids, results)
+
+    @activity.defn(name=RECORD)
+    async def record_batch(self, order: RecordBatchOrder) -> None:
+        """Record attempts whose record failed. The excerpts of the answers are lost then: bodies do
+        not enter workflow history."""
+        async with heartbeat():
+            async with self._database.read() as connection:
+                plans = await endpoints.retry_plans(
+                    connection, {one.endpoint_id for one in order.unrecorded}
+                )
+            await asyncio.gather(
+                *(
+                    self._record(replace(one.ended, plan=plans[one.endpoint_id]), one.delivery_id)
+                    for one in order.unrecorded
+                    if one.endpoint_id in plans
+                )
+            )
+        self._on_news(News.EVENTS)
+
+    async def close(self) -> None:
+        """Wait for the requests that go on, and their records."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    # -- one delivery --------------------------------------------------------------------------
+
+    async def _first(
+        self, hold: _Hold, batch_id: str, lanes: defaultdict[str, asyncio.Semaphore]
+    ) -> _Result:
+        try:
+            planned = await self._look(hold, batch_id)
+            if isinstance(planned, _Result):
+                return planned
+            async with lanes[planned.endpoint_id]:
+                if not hold.fits(planned.time_needed):
+                    return _Result(_Fate.RETURNED)
+                hold.begin()
+                made = await self._requests.send_and_record(planned, hold)
+        except NotFound:
+            log.error("A delivery has no row; it is left out.", delivery_id=hold.delivery_id)
+            return _Result(_Fate.CONTINUES, "it has no row")
+        except NotWanted:
+            return _Result(_Fate.LEAVES, "it changed")
+        except (HookfastError, SQLAlchemyError, OSError) as error:  # ours, and nothing was sent
+            log.warning(
+                "A first attempt could not be made; it is tried again.",
+                delivery_id=hold.delivery_id,
+                error=type(error).__name__,
+            )
+            return _Result(_Fate.RETURNED)
+        if made.change is None:
+            # The plan is read when it is recorded: a hundred long ones would fill the history.
+            ended = replace(made.ended, plan="")
+            return _Result(
+                _Fate.UNRECORDED,
+                "its record was late",
+                Unrecorded(hold.delivery_id, planned.endpoint_id, ended),
+            )
+        if not made.outcome.succeeded:
+            self._troubled.note(planned.endpoint_id)
+        if made.change.after.phase is Phase.DELIVERED:
+            return _Result(_Fate.DELIVERED)
+        return _Result(_Fate.CONTINUES, str(made.outcome.status_code or made.outcome.result.value))
+
+    async def _look(self, hold: _Hold, batch_id: str) -> Planned | _Result:
+        """The first attempt, where it is the batch's to make and there is no reason not to."""
+        outgoing = await self._loader.load(hold.delivery_id, fresh=True)
+        life, now = outgoing.life, self._clock()
+        if outgoing.batch_id != batch_id or life.batch_until is None or life.batch_until <= now:
+            # Done before a crash, or somebody else's by now.
+            if life.phase is Phase.DELIVERED:
+                return _Result(_Fate.DELIVERED)
+            return _Result(_Fate.CONTINUES, life.status.value)
+        hold.take(outgoing.target)
+        hold.extend(life.batch_until, now=now)
+        attempt = next_step(life, now, in_batch=True)
+        if not isinstance(attempt, Attempt) or attempt.trigger is not Trigger.FIRST:
+            return _Result(_Fate.LEAVES, life.status.value)
+        verdict = admit(
+            outgoing.gate, hold.delivery_id, attempt=attempt, released=outgoing.life.released
+        )
+        if verdict is not Admission.SEND:
+            self._troubled.note(outgoing.target.endpoint_id)
+            return _Result(_Fate.LEAVES, "its endpoint takes nothing now")
+        if outgoing.target.limits is not None:
+            return _Result(_Fate.LEAVES, "its endpoint has limits")
+        return Planned(outgoing, attempt, self._clock, hold)
+
+    async def _record(self, ended: AttemptEnded, delivery_id: str) -> None:
+        try:
+            await self._recorder.record(
+                AttemptRecord(delivery_id=delivery_id, ended=ended, limited=False, in_batch=True)
+            )
+        except NotFound:
+            log.error("A delivery has no row; its record is lost.", delivery_id=delivery_id)
+
+    # -- what becomes of them ------------------------------------------------------------------
+
+    async def _leave_behind(
+        self, pending: _Tasks, batch_id: str, *, everything: bool = False
+    ) -> dict[str, _Result]:
+        """Those whose endpoints are slow leave the batch, and `pending`: a request that has begun
+        goes on, and the others to the same endpoint are not made here."""
+        slow = {_endpoint_of(hold) for hold in pending.values() if hold.slow}
+        leaving = {
+            task: hold
+            for task, hold in pending.items()
+            if everything or (_endpoint_of(hold) in slow and (hold.slow or not hold.begun))
+        }
+        for endpoint_id in slow:
+            self._troubled.note(endpoint_id)
+        now = self._clock()
+        results: dict[str, _Result] = {}
+        by_until: defaultdict[datetime, list[str]] = defaultdict(list)
+        for task, hold in leaving.items():
+            del pending[task]
+            if hold.target is None or not hold.begun:
+                task.cancel()
+                results[hold.delivery_id] = _Result(_Fate.RETURNED)
+                continue
+            until = now + timedelta(seconds=hold.target.timeout_seconds) + RECORD_SHARE + SLACK
+            # Before the row says so: the request looks at the row right before its first byte.
+            hold.extend(until, now=now)
+            by_until[until].append(hold.delivery_id)
+            results[hold.delivery_id] = _Result(_Fate.CONTINUES, "no answer yet")
+            self._keep(asyncio.create_task(self._late(task, hold, batch_id)))
+        await self._write(
+            [
+                partial(outbox.leave_batch, delivery_ids=ids, under_way_until=at)
+                for at, ids in by_until.items()
+            ],
+            batch_id,
+        )
+        return results
+
+    async def _late(self, task: asyncio.Task[_Result], hold: _Hold, batch_id: str) -> None:
+        """See a request to its end that its batch did not wait for."""
+        result = await task
+        match result.fate:
+            case _Fate.UNRECORDED if result.unrecorded is not None:
+                await self._hand_over(result.unrecorded, batch_id)
+            case _Fate.LEAVES | _Fate.RETURNED:
+                await self._settle({hold.delivery_id: replace(result, fate=_Fate.LEAVES)}, batch_id)
+            case _:  # recorded, and its row asks for its workflow
+                self._on_news(News.EVENTS)
+
+    async def _hand_over(self, late: Unrecorded, batch_id: str) -> None:
+        """Have Temporal keep an attempt that the database did not take in time."""
+        try:
+            await self._client.start_workflow(
+                WORKFLOW_TYPE,
+                BatchOrder(batch_id, unrecorded=(late,)),
+                id=f"{workflow_id(batch_id)}/{late.delivery_id}",
+                task_queue=DELIVERIES_QUEUE,
+            )
+        except RPCError as error:
+            log.error(
+                "An attempt could not be kept, and is made once more: nothing answers.",
+                delivery_id=late.delivery_id,
+                error=str(error)[:200],
+            )
+
+    async def _settle(self, results: dict[str, _Result], batch_id: str) -> None:
+        """Write what the rows do not say yet."""
+        leaving = _of(results, _Fate.LEAVES)
+        returned = _of(results, _Fate.RETURNED)
+        await self._write(
+            [
+                *([partial(outbox.leave_batch, delivery_ids=leaving)] if leaving else []),
+                *([partial(outbox.return_from_batch, delivery_ids=returned)] if returned else []),
+            ],
+            batch_id,
+        )
+        if len(results) > len(_of(results, _Fate.DELIVERED)):
+            self._on_news(News.EVENTS)
+
+    async def _write(self, changes: Collection[_Write], batch_id: str) -> None:
+        if not changes:
+            return
+        try:
+            async with self._database.write() as connection:
+                for change in changes:
+                    await change(connection, batch_id=batch_id)
+        except (SQLAlchemyError, OSError) as error:
+            # Their leases run out, and then a relay takes them again.
+            log.warning("A batch could not give deliveries back.", error=type(error).__name__)
+
+    def _keep(self, task: asyncio.Task[_Kept]) -> asyncio.Task[_Kept]:
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+
+def _endpoint_of(hold: _Hold) -> str:
+    return "" if hold.target is None else hold.target.endpoint_id
+
+
+def _of(results: dict[str, _Result], fate: _Fate) -> list[str]:
+    return [delivery_id for delivery_id, result in results.items() if result.fate is fate]
+
+
+def _report(delivery_ids: Iterable[str], results: dict[str, _Result]) -> BatchReport:
+    """The result of the batch, its deliveries in the order in which they came."""
+    ordered = {one: results[one] for one in delivery_ids}
+    delivered, returned = _of(ordered, _Fate.DELIVERED), _of(ordered, _Fate.RETURNED)
+    unrecorded = [one.unrecorded for one in ordered.values() if one.unrecorded is not None]
+    continued = {
+        delivery_id: result.why
+        for delivery_id, result in ordered.items()
+        if result.fate in (_Fate.CONTINUES, _Fate.LEAVES, _Fate.UNRECORDED)
+    }
+    line = summary(
+        len(ordered),
+        delivered=len(delivered),
+        continued=len(continued),
+        returned=len(returned),
+    )
+    return BatchReport(line, delivered, continued, returned, unrecorded)

@@ -1,0 +1,49 @@
+"""How a batch of first attempts is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import (
+    Priority,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+
+from hookfast import temporal
+from hookfast.batch import (
+    WORKFLOW_TYPE,
+    BatchOrder,
+    BatchReport,
+    first_attempts,
+    short_name,
+    workflow_id,
+)
+from hookfast.delivery import DELIVERIES_QUEUE, Urgency
+from hookfast.delivery_start import START_TIMEOUT
+
+
+async def start_batch(
+    client: Client, batch_id: str, delivery_ids: Sequence[str]
+) -> WorkflowHandle[object, BatchReport]:
+    """Start a batch, eagerly; where it was started already, nothing happens. Raises RPCError."""
+    names = [short_name(delivery_id) for delivery_id in delivery_ids]
+    return await client.start_workflow(
+        WORKFLOW_TYPE,
+        BatchOrder(batch_id, tuple(delivery_ids)),
+        id=workflow_id(batch_id),
+        task_queue=DELIVERIES_QUEUE,
+        result_type=BatchReport,
+        id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        request_eager_start=True,
+        search_attributes=TypedSearchAttributes(
+            [SearchAttributePair(temporal.HOOK_DELIVERIES, names)]
+        ),
+        static_summary=first_attempts(len(delivery_ids)),
+        priority=Priority(priority_key=Urgency.FIRST),
+        rpc_timeout=START_TIMEOUT,
+    )

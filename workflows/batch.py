@@ -1,0 +1,73 @@
+"""The first attempts of up to a hundred deliveries, in one workflow.
+
+Under load a workflow for each delivery is what costs most. A batch makes first attempts and no
+others: a delivery that does not arrive at once gets a `DeliveryWorkflow` of its own, which the
+relay starts from its row. So a batch has no signals, no timers and nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import FailureError
+
+from hookfast.batch import (
+    ATTEMPT,
+    RECORD,
+    WORKFLOW_TYPE,
+    BatchOrder,
+    BatchReport,
+    RecordBatchOrder,
+    summary,
+)
+from hookfast.delivery import RETRIES_QUEUE
+from hookfast.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY
+
+_ONCE = RetryPolicy(maximum_attempts=1)
+_UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
+
+
+@workflow.defn(name=WORKFLOW_TYPE)
+class BatchWorkflow:
+    """Makes first attempts. Its result lists the deliveries with what came of them."""
+
+    @workflow.run
+    async def run(self, order: BatchOrder) -> BatchReport:
+        """Attempt each, and record what could not be recorded at once."""
+        report = BatchReport(unrecorded=order.unrecorded)
+        if order.delivery_ids:
+            report = await self._attempt(order)
+        if report.unrecorded:
+            # These requests were made and only their records failed. They are in history now: from
+            # here on a crash repeats the records and never the requests.
+            await workflow.execute_activity(
+                RECORD,
+                RecordBatchOrder(tuple(report.unrecorded)),
+                task_queue=RETRIES_QUEUE,
+                start_to_close_timeout=RECORD_ACTIVITY,
+                heartbeat_timeout=HEARTBEAT,
+                retry_policy=_UNTIL_DONE,
+                summary=f"record {len(report.unrecorded)}",
+            )
+        workflow.set_current_details(report.summary)
+        return replace(report, unrecorded=())
+
+    async def _attempt(self, order: BatchOrder) -> BatchReport:
+        try:
+            report: BatchReport = await workflow.execute_local_activity(
+                ATTEMPT,
+                order,
+                result_type=BatchReport,
+                schedule_to_close_timeout=LOCAL_STEP,
+                retry_policy=_ONCE,
+            )
+            return report
+        except FailureError:
+            # We could not work there. The rows are a batch's until their leases run out; then a
+            # relay takes those that were not recorded again.
+            ids = order.delivery_ids
+            line = summary(len(ids), delivered=0, continued=0, returned=len(ids))
+            return BatchReport(line, returned=ids)
