@@ -111,6 +111,7 @@ async def running_worker(
 
     recorder = Recorder(database, policy=policy, told=on_news)
     lateness = Lateness()
+    first_attempts = FirstAttempts(settings.first_attempts)
     troubled = Troubled()
     requests = Requests(
         loader=loader,
@@ -170,7 +171,7 @@ async def running_worker(
         lease=settings.relay_lease,
         fast_lane_timeout=settings.fast_lane_timeout,
         lateness=lateness,
-        first_attempts=FirstAttempts(settings.first_attempts),
+        first_attempts=first_attempts,
         troubled=troubled,
     )
     worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -180,7 +181,7 @@ async def running_worker(
             _background(
                 relay.run(),
                 conductor.run(),
-                keep_beating(database, worker_id),
+                keep_beating(database, worker_id, first_attempts),
                 sweep_lost(database),
                 upkeep_schedule.ensure_schedule(client),
                 retention_schedule.ensure_schedule(client),

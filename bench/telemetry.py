@@ -54,7 +54,7 @@ def _measures() -> None:
     """As emit, relay and attempt take them."""
     instruments.EVENTS.add(origin="api")
     instruments.RELAY_BATCH.record(20)
-    instruments.RELAY_STARTS.add(result="started")
+    instruments.RELAY_STARTS.add(carrier="workflow", result="started")
     instruments.IN_FLIGHT.add(1)
     instruments.ATTEMPTS.add(result="success", status_class="2xx", trigger="first")
     instruments.ATTEMPT_DURATION.record(0.012, result="success")

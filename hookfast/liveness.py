@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
+from hookfast.first_attempts import FirstAttempts
 from hookfast.storage import circuits, jobs, notices, outbox, workers
 from hookfast.storage.engine import Database
 from hookfast.version import VERSION
@@ -22,12 +23,18 @@ _UNMOVED_AFTER = timedelta(hours=1)
 log = structlog.get_logger()
 
 
-async def keep_beating(database: Database, worker_id: str) -> None:
+async def keep_beating(database: Database, worker_id: str, first_attempts: FirstAttempts) -> None:
     """Report every few seconds that this worker lives."""
     while True:
         try:
             async with database.write() as connection:
-                await workers.beat(connection, worker_id, version=VERSION, now=utc_now())
+                await workers.beat(
+                    connection,
+                    worker_id,
+                    version=VERSION,
+                    now=utc_now(),
+                    batching=first_attempts.batched,
+                )
         except (SQLAlchemyError, OSError) as error:
             log.warning("The worker cannot report that it lives.", error=type(error).__name__)
         await asyncio.sleep(workers.BEAT_EVERY.total_seconds())

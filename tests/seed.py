@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import utc_now
 from hookfast.delivery import PlanSpec
@@ -14,7 +15,10 @@ from hookfast.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.keyring import Keyring
 from hookfast.retry_plan import DEFAULT_PLAN, parse_plan
+from hookfast.storage import outbox
 from hookfast.storage.engine import Database
+from hookfast.storage.fair_claim import FairClaim
+from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.tables import Attempt, Delivery, Endpoint, Event, Subscription, Tenant
 from hookfast.traceparent import new as new_traceparent
 
@@ -166,3 +170,12 @@ async def attempt_rows(database: Database, delivery_id: str) -> list[Any]:
             select(table).where(table.c.delivery_id == delivery_id).order_by(table.c.number)
         )
         return list(rows)
+
+
+async def claim(
+    connection: AsyncConnection, *, limit: int, lease: timedelta, now: datetime, **urgencies: int
+) -> list[PendingDelivery]:
+    """What a relay does that has none in hand: lease what is free."""
+    free = await FairClaim().find(connection, limit=limit, now=now, **urgencies)
+    await outbox.lease(connection, [row.delivery_id for row in free.rows], until=now + lease)
+    return free.rows

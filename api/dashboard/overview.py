@@ -21,6 +21,7 @@ from hookfast.outcome import DeliveryStatus
 from hookfast.retention import midnight
 from hookfast.storage import delivery_days, overview, workers
 from hookfast.storage.overview import COUNTED_WAITING, Step, Trouble
+from hookfast.storage.workers import Alive
 
 routes = page_router()
 
@@ -74,7 +75,11 @@ class Overview:
     circuits: int
     troubles: Sequence[Trouble]
     has_endpoint: bool
-    has_worker: bool
+    alive: Alive
+
+    @property
+    def has_worker(self) -> bool:
+        return self.alive.workers > 0
 
     @property
     def delivered(self) -> int:
@@ -180,7 +185,7 @@ async def _read(context: Context, view: View, window: Window) -> Overview:
         circuits=circuits,
         troubles=found,
         has_endpoint=has_endpoint,
-        has_worker=alive > 0,
+        alive=alive,
     )
 
 

@@ -26,6 +26,7 @@ from api.ownership import owned
 from api.pagination import Listing, PageQuery
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view
+from hookfast import batch
 from hookfast.audit import Change
 from hookfast.deliveries.life import Attempt as PlannedAttempt
 from hookfast.deliveries.life import next_step
@@ -94,7 +95,13 @@ class DeliveryDetail(DeliveryView):
     attempts: list[AttemptView] = Field(
         description=f"Oldest first; of more than {attempts.MAX_SHOWN}, the newest."
     )
-    workflow: WorkflowView
+    workflow: WorkflowView = Field(
+        description="Where to follow it in Temporal: its own workflow, or, where it arrived at the "
+        "first attempt in a batch, that batch's."
+    )
+    batch: WorkflowView | None = Field(
+        description="The batch that took its first attempt; null where none did."
+    )
 
 
 class SteeredDelivery(BaseModel):
@@ -148,8 +155,18 @@ async def get_delivery(
     return DeliveryDetail.of(
         delivery,
         attempts=[AttemptView.of(attempt) for attempt in made],
-        workflow=workflow_view(context, workflow_id(delivery_id)),
+        workflow=workflow_view(context, _workflow_id(delivery)),
+        batch=None
+        if delivery.batch_id is None
+        else workflow_view(context, batch.workflow_id(delivery.batch_id)),
     )
+
+
+def _workflow_id(delivery: Delivery) -> str:
+    """It has a workflow of its own from the moment one was asked for."""
+    if delivery.batch_id is not None and delivery.wakes == 0:
+        return batch.workflow_id(delivery.batch_id)
+    return workflow_id(delivery.id)
 
 
 @routes.post("/deliveries/{delivery_id}/pause", status_code=202, summary="Pause a delivery")
@@ -209,7 +226,8 @@ async def _steer(
     lives.count_ended([change])
     probe = seen[delivery.endpoint_id].gate.probes(delivery_id)
     # a worker's clock may be ahead
-    step = next_step(change.before, context.clock() + timedelta(seconds=1), probe=probe)
+    soon = context.clock() + timedelta(seconds=1)
+    step = next_step(change.before, soon, probe=probe, in_batch=True)
     if action in ("pause", "cancel") and isinstance(step, PlannedAttempt):
         # Whoever read the delivery before the commit may begin its request for so long. After the
         # answer, none begins.

@@ -70,7 +70,7 @@ async def _database(context: Context) -> list[Part]:
                 alive = await workers.alive(connection, now=context.clock())
     except (SQLAlchemyError, asyncpg.PostgresError, OSError):  # TimeoutError is an OSError
         return ["database"]
-    return [] if alive else ["worker"]
+    return [] if alive.workers else ["worker"]
 
 
 async def _temporal(context: Context) -> bool:

@@ -349,7 +349,8 @@ class Attempt(Record, table=True):
 
 
 class WorkerHeartbeat(Record, table=True):
-    """A worker process that is alive: `/readyz` asks for one seen lately."""
+    """A worker process that is alive: `/readyz` asks for one seen lately. `batching`: it sends new
+    deliveries in batches now."""
 
     __tablename__ = "workers"
 
@@ -357,3 +358,4 @@ class WorkerHeartbeat(Record, table=True):
     version: str
     started_at: datetime = Field(sa_type=UtcDateTime)
     seen_at: datetime = Field(sa_type=UtcDateTime)
+    batching: bool = Field(default=False, sa_column_kwargs={"server_default": false()})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Table, delete, func, select
+from sqlalchemy import Table, case, delete, func, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,12 +19,32 @@ ALIVE_FOR = timedelta(seconds=15)
 BEAT_EVERY = timedelta(seconds=5)
 
 
-async def beat(connection: AsyncConnection, worker_id: str, *, version: str, now: datetime) -> None:
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """How many workers have been seen lately, and how many of them send new deliveries in
+    batches."""
+
+    workers: int
+    batching: int
+
+
+async def beat(
+    connection: AsyncConnection,
+    worker_id: str,
+    *,
+    version: str,
+    now: datetime,
+    batching: bool = False,
+) -> None:
     """Say that this worker is alive, and forget those that have been silent for a day."""
     insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    row = insert(_WORKERS).values(id=worker_id, version=version, started_at=now, seen_at=now)
+    row = insert(_WORKERS).values(
+        id=worker_id, version=version, started_at=now, seen_at=now, batching=batching
+    )
     await connection.execute(
-        row.on_conflict_do_update(index_elements=["id"], set_={"seen_at": now})
+        row.on_conflict_do_update(
+            index_elements=["id"], set_={"seen_at": now, "batching": batching}
+        )
     )
     await connection.execute(delete(_WORKERS).where(_WORKERS.c.seen_at < now - timedelta(days=1)))
 
@@ -33,9 +54,10 @@ async def leave(connection: AsyncConnection, worker_id: str) -> None:
     await connection.execute(delete(_WORKERS).where(_WORKERS.c.id == worker_id))
 
 
-async def alive(connection: AsyncConnection, *, now: datetime) -> int:
-    """How many workers have been seen lately."""
+async def alive(connection: AsyncConnection, *, now: datetime) -> Alive:
+    """The workers that are there."""
+    c = _WORKERS.c
     found = await connection.execute(
-        select(func.count()).select_from(_WORKERS).where(_WORKERS.c.seen_at > now - ALIVE_FOR)
+        select(func.count(), func.count(case((c.batching, 1)))).where(c.seen_at > now - ALIVE_FOR)
     )
-    return found.scalar_one()
+    return Alive(*found.one())

@@ -23,6 +23,8 @@ from temporalio.worker import Worker
 
 import worker
 from activities.attempt import AttemptActivities
+from activities.batch import BatchActivities
+from activities.requests import Requests
 from hookfast.sender import Sender
 from hookfast.storage.recorder import Recorder
 
@@ -64,10 +66,11 @@ def after(call: Call) -> Call:
 match os.environ["FREEZE_AT"]:
     case "admitted":
         AttemptActivities._admit = after(AttemptActivities._admit)  # type: ignore[method-assign]
+        BatchActivities._look = after(BatchActivities._look)  # type: ignore[method-assign]
     case "held":
         AttemptActivities._admit = before(AttemptActivities._admit)  # type: ignore[method-assign]
     case "requested":
-        AttemptActivities._confirm = before(AttemptActivities._confirm)  # type: ignore[method-assign]
+        Requests._confirm = before(Requests._confirm)  # type: ignore[method-assign]
     case "answered":
         Sender.post = after(Sender.post)  # type: ignore[method-assign]
     case "recording":

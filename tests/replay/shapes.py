@@ -18,7 +18,7 @@ from unittest.mock import AsyncMock, patch
 
 from temporalio.client import WorkflowFailureError
 
-from activities.attempt import AttemptActivities
+from activities.requests import Requests
 from hookfast.clock import utc_now
 from hookfast.delivery import workflow_id
 from hookfast.settings import Settings
@@ -125,7 +125,7 @@ async def moved_to_the_regular_lane_when_the_database_failed(stack: Stack) -> st
 
 
 async def recorded_later_when_the_database_failed(stack: Stack) -> str:
-    with patch.object(AttemptActivities, "_try_to_record", AsyncMock(return_value=None)):
+    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
         await stack.until_status(delivery, "delivered")
     return delivery

@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
+from hookfast.first_attempts import FirstAttempts
 from hookfast.keyring import Keyring
 from hookfast.lateness import Lateness
 from hookfast.relay import Relay
@@ -25,9 +26,10 @@ from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.troubled import Troubled
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
-from tests.seed import KEYRING, SECRET, seed_delivery, seed_endpoint
+from tests.seed import KEYRING, SECRET, claim, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -52,6 +54,8 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             lease=LEASE,
             fast_lane_timeout=timedelta(seconds=5),
             lateness=Lateness(),
+            first_attempts=FirstAttempts("workflow"),
+            troubled=Troubled(),
         )
 
     yield make
@@ -70,13 +74,13 @@ async def test_a_claim_is_exclusive_until_its_lease_runs_out(database: Database)
     ids = [await seed_delivery(database, endpoint) for _ in range(3)]
     now = utc_now()
     async with database.write() as connection:
-        first = await outbox.claim(connection, limit=2, lease=LEASE, now=now)
+        first = await claim(connection, limit=2, lease=LEASE, now=now)
     async with database.write() as connection:
-        second = await outbox.claim(connection, limit=5, lease=LEASE, now=now)
+        second = await claim(connection, limit=5, lease=LEASE, now=now)
     assert [row.delivery_id for row in first] == ids[:2]
     assert [row.delivery_id for row in second] == ids[2:]
     async with database.write() as connection:
-        later = await outbox.claim(
+        later = await claim(
             connection, limit=5, lease=LEASE, now=now + LEASE + timedelta(seconds=1)
         )
     assert [row.delivery_id for row in later] == ids

@@ -17,8 +17,9 @@ from sqlalchemy import text
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 import worker
-from activities import attempt, heartbeat
+from activities import heartbeat, requests
 from activities.attempt import AttemptActivities
+from activities.requests import Requests
 from hookfast import relay
 from hookfast.clock import utc_now
 from hookfast.delivery import StepOrder
@@ -60,7 +61,7 @@ async def activities_scheduled(stack: Stack, delivery: str) -> list[str]:
 async def test_a_record_that_waits_too_long_is_handed_to_the_workflow(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "RECORD_SHARE", timedelta(seconds=0.5))
+    monkeypatch.setattr(requests, "RECORD_SHARE", timedelta(seconds=0.5))
     delivery = await stack.deliver(await stack.endpoint("/slow/0.5"))
     await stack.receiver.wait_for(1)
 
@@ -83,13 +84,18 @@ class Attempts:
         self.receiver = receiver
         self.recorder = Recorder(database)
         self.environment = ActivityEnvironment()
+        loader = OutgoingLoader(database, KEYRING)
         self._activities = AttemptActivities(
             client=None,  # type: ignore[arg-type] # nothing is cancelled here
             database=database,
-            loader=OutgoingLoader(database, KEYRING),
-            sender=sender,
+            loader=loader,
+            requests=Requests(
+                loader=loader,
+                sender=sender,
+                recorder=self.recorder,
+                public_url="https://hooks.example.com",
+            ),
             recorder=self.recorder,
-            public_url="https://hooks.example.com",
             fast_lane_per_endpoint=16,
             held_backstop=timedelta(hours=6),
             on_news=lambda _: None,

@@ -16,6 +16,7 @@ from hookfast.storage.engine import Database
 from hookfast.storage.outbox import PendingDelivery
 from tests.integration.storage.ended import ended
 from tests.integration.storage.stored_lives import FIRST, at, life_after
+from tests.seed import claim as seed_claim
 from tests.seed import delivery_row, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +40,7 @@ async def claim(
     database: Database, *, now: float = 0, limit: int = 100, **urgencies: int
 ) -> list[PendingDelivery]:
     async with database.write() as connection:
-        return await outbox.claim(connection, limit=limit, lease=LEASE, now=at(now), **urgencies)
+        return await seed_claim(connection, limit=limit, lease=LEASE, now=at(now), **urgencies)
 
 
 async def claimed_ids(database: Database, **given: Any) -> list[str]:
@@ -100,8 +101,8 @@ async def test_what_is_leased_is_free_again_when_the_lease_has_run_out(
     database: Database, endpoint: str
 ) -> None:
     delivery = await seed(database, endpoint)
-    [row] = await claim(database, now=0)
-    assert row.leased_until == at(0) + LEASE
+    await claim(database, now=0)
+    assert (await delivery_row(database, delivery)).leased_until == at(0) + LEASE
     assert await claimed_ids(database, now=LEASE.total_seconds()) == []
     assert await claimed_ids(database, now=LEASE.total_seconds() + 1) == [delivery]
 
@@ -126,9 +127,8 @@ async def test_two_relays_take_nothing_twice(database_url: str) -> None:
 
 async def test_what_was_started_has_left_the_outbox(database: Database, endpoint: str) -> None:
     delivery = await seed(database, endpoint)
-    [row] = await claim(database)
-    assert row.leased_until is not None
-    await mark(database, delivery, leased_until=row.leased_until)
+    await claim(database)
+    await mark(database, delivery, leased_until=at(0) + LEASE)
     stored = await delivery_row(database, delivery)
     assert (stored.started_at, stored.leased_until) == (at(1), None)
     assert await claimed_ids(database, now=3600) == []
@@ -139,16 +139,15 @@ async def test_a_lease_that_is_not_ones_own_marks_and_frees_nothing(
 ) -> None:
     """A relay that was frozen: its lease ran out, and another starts the delivery just now."""
     delivery = await seed(database, endpoint)
-    [first] = await claim(database, now=0)
-    [second] = await claim(database, now=31)
-    assert first.leased_until is not None
-    assert second.leased_until is not None
+    await claim(database, now=0)
+    await claim(database, now=31)
+    first, second = at(0) + LEASE, at(31) + LEASE
     before = await delivery_row(database, delivery)
-    await mark(database, delivery, leased_until=first.leased_until, now=32)
+    await mark(database, delivery, leased_until=first, now=32)
     async with database.write() as connection:
-        await outbox.release(connection, [delivery], leased_until=first.leased_until)
+        await outbox.release(connection, [delivery], leased_until=first)
     assert await delivery_row(database, delivery) == before
-    await mark(database, delivery, leased_until=second.leased_until, now=33)
+    await mark(database, delivery, leased_until=second, now=33)
     assert (await delivery_row(database, delivery)).started_at == at(33)
 
 
@@ -159,8 +158,7 @@ async def test_a_delivery_that_is_woken_again_while_it_is_being_told_stays_in_th
     """What the relay tells its workflow may have been read before the change."""
     columns = {"status": "held", "look_at": at(3600)} if how == "release" else {}
     delivery = await seed(database, endpoint, **columns)
-    [row] = await claim(database)
-    assert row.leased_until is not None
+    await claim(database)
     async with database.write() as connection:
         match how:
             case "wake":
@@ -173,9 +171,9 @@ async def test_a_delivery_that_is_woken_again_while_it_is_being_told_stays_in_th
                 await lives.apply(
                     connection, [(delivery, Wish.RELEASE)], now=at(0.5), wake=Urgency.RETRY
                 )
-    await mark(database, delivery, leased_until=row.leased_until)
+    await mark(database, delivery, leased_until=at(0) + LEASE)
     async with database.write() as connection:
-        await outbox.release(connection, [delivery], leased_until=row.leased_until)
+        await outbox.release(connection, [delivery], leased_until=at(0) + LEASE)
     stored = await delivery_row(database, delivery)
     assert (stored.started_at, stored.leased_until, stored.wakes) == (None, None, 1)
     # the other relay need not wait for the lease
@@ -185,9 +183,8 @@ async def test_a_delivery_that_is_woken_again_while_it_is_being_told_stays_in_th
 
 async def test_what_could_not_be_started_is_free_at_once(database: Database, endpoint: str) -> None:
     mine, marked = [await seed(database, endpoint) for _ in range(2)]
-    rows = await claim(database)
-    lease = rows[0].leased_until
-    assert lease is not None
+    await claim(database)
+    lease = at(0) + LEASE
     await mark(database, marked, leased_until=lease)
     async with database.write() as connection:
         await outbox.release(connection, [mine, marked], leased_until=lease)
@@ -198,12 +195,11 @@ async def test_a_first_attempt_that_is_recorded_needs_no_mark(
     database: Database, endpoint: str
 ) -> None:
     delivery = await seed(database, endpoint)
-    [row] = await claim(database)
-    assert row.leased_until is not None
+    await claim(database)
     async with database.write() as connection:
         await lives.apply(connection, [(delivery, ended(FIRST, 503, at(1)))], now=at(2))
     assert (await delivery_row(database, delivery)).started_at == at(2)
-    await mark(database, delivery, leased_until=row.leased_until, now=3)
+    await mark(database, delivery, leased_until=at(0) + LEASE, now=3)
     assert (await delivery_row(database, delivery)).started_at == at(2)
 
 
@@ -278,7 +274,7 @@ async def test_what_was_lost_and_told_again_has_its_time(database: Database, end
     assert await sweep(360) == 0  # it waits in the outbox
     [row] = await claim(database, now=700)
     assert row.leased_until is not None
-    await mark(database, delivery, leased_until=row.leased_until, now=700)
+    await mark(database, delivery, leased_until=at(0) + LEASE, now=700)
     assert await sweep(700) == 0
     assert await sweep(701) == 1  # nothing has come of that either
 

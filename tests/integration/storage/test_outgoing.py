@@ -51,7 +51,8 @@ async def prime(
     async with database.read() as connection:
         row = await find_pending(connection, delivery)
         assert row is not None
-        await loader.prime(connection, [row], read_at=read_at)
+        chosen = await loader.choose(connection, [row])
+        await loader.prime(connection, chosen, read_at=read_at)
 
 
 async def primed_then_paused(
@@ -176,8 +177,8 @@ async def test_an_endpoint_that_a_later_version_wrote_does_not_hold_up_the_other
     async with database.read() as connection:
         rows = [row for one in ids if (row := await find_pending(connection, one)) is not None]
         with capture_logs() as lines:
-            primed = await loader.prime(connection, rows, read_at=0)
-    assert [row.delivery_id for row, _ in primed] == ids[1:]
+            chosen = await loader.choose(connection, rows)
+    assert [one.row.delivery_id for one in chosen] == ids[1:]
     [line] = lines
     assert line["endpoint_id"] == strange
     with pytest.raises(Misconfigured):

@@ -35,6 +35,7 @@ from hookfast.storage.engine import Database
 from hookfast.storage.events import EventFilter
 from hookfast.storage.fan_out import matching
 from hookfast.storage.tables import Delivery
+from tests.seed import claim
 
 pytestmark = pytest.mark.anyio
 
@@ -378,11 +379,11 @@ async def test_which_events_of_a_page_an_endpoint_has_is_asked_by_event(filled: 
 
 
 async def _claim(connection: AsyncConnection) -> None:
-    await outbox.claim(connection, limit=50, lease=MINUTE, now=MOMENT)
+    await claim(connection, limit=50, lease=MINUTE, now=MOMENT)
 
 
 async def _claim_few(connection: AsyncConnection) -> None:
-    await outbox.claim(connection, limit=9, lease=MINUTE, now=MOMENT, most_urgent=Urgency.FIRST)
+    await claim(connection, limit=9, lease=MINUTE, now=MOMENT, most_urgent=Urgency.FIRST)
 
 
 async def _find_lost(connection: AsyncConnection) -> None:

@@ -240,6 +240,7 @@ def upgrade() -> None:
         sa.Column("version", sa.String(), nullable=False),
         sa.Column("started_at", UtcDateTime(), nullable=False),
         sa.Column("seen_at", UtcDateTime(), nullable=False),
+        sa.Column("batching", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
 
