@@ -201,7 +201,7 @@ class BatchActivities:
                 )
             await asyncio.gather(
                 *(
-                    self._record(replace(one.ended, plan=plans[one.endpoint_id]), one.delivery_id)
+                    self._record(one.delivery_id, one.ended(plans[one.endpoint_id]))
                     for one in order.unrecorded
                     if one.endpoint_id in plans
                 )
@@ -240,13 +240,8 @@ class BatchActivities:
             )
             return _Result(_Fate.RETURNED)
         if made.change is None:
-            # The plan is read when it is recorded: a hundred long ones would fill the history.
-            ended = replace(made.ended, plan="")
-            return _Result(
-                _Fate.UNRECORDED,
-                "its record was late",
-                Unrecorded(hold.delivery_id, planned.endpoint_id, ended),
-            )
+            late = Unrecorded.of(hold.delivery_id, planned.endpoint_id, made.ended)
+            return _Result(_Fate.UNRECORDED, "recorded late", late)
         if not made.outcome.succeeded:
             self._troubled.note(planned.endpoint_id)
         if made.change.after.phase is Phase.DELIVERED:
@@ -277,7 +272,7 @@ class BatchActivities:
             return _Result(_Fate.LEAVES, "its endpoint has limits")
         return Planned(outgoing, attempt, self._clock, hold)
 
-    async def _record(self, ended: AttemptEnded, delivery_id: str) -> None:
+    async def _record(self, delivery_id: str, ended: AttemptEnded) -> None:
         try:
             await self._recorder.record(
                 AttemptRecord(delivery_id=delivery_id, ended=ended, limited=False, in_batch=True)

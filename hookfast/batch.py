@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, Self
 
-from hookfast.deliveries.life import AttemptEnded
+from hookfast.deliveries.life import Attempt, AttemptEnded, Trigger
+from hookfast.outcome import Outcome
+from hookfast.retry_plan import PlanSpec
 
 WORKFLOW_TYPE: Final = "BatchWorkflow"
 ATTEMPT: Final = "attempt_batch"
@@ -41,12 +43,44 @@ def short_name(delivery_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """An attempt that was made and is yet to be recorded. The plan it is judged by is its
-    endpoint's when it is: none has begun."""
+    """A first attempt that was made and is yet to be recorded. A hundred fit into a history: it
+    does without what is the same in all of them, and without the plan, which is its endpoint's when
+    it is recorded: none has begun."""
 
     delivery_id: str
     endpoint_id: str
-    ended: AttemptEnded
+    attempt_id: str
+    round: int
+    started_at: datetime
+    outcome: Outcome
+    timeout_seconds: float
+    jitter: float
+
+    @classmethod
+    def of(cls, delivery_id: str, endpoint_id: str, ended: AttemptEnded) -> Self:
+        """The attempt in this form."""
+        return cls(
+            delivery_id,
+            endpoint_id,
+            ended.attempt_id,
+            ended.attempt.round,
+            ended.started_at,
+            ended.outcome,
+            ended.timeout_seconds,
+            ended.jitter,
+        )
+
+    def ended(self, plan: PlanSpec) -> AttemptEnded:
+        """The fact that is recorded."""
+        return AttemptEnded(
+            attempt_id=self.attempt_id,
+            attempt=Attempt(number=1, trigger=Trigger.FIRST, round=self.round, in_plan=True),
+            started_at=self.started_at,
+            outcome=self.outcome,
+            plan=plan,
+            timeout_seconds=self.timeout_seconds,
+            jitter=self.jitter,
+        )
 
 
 @dataclass(frozen=True, slots=True)

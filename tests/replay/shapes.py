@@ -28,6 +28,7 @@ from hookfast.storage.migrate import migrate
 from hookfast.storage.outgoing import OutgoingLoader
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
+from tests.replay.batch_shapes import BATCH_SHAPES
 from tests.replay.circuit_shapes import CIRCUIT_SHAPES
 from tests.replay.job_shapes import JOB_SHAPES
 from tests.replay.mail_shapes import MAIL_SHAPES
@@ -189,6 +190,7 @@ SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     paused_resent_and_resumed,
     resent_while_waiting,
     crowded_out_of_the_fast_lane,
+    *BATCH_SHAPES,
     *CIRCUIT_SHAPES,
     *JOB_SHAPES,
     *MAIL_SHAPES,
@@ -205,6 +207,7 @@ async def record(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as home:
             settings = Settings(
                 home=Path(home),
+                first_attempts="batch" if shape in BATCH_SHAPES else "workflow",
                 encryption_keys=_KEY,
                 allowed_private_networks=(ip_network("127.0.0.0/8"),),
                 allow_http=True,

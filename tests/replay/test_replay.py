@@ -17,6 +17,7 @@ from hookfast.delivery import WORKFLOW_TYPE, DeliveryOrder
 from hookfast.payloads import DATA_CONVERTER
 from tests.integration.delivery.conftest import SANDBOX
 from tests.replay.shapes import HISTORIES, SHAPES
+from workflows.batch import BatchWorkflow
 from workflows.circuit_breaker import CircuitBreakerWorkflow
 from workflows.delivery import DeliveryWorkflow
 from workflows.job import JobWorkflow
@@ -27,6 +28,7 @@ from workflows.upkeep import UpkeepWorkflow
 pytestmark = pytest.mark.anyio
 
 WORKFLOWS = [
+    BatchWorkflow,
     CircuitBreakerWorkflow,
     DeliveryWorkflow,
     JobWorkflow,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -63,7 +64,13 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, database_url: str) -> Settings:
+def first_attempts() -> str:
+    """How first attempts travel. A module that says more of it overrides this."""
+    return os.environ.get("TEST_FIRST_ATTEMPTS", "workflow")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str, first_attempts: str) -> Settings:
     return Settings(
         home=tmp_path,
         database_url=database_url,
@@ -72,6 +79,7 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
         allow_http=True,
         allow_unverified=True,
         shutdown_grace=timedelta(seconds=5),
+        first_attempts=first_attempts,
     )
 
 

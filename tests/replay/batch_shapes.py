@@ -1,0 +1,85 @@
+"""The shapes the history of a batch can take, and that of a delivery that went on after one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from unittest.mock import AsyncMock, patch
+
+from activities.batch import BatchActivities
+from activities.requests import Requests
+from hookfast.batch import workflow_id
+from tests.integration.delivery.conftest import Stack, eventually
+
+QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}
+
+
+async def a_batch_that_delivered_all(stack: Stack) -> str:
+    endpoint = await stack.endpoint("/ok")
+    return await _batch_of(stack, [await stack.deliver(endpoint) for _ in range(5)])
+
+
+async def a_batch_of_which_some_continue(stack: Stack) -> str:
+    endpoints = [await stack.endpoint(path) for path in ("/ok", "/status/503", "/slow/2")]
+    return await _batch_of(stack, [await stack.deliver(one) for one in endpoints])
+
+
+async def a_batch_that_was_recorded_later(stack: Stack) -> str:
+    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
+        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        await stack.until_status(delivery, "delivered")
+    return await _batch_of(stack, [delivery])
+
+
+async def a_batch_that_could_not_work(stack: Stack) -> str:
+    attempt = BatchActivities._settle
+    failures = iter([RuntimeError("a fault of ours")])
+
+    async def failing_once(*args: Any, **options: Any) -> Any:
+        for error in failures:
+            raise error
+        return await attempt(*args, **options)
+
+    with patch.object(BatchActivities, "_settle", failing_once):
+        return await _batch_of(stack, [await stack.deliver(await stack.endpoint("/ok"))])
+
+
+async def an_attempt_that_its_batch_could_not_wait_for(stack: Stack) -> str:
+    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
+        delivery = await stack.deliver(await stack.endpoint("/slow/2"))
+        await stack.until_status(delivery, "delivered")
+    batch = (await stack.row(delivery)).batch_id
+    return f"{workflow_id(batch)}/{delivery}"
+
+
+async def retried_after_a_batch(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/fail-first/2", plan=QUICK))
+
+
+async def gone_in_a_batch(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/status/410"))
+
+
+async def answered_after_its_batch_had_ended(stack: Stack) -> str:
+    return await stack.deliver(await stack.endpoint("/slow/2"))
+
+
+async def _batch_of(stack: Stack, deliveries: list[str]) -> str:
+    """The batch that took the last of these deliveries."""
+
+    async def batch() -> Any:
+        return (await stack.row(deliveries[-1])).batch_id
+
+    return workflow_id(await eventually(batch))
+
+
+BATCH_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
+    a_batch_that_delivered_all,
+    a_batch_of_which_some_continue,
+    a_batch_that_was_recorded_later,
+    a_batch_that_could_not_work,
+    an_attempt_that_its_batch_could_not_wait_for,
+    retried_after_a_batch,
+    gone_in_a_batch,
+    answered_after_its_batch_had_ended,
+)
