@@ -29,12 +29,13 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.heartbeat import heartbeat
+from activities.hold import Hold
 from activities.requests import NotWanted, Planned, Requests
+from activities.time_left import TimeLeft
 from hookfast.batch import (
     ATTEMPT,
     PER_ENDPOINT,
     RECORD,
-    SLOW,
     WORKFLOW_TYPE,
     BatchOrder,
     BatchReport,
@@ -45,14 +46,13 @@ from hookfast.batch import (
 )
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.life import Attempt, AttemptEnded, Life, Phase, Trigger, next_step
+from hookfast.deliveries.life import Attempt, AttemptEnded, Phase, Trigger, next_step
 from hookfast.delivery import DELIVERIES_QUEUE
 from hookfast.errors import HookfastError, NotFound
 from hookfast.storage import endpoints, outbox
 from hookfast.storage.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, News, Recorder
-from hookfast.storage.targets import Target
 from hookfast.time_budget import RECORD_SHARE, SLACK
 from hookfast.troubled import Troubled
 
@@ -91,54 +91,10 @@ class _Result:
     unrecorded: Unrecorded | None = None
 
 
-class _Hold:
-    """A delivery in the batch's hands: until when, as its row may say, and in the event loop's
-    time. `unanswered_since` is when its request began, while that has no answer."""
-
-    def __init__(self, delivery_id: str) -> None:
-        self.delivery_id = delivery_id
-        self.target: Target | None = None
-        self.begun = False
-        self.unanswered_since: float | None = None
-        self._untils: set[datetime] = set()
-        self._ends_at = 0.0
-
-    def take(self, target: Target) -> None:
-        """It is to go there."""
-        self.target = target
-
-    def extend(self, until: datetime, *, now: datetime) -> None:
-        """Its row says so now, or will."""
-        self._untils.add(until)
-        self._ends_at = asyncio.get_running_loop().time() + (until - now).total_seconds()
-
-    def begin(self) -> None:
-        """Its request begins."""
-        self.begun = True
-        self.unanswered_since = asyncio.get_running_loop().time()
-
-    def answered(self) -> None:
-        """Its request is over."""
-        self.unanswered_since = None
-
-    @property
-    def slow(self) -> bool:
-        """Whether its request has had no answer for too long."""
-        since = self.unanswered_since
-        if since is None:
-            return False
-        return asyncio.get_running_loop().time() - since > SLOW.total_seconds()
-
-    def covers(self, life: Life) -> bool:
-        """Whether the delivery is still in this batch's hands."""
-        return life.batch_until in self._untils
-
-    def fits(self, seconds: float) -> bool:
-        """Whether what takes so long is done before somebody else may attempt it."""
-        return asyncio.get_running_loop().time() + seconds <= self._ends_at
+_GIVEN_UP = _Result(_Fate.CONTINUES, "given up")
 
 
-_Tasks = dict["asyncio.Task[_Result]", _Hold]
+_Tasks = dict["asyncio.Task[_Result]", Hold]
 
 
 class BatchActivities:
@@ -169,12 +125,21 @@ class BatchActivities:
     @activity.defn(name=ATTEMPT)
     async def attempt_batch(self, order: BatchOrder) -> BatchReport:
         """Make the first attempts of these deliveries, as far as they are the batch's to make."""
+        async with heartbeat() as pulse:
+            left = TimeLeft(pulse)
+            results = await self._attempt_all(order, left)
+            if left.fits(0):
+                await self._settle(results, order.batch_id)
+            return _report(order.delivery_ids, results)
+
+    async def _attempt_all(self, order: BatchOrder, left: TimeLeft) -> dict[str, _Result]:
+        """Every delivery with what became of it."""
         lanes: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_ENDPOINT)
         )
         pending: _Tasks = {
             self._keep(asyncio.create_task(self._first(hold, order.batch_id, lanes))): hold
-            for hold in map(_Hold, order.delivery_ids)
+            for hold in (Hold(delivery_id, left) for delivery_id in order.delivery_ids)
         }
         results: dict[str, _Result] = {}
         ends_at = asyncio.get_running_loop().time() + _LONGEST.total_seconds()
@@ -183,12 +148,14 @@ class BatchActivities:
             done, _ = await asyncio.wait(pending, timeout=_LOOK_SECONDS)
             results |= {pending.pop(task).delivery_id: task.result() for task in done}
             now = asyncio.get_running_loop().time()
+            if not left.fits(0):
+                # This worker was frozen, and another has the batch: what rows say is its to change.
+                return results | {hold.delivery_id: _GIVEN_UP for hold in pending.values()}
             if now > ends_at:
                 results |= await self._leave_behind(pending, order.batch_id, everything=True)
             elif now - due < _BUSY_SECONDS:  # else it may be us who are slow
                 results |= await self._leave_behind(pending, order.batch_id)
-        await self._settle(results, order.batch_id)
-        return _report(order.delivery_ids, results)
+        return results
 
     @activity.defn(name=RECORD)
     async def record_batch(self, order: RecordBatchOrder) -> None:
@@ -216,7 +183,7 @@ class BatchActivities:
     # -- one delivery --------------------------------------------------------------------------
 
     async def _first(
-        self, hold: _Hold, batch_id: str, lanes: defaultdict[str, asyncio.Semaphore]
+        self, hold: Hold, batch_id: str, lanes: defaultdict[str, asyncio.Semaphore]
     ) -> _Result:
         try:
             planned = await self._look(hold, batch_id)
@@ -248,7 +215,7 @@ class BatchActivities:
             return _Result(_Fate.DELIVERED)
         return _Result(_Fate.CONTINUES, str(made.outcome.status_code or made.outcome.result.value))
 
-    async def _look(self, hold: _Hold, batch_id: str) -> Planned | _Result:
+    async def _look(self, hold: Hold, batch_id: str) -> Planned | _Result:
         """The first attempt, where it is the batch's to make and there is no reason not to."""
         outgoing = await self._loader.load(hold.delivery_id, fresh=True)
         life, now = outgoing.life, self._clock()
@@ -306,7 +273,7 @@ class BatchActivities:
                 continue
             until = now + timedelta(seconds=hold.target.timeout_seconds) + RECORD_SHARE + SLACK
             # Before the row says so: the request looks at the row right before its first byte.
-            hold.extend(until, now=now)
+            hold.leave(until, now=now)
             by_until[until].append(hold.delivery_id)
             results[hold.delivery_id] = _Result(_Fate.CONTINUES, "no answer yet")
             self._keep(asyncio.create_task(self._late(task, hold, batch_id)))
@@ -319,7 +286,7 @@ class BatchActivities:
         )
         return results
 
-    async def _late(self, task: asyncio.Task[_Result], hold: _Hold, batch_id: str) -> None:
+    async def _late(self, task: asyncio.Task[_Result], hold: Hold, batch_id: str) -> None:
         """See a request to its end that its batch did not wait for."""
         result = await task
         match result.fate:
@@ -377,7 +344,7 @@ class BatchActivities:
         return task
 
 
-def _endpoint_of(hold: _Hold) -> str:
+def _endpoint_of(hold: Hold) -> str:
     return "" if hold.target is None else hold.target.endpoint_id
 
 

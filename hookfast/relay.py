@@ -13,9 +13,9 @@ crash leaves behind:
    row too, so usually nothing is left to do. A row that was changed again since it was leased is
    not marked: its workflow is woken once more.
 
-A batch's rows are its own for as long as their lease (see `hookfast.storage.outbox`). They are not
-marked: each attempt's record does so. Crash before the batch is started, or a batch that is lost:
-the leases run out.
+A batch's rows are its own for a time that is in them (`batch_until`). They are not marked: each
+attempt's record does so. Crash before the batch is started, or a batch that is lost: the time runs
+out, and another relay takes the rows.
 
 Order of service: what a person asked for, then retries, probes and what circuits let go, then new
 deliveries, then jobs; in each of these, tenants and their endpoints in turns. While retries run
@@ -58,7 +58,7 @@ from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.outgoing import Chosen, OutgoingLoader
 from hookfast.storage.targets import Target
 from hookfast.telemetry import instruments, spans
-from hookfast.time_budget import LOCAL_STEP
+from hookfast.time_budget import BATCH_HOLD, LOCAL_STEP
 from hookfast.troubled import Troubled
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
@@ -181,15 +181,15 @@ class Relay:
                 claimed = await self._claim(connection, room, now)
                 chosen = await self._loader.choose(connection, claimed.rows)
                 batched = self._batched(chosen)
-                batch_id, until = new_id("btc", now), now + self._lease
+                batch_id, until, held = new_id("btc", now), now + self._lease, now + BATCH_HOLD
                 ids = [one.row.delivery_id for one in batched]
                 own = [row.delivery_id for row in claimed.rows if row.delivery_id not in set(ids)]
                 await outbox.lease(connection, own, until=until)
-                await outbox.lease(connection, ids, until=until, batch_id=batch_id)
+                await outbox.lease(connection, ids, until=held, batch_id=batch_id)
             if not claimed.rows:
                 return _Leased(0, more=claimed.more)
             instruments.RELAY_BATCH.record(len(claimed.rows))
-            batched = [one.in_batch(batch_id, until) for one in batched]
+            batched = [one.in_batch(batch_id, held) for one in batched]
             alone = [one for one in chosen if one.row.delivery_id not in set(ids)]
             async with self._database.read() as connection:
                 await self._loader.prime(connection, [*batched, *alone], read_at=read_at)
@@ -204,7 +204,7 @@ class Relay:
             task.add_done_callback(self._starting.pop)
         if batched:
             rows = [one.row for one in batched]
-            task = asyncio.create_task(self._run_batch(batch_id, rows, until), name=batch_id)
+            task = asyncio.create_task(self._run_batch(batch_id, rows, held), name=batch_id)
             self._batches[task] = Counter(row.endpoint_id for row in rows)
             task.add_done_callback(self._batches.pop)
         return _Leased(len(claimed.rows), more=claimed.more)
@@ -335,7 +335,7 @@ class Relay:
         return result
 
     async def _run_batch(
-        self, batch_id: str, rows: Sequence[PendingDelivery], lease: datetime
+        self, batch_id: str, rows: Sequence[PendingDelivery], held_until: datetime
     ) -> None:
         """Start a batch and wait for its end, so that not too many are under way."""
         ids = [row.delivery_id for row in rows]
@@ -347,7 +347,7 @@ class Relay:
                 # again, under the same id, for as long as it has the time to make its attempts.
                 instruments.RELAY_STARTS.add(len(ids), carrier="batch", result="failed")
                 self._trouble = error
-                if self._clock() + _BACKOFF_LATER + LOCAL_STEP > lease:
+                if self._clock() + _BACKOFF_LATER + LOCAL_STEP > held_until:
                     return
                 await asyncio.sleep(_BACKOFF_LATER.total_seconds())
             else:

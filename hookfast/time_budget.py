@@ -4,6 +4,7 @@ that fails fit into what Temporal grants. Pure numbers; a test adds them up.
     fast lane   request (at most FAST_LANE) + RECORD_SHARE + SLACK = LOCAL_STEP
                 LOCAL_STEP <= HEARTBEAT_AT of a workflow task (WORKFLOW_TASK)
     regular     request (at most LONGEST_REQUEST) + RECORD_SHARE + SLACK <= REGULAR_STEP
+    batch       WORKFLOW_TASK + request (at most FAST_LANE) + RECORD_SHARE + SLACK <= BATCH_HOLD
 
 A local activity runs inside a workflow task. One that takes longer than 80 % of the task's timeout
 has its worker ask for more time; one whose worker is too busy to ask is repeated, request and all.
@@ -29,6 +30,9 @@ SLACK: Final = timedelta(seconds=1)
 """For what comes before the request, and for the hand-over. A step that has less left than the
 request and its record may take does not send."""
 LOCAL_STEP: Final = FAST_LANE + RECORD_SHARE + SLACK
+BATCH_HOLD: Final = timedelta(seconds=20)
+"""A batch's deliveries are its own for so long: if its worker dies, Temporal has another one make
+the same batch after a workflow task's time."""
 REGULAR_STEP: Final = timedelta(seconds=75)
 """More than it needs: a database that is away may come back before the request begins."""
 RECORD_ACTIVITY: Final = timedelta(seconds=30)

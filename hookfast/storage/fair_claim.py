@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, zip_longest
@@ -219,17 +219,17 @@ class FairClaim:
             given = {"lanes": json.dumps(some), "urgency": lanes.urgency, "now": now, "most": most}
             for row in await connection.execute(_statements(connection)[1], given):
                 found[row.endpoint_id].append(pending(row))
-        turns = [
-            sorted(found[endpoint], key=_id)[: room(endpoint)]
-            for _, endpoint in lanes.waiting
-            if endpoint in found
+        tenants = [
+            _in_turns(
+                [sorted(found[endpoint], key=_id)[: room(endpoint)] for endpoint in endpoints]
+            )
+            for endpoints in by_tenant.values()
         ]
-        in_turn = (row for turn in zip_longest(*turns) for row in turn if row is not None)
-        rows = list(islice(in_turn, limit))
+        rows = list(islice(_in_turns(tenants), limit))
         served = Counter(row.endpoint_id for row in rows)
         return _Served(
             rows,
-            skipped=found.keys() - served.keys(),
+            skipped={endpoint for endpoint in found if found[endpoint]} - served.keys(),
             cut=any(
                 served[endpoint] == most and room(endpoint) > most
                 for most, some in asked.items()
@@ -273,6 +273,11 @@ def _last(before: str, asked: Sequence[str], skipped: Collection[str], most: int
 
 def _statements(connection: AsyncConnection) -> tuple[TextClause, Any]:
     return _POSTGRESQL if connection.dialect.name == "postgresql" else _SQLITE
+
+
+def _in_turns(rows: Sequence[Iterable[PendingDelivery]]) -> Iterator[PendingDelivery]:
+    """One of each, then the next of each, for as long as there are any."""
+    return (row for turn in zip_longest(*rows) for row in turn if row is not None)
 
 
 def _id(row: PendingDelivery) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,15 @@ async def temporal() -> AsyncIterator[WorkflowEnvironment]:
         yield environment
 
 
-@pytest.fixture
-def env(temporal: WorkflowEnvironment, tmp_path: Path, database_url: str) -> dict[str, str]:
+@pytest.fixture(params=["workflow", "batch"])
+def env(
+    temporal: WorkflowEnvironment,
+    tmp_path: Path,
+    database_url: str,
+    request: pytest.FixtureRequest,
+) -> dict[str, str]:
     address = temporal.client.service_client.config.target_host
-    return environment(tmp_path, database_url, address)
+    return environment(tmp_path, database_url, address) | {"HOOKFAST_FIRST_ATTEMPTS": request.param}
 
 
 async def until_delivered(database: Database, delivery: str) -> Any:
@@ -109,3 +115,31 @@ async def test_sigterm_lets_attempts_under_way_end_and_be_recorded(
                 await until_delivered(database, delivery)
 
     assert sorted(request.message_id or "" for request in receiver.requests) == sorted(deliveries)
+
+
+async def test_a_worker_killed_in_the_middle_of_a_batch_repeats_only_what_was_not_recorded(
+    temporal: WorkflowEnvironment, tmp_path: Path, database_url: str, database: Database
+) -> None:
+    address = temporal.client.service_client.config.target_host
+    batching = {"HOOKFAST_FIRST_ATTEMPTS": "batch"}
+    env = environment(tmp_path, database_url, address) | batching
+    log = tmp_path / "worker.log"
+    async with Receiver() as receiver:
+        endpoints = [await seed_endpoint(database, receiver.url("/slow/0.2")) for _ in range(2)]
+        ids = [await seed_delivery(database, endpoints[n % 2]) for n in range(100)]
+        async with worker(env, log) as first:
+            await receiver.wait_for(60)
+            await stop(first)
+        at_the_kill = [await delivery_row(database, one) for one in ids]
+        recorded = {row.id for row in at_the_kill if row.status == "delivered"}
+        async with worker(env, log):
+            for delivery in ids:
+                await until_delivered(database, delivery)
+    counts = Counter(request.message_id for request in receiver.requests)
+    assert recorded
+    assert recorded < set(ids)
+    assert set(counts) == set(ids)
+    assert {counts[one] for one in recorded} == {1}
+    assert max(counts.values()) <= 2
+    for delivery in ids:
+        assert len(await attempt_rows(database, delivery)) == 1

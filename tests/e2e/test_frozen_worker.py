@@ -107,14 +107,29 @@ async def until_stopped(pid: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "point",
-    [pytest.param(one, marks=[pytest.mark.slow] if one in _SLOW else []) for one in _POINTS],
+    ("point", "first_attempts"),
+    [
+        *(
+            pytest.param(one, "workflow", marks=[pytest.mark.slow] if one in _SLOW else [])
+            for one in _POINTS
+        ),
+        *(
+            pytest.param(one, "batch", marks=[pytest.mark.slow] if one in _SLOW else [])
+            for one in _POINTS
+            if one != "held"  # a batch takes nothing that would be held
+        ),
+    ],
 )
 async def test_a_frozen_worker_does_nothing_that_nobody_wants_when_it_goes_on(
-    temporal: WorkflowEnvironment, database_url: str, database: Database, tmp_path: Path, point: str
+    temporal: WorkflowEnvironment,
+    database_url: str,
+    database: Database,
+    tmp_path: Path,
+    point: str,
+    first_attempts: str,
 ) -> None:
     address = temporal.client.service_client.config.target_host
-    env = environment(tmp_path, database_url, address)
+    env = environment(tmp_path, database_url, address, HOOKFAST_FIRST_ATTEMPTS=first_attempts)
     async with Receiver() as receiver:
         frozen = Frozen(database, receiver)
         await frozen.seed(paused=point == "held")

@@ -13,6 +13,7 @@ from hookfast.retry_plan import PRESETS
 from hookfast.settings import Settings
 from hookfast.storage.recorder import _PATIENCE_SECONDS
 from hookfast.time_budget import (
+    BATCH_HOLD,
     FAST_LANE,
     HEARTBEAT_AT,
     LOCAL_STEP,
@@ -31,6 +32,11 @@ LANES = {FAST_LANE: LOCAL_STEP, LONGEST_REQUEST: REGULAR_STEP}
 def test_a_request_its_record_and_the_hand_over_fit_into_a_step(request_time: timedelta) -> None:
     # 5 + 2 + 1 = 8 s in the fast lane; 30 + 2 + 1 = 33 <= 75 s in the regular one
     assert request_time + RECORD_SHARE + SLACK <= LANES[request_time]
+
+
+def test_a_batch_that_another_worker_repeats_has_its_deliveries_for_long_enough() -> None:
+    # 10 + 5 + 2 + 1 = 18 <= 20 s
+    assert WORKFLOW_TASK + FAST_LANE + RECORD_SHARE + SLACK <= BATCH_HOLD
 
 
 def test_a_local_step_ends_before_its_workflow_task_has_to_ask_for_more_time() -> None:

@@ -1,0 +1,145 @@
+"""Whose turn it is in the outbox: a backlog is its owner's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+from sqlalchemy import insert
+
+from hookfast.clock import utc_now
+from hookfast.delivery import Urgency
+from hookfast.ids import new_id
+from hookfast.storage import outbox
+from hookfast.storage.engine import Database
+from hookfast.storage.fair_claim import FairClaim, Free
+from hookfast.storage.tables import Delivery
+
+pytestmark = pytest.mark.anyio
+
+LEASE: Final = timedelta(minutes=5)
+
+
+class Outbox:
+    """An outbox, and a relay that takes from it and never gives anything back."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.fair = FairClaim()
+
+    async def fill(self, backlog: dict[tuple[str, str], int], **columns: Any) -> None:
+        """So many deliveries of each endpoint, with its tenant."""
+        now = utc_now()
+        row = {
+            "event_id": "evt_1",
+            "subscription_id": "sub_1",
+            "event_type": "order.invoice.paid",
+            "payload": "full",
+            "status": "pending",
+            "due_at": now,
+            "next_attempt_at": now,
+            "created_at": now,
+            "updated_at": now,
+        } | columns
+        rows = [
+            row | {"id": new_id("dlv"), "tenant_id": tenant, "endpoint_id": endpoint}
+            for (tenant, endpoint), count in backlog.items()
+            for _ in range(count)
+        ]
+        async with self.database.write() as connection:
+            await connection.execute(insert(Delivery.__table__), rows)
+
+    async def take(self, limit: int, **given: Any) -> Free:
+        now = utc_now()
+        async with self.database.write() as connection:
+            free = await self.fair.find(connection, limit=limit, now=now, **given)
+            ids = [row.delivery_id for row in free.rows]
+            await outbox.lease(connection, ids, until=now + LEASE)
+        return free
+
+
+@pytest.fixture
+def box(database: Database) -> Outbox:
+    return Outbox(database)
+
+
+def by_endpoint(free: Free) -> Counter[str]:
+    return Counter(row.endpoint_id for row in free.rows)
+
+
+async def test_a_tenant_with_one_does_not_wait_for_one_with_many(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_a"): 60, ("tnt_b", "ep_b"): 1})
+    assert by_endpoint(await box.take(4)) == {"ep_a": 3, "ep_b": 1}
+
+
+async def test_an_endpoint_with_one_does_not_wait_for_one_with_many(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_1"): 60, ("tnt_a", "ep_2"): 1, ("tnt_a", "ep_3"): 1})
+    assert by_endpoint(await box.take(6)) == {"ep_1": 4, "ep_2": 1, "ep_3": 1}
+
+
+async def test_tenants_share_alike_however_many_endpoints_they_have(box: Outbox) -> None:
+    await box.fill({("tnt_a", f"ep_a{n}"): 10 for n in range(4)} | {("tnt_b", "ep_b"): 40})
+    taken: Counter[str] = Counter()
+    for _ in range(4):
+        taken.update(row.tenant_id for row in (await box.take(10)).rows)
+    assert abs(taken["tnt_a"] - taken["tnt_b"]) <= 12
+
+
+@pytest.mark.parametrize("limit", [1, 3, 40])
+async def test_everybody_has_a_turn_before_anybody_has_a_second(box: Outbox, limit: int) -> None:
+    """More tenants and more endpoints than are asked at once."""
+    backlog = {(f"tnt_{n:02}", f"ep_{n:02}"): 2 for n in range(36)}
+    backlog |= {("tnt_99", f"ep_99_{n:02}"): 2 for n in range(36)}
+    await box.fill(backlog)
+    order: list[str] = []
+    while free := (await box.take(limit)).rows:
+        order += [row.endpoint_id for row in free]
+    assert Counter(order) == {endpoint: 2 for _, endpoint in backlog}
+    small = [endpoint for endpoint in order if not endpoint.startswith("ep_99")]
+    if limit == 1:
+        assert len(set(small[:36])) == 36
+    wide = [endpoint for endpoint in order if endpoint.startswith("ep_99")]
+    assert len(set(wide[:36])) >= 30
+
+
+async def test_the_oldest_of_an_endpoint_go_first(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_a"): 9})
+    ids = [row.delivery_id for _ in range(3) for row in (await box.take(3)).rows]
+    assert ids == sorted(ids)
+    assert len(ids) == 9
+
+
+async def test_an_endpoint_gets_no_more_than_it_has_room_for(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_1"): 20, ("tnt_a", "ep_2"): 20})
+    room = {"ep_1": 2, "ep_2": 0}
+    free = await box.take(30, room=room.__getitem__)
+    assert by_endpoint(free) == {"ep_1": 2}
+    assert not free.more  # nothing that there is room for
+
+
+async def test_what_is_urgent_goes_first_whoever_s_turn_it_is(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_a"): 3})
+    await box.fill({("tnt_b", "ep_b"): 3}, urgency=Urgency.WISH)
+    assert by_endpoint(await box.take(4)) == {"ep_b": 3, "ep_a": 1}
+
+
+async def test_it_says_whether_there_may_be_more(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_a"): 5})
+    assert (await box.take(3)).more
+    last = await box.take(3)
+    assert (len(last.rows), last.more) == (2, False)
+    assert await box.take(3) == Free([], more=False)
+
+
+async def test_what_a_batch_has_in_hand_is_free_when_its_time_is_over(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_a"): 1})
+    now = utc_now()
+    async with box.database.write() as connection:
+        [row] = (await box.fair.find(connection, limit=1, now=now)).rows
+        batch, until = new_id("btc"), now + LEASE
+        await outbox.lease(connection, [row.delivery_id], until=until, batch_id=batch)
+    for moment, expected in ((now, 0), (until + timedelta(seconds=1), 1)):
+        async with box.database.read() as connection:
+            assert len((await box.fair.find(connection, limit=1, now=moment)).rows) == expected
