@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice, zip_longest
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,6 +23,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.delivery import Urgency
 from hookfast.storage.column_types import UtcDateTime
 from hookfast.storage.outbox import PENDING, PendingDelivery, pending
+
+_T = TypeVar("_T")
 
 _TENANTS = 32
 """Asked in one turn."""
@@ -118,6 +120,20 @@ class _Lanes:
     next_urgency: int | None
 
     @property
+    def endpoints(self) -> frozenset[str]:
+        return frozenset(endpoint for _, endpoint in self.waiting)
+
+    def first(self, count: int) -> _Lanes:
+        """So many of them, one of each tenant before a second of any."""
+        if len(self.waiting) <= count:
+            return self
+        tenants = [
+            [(tenant, endpoint) for endpoint in endpoints]
+            for tenant, endpoints in self.by_tenant.items()
+        ]
+        return replace(self, waiting=list(islice(_in_turns(tenants), count)))
+
+    @property
     def by_tenant(self) -> dict[str, list[str]]:
         found: defaultdict[str, list[str]] = defaultdict(list)
         for tenant, endpoint in self.waiting:
@@ -131,7 +147,7 @@ class _Served:
     endpoint may have more waiting than was read."""
 
     rows: list[PendingDelivery]
-    skipped: Collection[str]
+    skipped: set[str]
     cut: bool
 
 
@@ -167,7 +183,7 @@ class FairClaim:
                 asked = limit - len(rows)
                 served = await self._rows(connection, lanes, limit=asked, now=now, room=room)
                 rows += served.rows
-                whole = self._pass_on(lanes, served.skipped)
+                whole = self._pass_on(lanes, served)
                 if served.rows or whole or passes == _PASSES:
                     more = more or served.cut or not whole
                     break
@@ -208,20 +224,24 @@ class FairClaim:
         room: Callable[[str], int],
     ) -> _Served:
         """Rows of these lanes in turns, each tenant's share the same."""
-        by_tenant = lanes.by_tenant
+        first = lanes.first(limit)
+        by_tenant = first.by_tenant
         asked: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
-        for tenant, endpoint in lanes.waiting:
+        for tenant, endpoint in first.waiting:
             share = ceil(limit / len(by_tenant) / len(by_tenant[tenant]))
             if (quota := min(share, room(endpoint))) > 0:
                 asked[min(limit, _rounded(quota))].append((tenant, endpoint))
-        found: defaultdict[str, list[PendingDelivery]] = defaultdict(list)
+        found: dict[str, list[PendingDelivery]] = {}
         for most, some in asked.items():
             given = {"lanes": json.dumps(some), "urgency": lanes.urgency, "now": now, "most": most}
             for row in await connection.execute(_statements(connection)[1], given):
-                found[row.endpoint_id].append(pending(row))
+                found.setdefault(row.endpoint_id, []).append(pending(row))
         tenants = [
             _in_turns(
-                [sorted(found[endpoint], key=_id)[: room(endpoint)] for endpoint in endpoints]
+                [
+                    sorted(found.get(endpoint, ()), key=_id)[: room(endpoint)]
+                    for endpoint in endpoints
+                ]
             )
             for endpoints in by_tenant.values()
         ]
@@ -229,7 +249,9 @@ class FairClaim:
         served = Counter(row.endpoint_id for row in rows)
         return _Served(
             rows,
-            skipped={endpoint for endpoint in found if found[endpoint]} - served.keys(),
+            # those who were not asked, and those who had some
+            skipped={endpoint for _, endpoint in lanes.waiting if endpoint not in first.endpoints}
+            | (found.keys() - served.keys()),
             cut=any(
                 served[endpoint] == most and room(endpoint) > most
                 for most, some in asked.items()
@@ -237,12 +259,13 @@ class FairClaim:
             ),
         )
 
-    def _pass_on(self, lanes: _Lanes, skipped: Collection[str]) -> bool:
+    def _pass_on(self, lanes: _Lanes, served: _Served) -> bool:
         """Those who were skipped are the next, else those after the last who was asked; whether
         everybody was."""
-        urgency, by_tenant = lanes.urgency, lanes.by_tenant
+        urgency, by_tenant, skipped = lanes.urgency, lanes.by_tenant, served.skipped
+        had_a_turn = {row.tenant_id for row in served.rows}
         whole = _is_whole(self._after_tenant.pop(urgency, ""), list(by_tenant), _TENANTS)
-        turn_of = {}
+        left_out = set()
         for tenant, endpoints in by_tenant.items():
             key = (urgency, tenant)
             began_after = self._after_endpoint.pop(key, "")
@@ -250,9 +273,9 @@ class FairClaim:
             last = _last(began_after, endpoints, skipped, _ENDPOINTS)
             if last:
                 self._after_endpoint[key] = last
-            if endpoints[0] in skipped:
-                turn_of[tenant] = last
-        last = _last("", list(by_tenant), turn_of, _TENANTS)
+            if tenant not in had_a_turn and not skipped.isdisjoint(endpoints):
+                left_out.add(tenant)
+        last = _last("", list(by_tenant), left_out, _TENANTS)
         if last:
             self._after_tenant[urgency] = last
         return whole and not skipped
@@ -275,9 +298,9 @@ def _statements(connection: AsyncConnection) -> tuple[TextClause, Any]:
     return _POSTGRESQL if connection.dialect.name == "postgresql" else _SQLITE
 
 
-def _in_turns(rows: Sequence[Iterable[PendingDelivery]]) -> Iterator[PendingDelivery]:
-    """One of each, then the next of each, for as long as there are any."""
-    return (row for turn in zip_longest(*rows) for row in turn if row is not None)
+def _in_turns(queues: Iterable[Iterable[_T]]) -> Iterator[_T]:
+    """The first of each, then the second of each, for as long as there are any."""
+    return (one for turn in zip_longest(*queues) for one in turn if one is not None)
 
 
 def _id(row: PendingDelivery) -> str:
