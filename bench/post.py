@@ -1,8 +1,9 @@
-"""What one signed POST costs a worker: microseconds of its CPU, next to HTTP clients used barely.
+"""What one signed POST costs a worker: microseconds of CPU, next to HTTP clients used barely.
 
-`python -m bench.post [COUNT]` makes COUNT requests (default 2000) a turn to a sink on loopback, at 1,
-16 and 64 at once, from one process with uvloop, as a worker has. Each turn goes through all rows, so
-that a machine that gets slower does so for all of them; a figure is the middle one of five turns.
+`python -m bench.post [COUNT]` makes COUNT requests (default 2000) a turn to a sink on loopback, at
+1, 16 and 64 at once, from one process with uvloop, as a worker has. Each turn goes through all
+rows, so that a machine that gets slower does so for all of them; a figure is the middle one of five
+turns.
 
 The rows: bytes prepared once, on a bare connection; httpcore2 and httpx2 with fixed headers; the
 sender; the headers and signatures of two profiles, and the sender; the same with spans and measures
@@ -72,6 +73,8 @@ def _fixed_headers(port: int) -> dict[str, str]:
 class _Bare(asyncio.Protocol):
     """A connection whose every read is an answer."""
 
+    answered: asyncio.Future[None]
+
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
@@ -102,7 +105,7 @@ async def _bare(port: int) -> AsyncIterator[Post]:
 
 @asynccontextmanager
 async def _httpcore2(port: int) -> AsyncIterator[Post]:
-    headers = _fixed_headers(port)
+    headers = [*_fixed_headers(port).items()]
     async with httpcore2.AsyncConnectionPool(max_connections=256) as pool:
 
         async def post() -> None:
