@@ -1,19 +1,18 @@
-"""A connection as httpcore2 drives it: requests leave whole, answers are read within limits.
+"""One HTTP/1.1 connection: requests leave whole, answers are read within limits.
 
-httpcore2 and h11 do the protocol. What they leave open is decided by what they are given to read:
-how long an answer may be, how soon one that is not HTTP is known for it, and that no byte beyond an
-answer is taken for the next one.
+h11 does the protocol. What it leaves open is decided by what it is given to read: how long an
+answer may be, how soon one that is not HTTP is known for it, and that no byte beyond an answer is
+taken for the next one.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass
 
-import httpcore2
-import httpx2
+import h11
 
-from hookfast.sender.failure import broken, not_http
+from hookfast.sender.failure import answer_refused, broken, not_http
 from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.stream import Stream
 
@@ -28,83 +27,112 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 # A chunked body that takes more reads, say one that is all blank lines, costs its connection, so
 # that it does not cost us a tenth of a second.
 _LINE_READS = 64
+_END = h11.EndOfMessage()
 
 
-class BodyCut(Exception):
-    """The body goes on after `MAX_BODY` bytes; no more of it is read."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A final answer, its body as it came; `cut` tells that it was longer than what was read."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    cut: bool
 
 
-class Connection(httpcore2.AsyncNetworkStream):
+class Connection:
     """One connection to `peer`, for one request at a time. Knows no deadline: the caller cancels.
 
-    Whatever goes wrong raises RequestFailed, which httpcore2 passes on as it is, after closing.
+    It can carry another request only where `exchange` has returned and `renew` says so.
     """
 
     def __init__(self, stream: Stream, peer: str) -> None:
         self._stream = stream
         self._peer = peer
-        self._unsent: list[bytes] = []
+        # The limit is on a single event; h11's own 16 KiB would refuse large heads.
+        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD * 2)
         self._unfit = False
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Add to the request. It is sent at the first read, so that headers and body leave in one
-        segment where they fit."""
-        if not self._unsent:
-            self._begin_exchange()
-        self._unsent.append(buffer)
+    async def exchange(self, request: h11.Request, body: bytes) -> Answer:
+        """Send a request and read its answer. Headers and body leave in one segment where they
+        fit. Raises RequestFailed, what `confirm` raises, and h11.LocalProtocolError for a body
+        that is not as long as the request says."""
+        progress = self._progress = current_progress()
+        progress.phase = Phase.WAITING
+        parts = [self._protocol.send(event) for event in (request, h11.Data(data=body), _END)]
+        if progress.confirm is not None:
+            progress.phase = Phase.CONFIRMING
+            await progress.confirm()
+            progress.phase = Phase.WAITING
+        self._stream.write(b"".join(part for part in parts if part))
+        try:
+            head = await self._receive_head()
+            received, cut = await self._receive_body(head)
+        except h11.RemoteProtocolError as error:
+            raise answer_refused(self._peer, progress) from error
+        return Answer(head.status_code, head.headers.raw_items(), received, cut)
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Some of the answer, never beyond its end; `b""` where the peer ends its body by closing.
+    def renew(self) -> bool:
+        """Whether the exchange ended so that another may follow; to be called once, after it."""
+        done = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
+        if not done or self._unfit or self._stream.buffer:
+            return False
+        self._protocol.start_next_cycle()
+        return True
 
-        Raises RequestFailed, and BodyCut.
-        """
-        if self._unsent:
-            if self._progress.confirm is not None:
-                self._progress.phase = Phase.CONFIRMING
-                await self._progress.confirm()
-                self._progress.phase = Phase.WAITING
-            self._stream.write(b"".join(self._unsent))
-            self._unsent.clear()
-        read = self._read_body if self._in_body else self._read_head
-        data = await read(max_bytes)
-        self._left -= len(data)
-        return data
+    @property
+    def quiet(self) -> bool:
+        """Whether an idle connection can carry another request, as far as is known."""
+        return self._stream.quiet
 
-    def begin_body(self, headers: httpx2.Headers) -> None:
-        """The head has been read; `headers`, which h11 has checked, tell how the body is framed
-        (RFC 9112, section 6.3)."""
-        self._progress.phase = Phase.BODY
-        self._in_body = True
-        self._left = MAX_BODY
-        self._chunked = "transfer-encoding" in headers
-        self._length = int(headers.get("content-length", MAX_BODY))
-
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close at once."""
         self._stream.close()
 
-    def get_extra_info(self, info: str) -> Any:
-        """`is_readable` tells httpcore2 that an idle connection cannot carry another request."""
-        if info == "is_readable":
-            return self._unfit or not self._stream.quiet
-        return self._stream.transport_info(info)
-
-    def _begin_exchange(self) -> None:
-        self._progress = current_progress()
-        self._progress.phase = Phase.WAITING
-        self._in_body = False
+    async def _receive_head(self) -> h11.Response:
         self._left = MAX_HEAD
-        self._line_reads = _LINE_READS
         self._start = b""
         self._tail = b""
+        while True:
+            event = self._protocol.next_event()
+            if isinstance(event, h11.Response):
+                return event
+            if event is h11.NEED_DATA:
+                self._receive(await self._read_head())
+            # else it is an interim answer, which the final one follows
 
-    async def _read_head(self, max_bytes: int) -> bytes:
+    async def _receive_body(self, head: h11.Response) -> tuple[bytes, bool]:
+        """The body, framed as `head` tells (RFC 9112, section 6.3), and whether it was cut."""
+        self._progress.phase = Phase.BODY
+        self._left = MAX_BODY
+        self._line_reads = _LINE_READS
+        headers = dict(head.headers)  # by names in lower case; h11 has checked these two
+        self._chunked = b"transfer-encoding" in headers
+        self._length = int(headers.get(b"content-length", MAX_BODY))
+        body = bytearray()
+        while True:
+            event = self._protocol.next_event()
+            if isinstance(event, h11.Data):
+                body += event.data
+            elif event is not h11.NEED_DATA:
+                return bytes(body), False
+            elif not self._left:
+                return bytes(body), True
+            else:
+                self._receive(await self._read_body())
+
+    def _receive(self, data: bytes) -> None:
+        self._left -= len(data)
+        self._protocol.receive_data(data)
+
+    async def _read_head(self) -> bytes:
+        """Some of the head, never beyond its end."""
         if not self._left:
             raise not_http(self._peer, f"has more than {MAX_HEAD // 1024} KiB of headers")
         if not await self._filled():
             raise broken(self._peer, self._progress.phase, None)
         self._progress.phase = Phase.HEADERS
-        data = self._take_line(min(max_bytes, self._left))
+        data = self._take_line(self._left)
         if len(self._start) < len(_VERSION):
             self._start = (self._start + data)[: len(_VERSION)]
             # Without this an SSH or SMTP banner would be waited on until the deadline.
@@ -112,22 +140,20 @@ class Connection(httpcore2.AsyncNetworkStream):
                 raise not_http(self._peer)
         return data
 
-    async def _read_body(self, max_bytes: int) -> bytes:
-        if not self._left:
-            raise BodyCut
+    async def _read_body(self) -> bytes:
+        """Some of the body, never beyond its end; `b""` where the peer ends it by closing."""
         if not await self._filled():
             self._progress.ended = True
             return b""
-        limit = min(max_bytes, self._left)
         if not self._chunked:
-            data = self._stream.take(min(limit, self._length))
+            data = self._stream.take(min(self._left, self._length))
             self._length -= len(data)
             return data
         if not self._line_reads:
             self._unfit = True
-            return self._stream.take(limit)
+            return self._stream.take(self._left)
         self._line_reads -= 1
-        return self._take_line(limit)
+        return self._take_line(self._left)
 
     async def _filled(self) -> bool:
         try:

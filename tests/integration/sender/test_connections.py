@@ -133,6 +133,28 @@ async def test_the_pool_keeps_a_few_connections_per_origin_and_drops_the_oldest(
     assert {request.connection for request in receiver.requests[3:]} == {2, 3}
 
 
+async def test_the_next_request_takes_the_connection_that_became_idle_last(
+    receiver: Receiver,
+) -> None:
+    async with transporting() as transport:
+        running = []
+        for count in (1, 2, 3):
+            running.append(asyncio.create_task(get(transport, receiver.url("/slow/0.3"))))
+            await receiver.wait_for(count)
+        await asyncio.gather(*running)
+        for _ in range(2):
+            await get(transport, receiver.url())
+    assert [request.connection for request in receiver.requests] == [1, 2, 3, 3, 3]
+
+
+async def test_a_connection_with_bytes_beyond_its_answer_is_closed_at_once(
+    receiver: Receiver,
+) -> None:
+    async with transporting() as transport:
+        await get(transport, receiver.url("/extra-chunked"))
+        assert transport.open_connections == 0
+
+
 async def test_the_pool_drops_the_origin_that_was_used_longest_ago(receiver: Receiver) -> None:
     async with transporting(max_open=2) as transport:
         for name in ("a", "b", "c", "b", "c", "a"):

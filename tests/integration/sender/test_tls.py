@@ -64,6 +64,23 @@ async def test_it_verifies_and_sends_the_name_not_the_address(
     assert receiver.requests[0].headers["host"] == f"hooks.example:{receiver.port}"
 
 
+async def test_it_offers_http_1_1_alone_as_the_protocol_over_tls(
+    sender: Sender, authority: trustme.CA
+) -> None:
+    agreed = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        agreed.append(writer.get_extra_info("ssl_object").selected_alpn_protocol())
+        writer.close()
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    async with Receiver(serve=serve, ssl_context=context) as receiver:
+        await post(sender, receiver.url())
+    assert agreed == ["http/1.1"]
+
+
 async def test_an_expired_certificate_fails_and_says_so(
     sender: Sender, authority: trustme.CA
 ) -> None:
