@@ -101,8 +101,9 @@ async def _running(name: str, checkout: Path, *, postgresql: bool) -> AsyncItera
             "HOOKFAST_LOG_LEVEL": "error",
         }
         with own_database(home, environment, postgresql=postgresql) as database:
-            api = subprocess.Popen(
-                [sys.executable, "-m", "hookfast.cli", "api"],
+            api = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "hookfast.cli", "api"),
                 env=environment,
                 cwd=checkout,
                 stdout=subprocess.DEVNULL,
@@ -112,7 +113,7 @@ async def _running(name: str, checkout: Path, *, postgresql: bool) -> AsyncItera
                 yield Side(name, port, {"api": psutil.Process(api.pid)} | database)
             finally:
                 api.terminate()
-                await asyncio.to_thread(api.wait, 60)
+                await api.wait()
 
 
 async def _register(port: int) -> None:
