@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Column, Table, insert
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 from hookfast.storage.column_types import UtcDateTime
 
@@ -84,7 +85,7 @@ def _given(column: Column[Any], dialect: Dialect) -> Values:
 
 def _default(column: Column[Any], dialect: Dialect) -> Values:
     default = column.default
-    if default is None or not default.is_scalar:
+    if not isinstance(default, ScalarElementColumnDefault):
         raise TypeError(f"The default of {column} is no constant; name it in the rows.")
     convert = column.type.dialect_impl(dialect).bind_processor(dialect)
     value = default.arg if convert is None else convert(default.arg)
