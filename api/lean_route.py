@@ -6,7 +6,7 @@ other parameters are headers, and it returns a finished `Response`. Anything els
 the application is built. The OpenAPI document is made from the same declarations as ever, and a
 header that is not valid is left to FastAPI, which makes the error.
 
-Takes 15 % of the CPU off a single event.
+With answers written without a model it takes 10 % of the API's CPU off a single event.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A statement is compiled once per dialect, from the table, with its column types and defaults. For
 each row SQLAlchemy would build a dictionary of parameters, and format the same times again and
-again: a third of the CPU of a batch of events.
+again: 15 % of the API's CPU for a batch of events, 40 % for an event with 100 subscribers.
 """
 
 from __future__ import annotations
