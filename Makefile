@@ -9,7 +9,7 @@ EVENTS ?= 2000
 # Some images forbid Python to keep what it compiled; the tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run test fuzz slow chaos check bench drain overload inbox-bench telemetry-bench lock openapi clean docs docs-serve help
+.PHONY: demo run test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench lock openapi clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -51,6 +51,9 @@ overload: $(VENV)/.dev-ready ## too many new events, and what retries and people
 
 inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against emitting
 	$(BIN)/python -m bench.inbox
+
+emit-bench: $(VENV)/.dev-ready ## what emitting costs the API alone, on SQLite and PostgreSQL
+	$(BIN)/python -m bench.emit
 
 telemetry-bench: $(VENV)/.dev-ready ## what traces and metrics cost a delivery
 	$(BIN)/python -m bench.telemetry

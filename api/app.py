@@ -24,6 +24,7 @@ from api.routes import (
     dead_letters,
     deliveries,
     delivery_actions,
+    emit,
     endpoint_checks,
     endpoint_control,
     endpoint_secrets,
@@ -52,6 +53,7 @@ from hookfast.version import VERSION
 
 _RESOURCES = (
     inbound,  # routes are tried in this order, and these two are called most
+    emit,
     events,
     deliveries,
     delivery_actions,

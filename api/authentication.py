@@ -53,6 +53,11 @@ class Principal:
     by_link: bool = False
     endpoint_id: str | None = None
 
+    @property
+    def idempotency_scope(self) -> str:
+        """Where the caller's idempotency keys are unique."""
+        return self.tenant_id or "operator"
+
     def tenant_for(self, requested: str | None) -> str | None:
         """The tenant a request is about: a tenant's key implies its own. None means all tenants.
         Raises NotFound when another tenant was named."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Request, Response, params
+from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
@@ -28,17 +29,13 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
-        known = {
-            parameter.alias: _is_list(parameter.field_info.annotation)
-            for parameter in get_flat_params(self.dependant)
-            if isinstance(parameter.field_info, params.Query)
-        }
+        known = known_query(self.dependant)
         takes_json = self.body_field is not None
         needs_json = self.body_field is not None and self.body_field.field_info.is_required()
 
         async def strict(request: Request) -> Response:
             await authenticate(request)
-            _check_query(request.query_params, known)
+            check_query(request.query_params, known)
             if takes_json:
                 # made before the body is looked at: it can be received only once
                 request = _JsonRequest(request.scope, request.receive)
@@ -49,10 +46,10 @@ class StrictRoute(APIRoute):
         return strict
 
 
-def router(tag: str) -> APIRouter:
+def router(tag: str, route_class: type[StrictRoute] = StrictRoute) -> APIRouter:
     """A router for one resource: strict routes under `/v1`, problems documented."""
     return APIRouter(
-        prefix="/v1", tags=[tag], route_class=StrictRoute, responses=problem_responses()
+        prefix="/v1", tags=[tag], route_class=route_class, responses=problem_responses()
     )
 
 
@@ -86,8 +83,18 @@ class _JsonRequest(Request):
         return self._document
 
 
-def _check_query(given: QueryParams, known: Mapping[str, bool]) -> None:
-    """`known` says of each parameter whether it may come several times."""
+def known_query(dependant: Dependant) -> dict[str, bool]:
+    """The query parameters of a route, each with whether it may come several times."""
+    return {
+        parameter.alias: _is_list(parameter.field_info.annotation)
+        for parameter in get_flat_params(dependant)
+        if isinstance(parameter.field_info, params.Query)
+    }
+
+
+def check_query(given: QueryParams, known: Mapping[str, bool]) -> None:
+    """Raises InvalidInput for parameters that are not `known`, or come several times but must
+    not."""
     for name, value in given.multi_items():
         if name not in known:
             known_names = ", ".join(sorted(known)) or "none"

@@ -78,7 +78,7 @@ async def running_bench(home: Path, *, postgresql: bool = False) -> AsyncIterato
     log_path = home / "up.log"
     with (
         log_path.open("w") as log,
-        _database(home, environment, postgresql=postgresql) as database,
+        own_database(home, environment, postgresql=postgresql) as database,
         _process("-m", "bench.sink", stdout=subprocess.PIPE) as sink,
         _process(
             "-m", "hookfast.cli", "up", env=environment, stdout=log, stderr=subprocess.STDOUT
@@ -102,7 +102,7 @@ async def running_bench(home: Path, *, postgresql: bool = False) -> AsyncIterato
 
 
 @contextmanager
-def _database(
+def own_database(
     home: Path, environment: dict[str, str], *, postgresql: bool
 ) -> Iterator[dict[str, psutil.Process]]:
     """Names the database in the environment. Its processes: SQLite has none."""

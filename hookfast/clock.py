@@ -20,6 +20,8 @@ def utc_now() -> datetime:
 def to_utc(moment: datetime) -> datetime:
     """`moment` in UTC. Raises ValueError for a naive datetime (guessing a zone loses hours) and for
     one that falls outside the years 1 to 9999 in UTC."""
+    if moment.tzinfo is UTC:  # nearly all are; `rfc3339` takes 1.7 instead of 3.8 µs so
+        return moment
     if moment.utcoffset() is None:
         raise ValueError("a datetime without a UTC offset is ambiguous; add one, e.g. 'Z'")
     try:

@@ -6,8 +6,8 @@ newest-first lists and `since`/`until` filters.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Literal
@@ -28,7 +28,8 @@ _TIME = re.compile(r"[a-z]+_([0-9a-f]{12})[0-9a-f]{20}$")
 def new_id(prefix: Prefix, at: datetime | None = None, *, random: Random | None = None) -> str:
     """A new id whose time part is `at` (default: now), e.g. `dlv_0193…` (prefix + `_` + 32 hex).
     `random` makes the rest, where it must be the same again: in a workflow."""
-    bits = secrets.randbits(_RANDOM_BITS) if random is None else random.getrandbits(_RANDOM_BITS)
+    # as secrets.randbits does, without the calls in between: 1.9 instead of 3.0 µs
+    bits = _system_bits() if random is None else random.getrandbits(_RANDOM_BITS)
     return f"{prefix}_{_uuid7_hex(at or utc_now(), bits)}"
 
 
@@ -52,6 +53,10 @@ def id_pattern(prefix: Prefix) -> str:
 def is_id(prefix: Prefix, text: str) -> bool:
     """Whether `text` has the form of such an id (it need not exist)."""
     return re.fullmatch(id_pattern(prefix), text) is not None
+
+
+def _system_bits() -> int:
+    return int.from_bytes(os.urandom(8)) >> (64 - _RANDOM_BITS)
 
 
 def _uuid7_hex(at: datetime, random: int) -> str:

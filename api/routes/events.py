@@ -1,105 +1,31 @@
-"""Events: emitted once, alone or in batches; looked up with what became of them."""
+"""Events, looked up with what became of them. `emit` makes them."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from fastapi import Header, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.authentication import Emitter, Principal, Reader
+from api.authentication import Principal, Reader
 from api.context import AppContext, Context
 from api.event_input import (
-    EXAMPLES,
-    KEY_PATTERN,
-    MAX_BATCH,
     MAX_KEY,
-    BatchEventForm,
-    EventForm,
-    parse_batch,
-    parse_event,
 )
 from api.fields import EventPath, TenantId, Time, TimeInput
 from api.ownership import found
 from api.pagination import Listing, PageQuery
-from api.problems import ProblemModel, problem_of
 from api.routes.deliveries import DeliveryView
-from api.routing import RawJson, router
-from hookfast import traceparent
-from hookfast.errors import HookfastError
+from api.routing import router
 from hookfast.event_type import parse_event_type
 from hookfast.storage import deliveries, events, idempotency_keys
 from hookfast.storage.deliveries import DeliveryFilter
-from hookfast.storage.emit import Accepted, EmitResult
 from hookfast.storage.events import EventFilter, EventSummary
-from hookfast.storage.new_events import Committed, NewEvent
 from hookfast.storage.tables import Event
-from hookfast.telemetry import spans
 
 routes = router("Events")
-
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=MAX_KEY,
-        pattern=KEY_PATTERN,
-        description="Makes it safe to send again: the same key with the same event gives the same "
-        "answer and no second event. Keys of a tenant's API keys are its own.",
-    ),
-]
-TraceparentHeader = Annotated[
-    str | None,
-    Header(
-        alias="traceparent",
-        description="W3C Trace Context: the event's deliveries join the caller's trace.",
-    ),
-]
-
-
-class EmittedEvent(BaseModel):
-    """An event that is committed."""
-
-    id: str
-    type: str
-    created_at: Time
-    deliveries: int = Field(description="How many deliveries it has: one per subscription.")
-
-    @classmethod
-    def of(cls, event: Committed, **more: Any) -> Self:
-        return cls(
-            id=event.id,
-            type=event.type,
-            created_at=event.created_at,
-            deliveries=event.deliveries,
-            **more,
-        )
-
-
-class AcceptedItem(EmittedEvent):
-    """An event of a batch that is committed."""
-
-    status: Literal[202] = 202
-    replayed: bool = Field(description="It was committed before, with its idempotency key.")
-
-
-class RefusedItem(BaseModel):
-    """An event of a batch that was refused; the others are not affected."""
-
-    status: int
-    problem: ProblemModel
-
-
-class EmittedBatch(BaseModel):
-    """One result per event, in order."""
-
-    data: list[AcceptedItem | RefusedItem]
-    accepted: int
-    rejected: int
 
 
 class EventSummaryView(BaseModel):
@@ -135,108 +61,6 @@ class EventView(EventSummaryView):
     data: Any = Field(description="Byte for byte as it was emitted.")
 
 
-def _body(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
-    content = {"schema": schema, "examples": examples}
-    return {"requestBody": {"required": True, "content": {"application/json": content}}}
-
-
-_BATCH_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "events": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": MAX_BATCH,
-            "items": BatchEventForm.model_json_schema(),
-        }
-    },
-    "required": ["events"],
-    "additionalProperties": False,
-}
-_BATCH_EXAMPLE = {
-    "summary": "Two events",
-    "value": {
-        "events": [
-            EXAMPLES["tenant"]["value"] | {"idempotency_key": "invoice-in_8Tx2-paid"},
-            EXAMPLES["broadcast"]["value"],
-        ]
-    },
-}
-
-
-@routes.post(
-    "/events",
-    status_code=202,
-    summary="Emit an event",
-    openapi_extra=_body(EventForm.model_json_schema(), dict(EXAMPLES)),
-    responses={
-        202: {
-            "headers": {
-                "Idempotent-Replayed": {
-                    "description": "`true` when an earlier request with this key emitted it.",
-                    "schema": {"type": "string", "enum": ["true"]},
-                }
-            }
-        }
-    },
-)
-async def emit_event(
-    raw: RawJson,
-    response: Response,
-    context: AppContext,
-    principal: Emitter,
-    idempotency_key: IdempotencyKey = None,
-    trace: TraceparentHeader = None,
-) -> EmittedEvent:
-    """Answers once the event and its deliveries are committed. They are made from then on,
-    whatever happens to this process, to Temporal or to the receivers."""
-    event = parse_event(raw, caller=principal, key=idempotency_key, now=context.clock())
-    [result] = await context.emitter.emit(
-        [event], scope=_scope(principal), traceparent=_trace(trace)
-    )
-    if isinstance(result, HookfastError):
-        raise result
-    if result.replayed:
-        response.headers["Idempotent-Replayed"] = "true"
-    return EmittedEvent.of(result.event)
-
-
-@routes.post(
-    "/events/batch",
-    status_code=202,
-    summary="Emit up to 1000 events",
-    openapi_extra=_body(_BATCH_SCHEMA, {"batch": _BATCH_EXAMPLE}),
-)
-async def emit_batch(
-    raw: RawJson,
-    context: AppContext,
-    principal: Emitter,
-    idempotency_key: IdempotencyKey = None,
-    trace: TraceparentHeader = None,
-) -> EmittedBatch:
-    """Every event gets its own result. Those that are accepted are committed together; those that
-    are refused say why and change nothing for the others."""
-    parsed = await asyncio.to_thread(  # a large batch takes longer than others should wait
-        parse_batch,
-        raw,
-        caller=principal,
-        key=idempotency_key,
-        max_event_bytes=context.settings.max_event_bytes,
-        now=context.clock(),
-    )
-    good = [event for event in parsed if isinstance(event, NewEvent)]
-    emitted = iter(
-        await context.emitter.emit(good, scope=_scope(principal), traceparent=_trace(trace))
-    )
-    results = [next(emitted) if isinstance(event, NewEvent) else event for event in parsed]
-    accepted = sum(isinstance(result, Accepted) for result in results)
-    return EmittedBatch(
-        data=[_item(result) for result in results],
-        accepted=accepted,
-        rejected=len(results) - accepted,
-    )
-
-
 @routes.get("/events", summary="List events")
 async def list_events(
     page: PageQuery,
@@ -267,7 +91,7 @@ async def list_events(
         if idempotency_key is None:
             rows = await events.list_page(connection, chosen, after=page.after, limit=page.rows)
         else:
-            scopes = {_scope(principal), tenant_id or _scope(principal)}
+            scopes = {principal.idempotency_scope, tenant_id or principal.idempotency_scope}
             rows = [
                 event
                 for event in await _with_key(connection, idempotency_key, scopes)
@@ -330,21 +154,3 @@ def _visible(event: _Row | None, principal: Principal) -> _Row:
     if event.tenant_id is not None:
         principal.check_tenant(event.tenant_id)
     return event
-
-
-def _scope(principal: Principal) -> str:
-    """Where the caller's idempotency keys are unique."""
-    return principal.tenant_id or "operator"
-
-
-def _trace(header: str | None) -> str:
-    """Where the request is traced, its span; else the caller's trace, or a new one where the header
-    is missing or not valid."""
-    return spans.current() or traceparent.parse(header or "") or traceparent.new()
-
-
-def _item(result: EmitResult) -> AcceptedItem | RefusedItem:
-    if isinstance(result, Accepted):
-        return AcceptedItem.of(result.event, replayed=result.replayed)
-    problem = problem_of(result)
-    return RefusedItem(status=problem.status, problem=ProblemModel(**problem.document()))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, TypeAlias
 
-from sqlalchemy import Table, func, insert, select
+from sqlalchemy import Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import EndpointState
@@ -20,6 +20,7 @@ from hookfast.ids import new_id
 from hookfast.outcome import DeliveryStatus, Reason
 from hookfast.storage import idempotency_keys
 from hookfast.storage.fan_out import Audience, Subscriber
+from hookfast.storage.plain_insert import PlainInsert
 from hookfast.storage.tables import Delivery, Event
 
 _EVENTS: Table = Event.__table__
@@ -205,7 +206,7 @@ def delivery_row(
     }
 
 
-_ADD_EVENTS, _ADD_DELIVERIES = insert(_EVENTS), insert(_DELIVERIES)
+_ADD_EVENTS, _ADD_DELIVERIES = PlainInsert(_EVENTS), PlainInsert(_DELIVERIES)
 
 
 async def commit_drafts(
@@ -231,7 +232,7 @@ async def commit_drafts(
         if committed.keys() != keyed.keys():
             raise Unavailable("An event was deleted while its idempotency key was in use; retry.")
     if plain:
-        await connection.execute(_ADD_EVENTS, [draft.event_row() for draft in plain])
+        await _ADD_EVENTS.execute(connection, [draft.event_row() for draft in plain])
     await _insert_deliveries(connection, plain)
     return committed
 
@@ -292,10 +293,10 @@ async def _insert_deliveries(connection: AsyncConnection, drafts: Iterable[Draft
         for row in draft.delivery_rows():
             rows.append(row)
             if len(rows) == _ROWS_PER_INSERT:
-                await connection.execute(_ADD_DELIVERIES, rows)
+                await _ADD_DELIVERIES.execute(connection, rows)
                 rows = []
     if rows:
-        await connection.execute(_ADD_DELIVERIES, rows)
+        await _ADD_DELIVERIES.execute(connection, rows)
 
 
 def _is_dead(subscriber: Subscriber) -> bool:

@@ -1,0 +1,222 @@
+"""Events, emitted once, alone or in batches. What is called most: the routes are lean ones, and
+answers are written without a model. `EmittedEvent` and `EmittedBatch` document them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import Header, Response
+from pydantic import BaseModel, Field
+
+from api.authentication import Emitter
+from api.context import AppContext
+from api.event_input import (
+    EXAMPLES,
+    KEY_PATTERN,
+    MAX_BATCH,
+    MAX_KEY,
+    BatchEventForm,
+    EventForm,
+    parse_batch,
+    parse_event,
+)
+from api.fields import Time
+from api.lean_route import LeanRoute
+from api.problems import ProblemModel, problem_of
+from api.routing import RawJson, router
+from hookfast import traceparent
+from hookfast.clock import rfc3339
+from hookfast.errors import HookfastError
+from hookfast.storage.emit import Accepted, EmitResult
+from hookfast.storage.new_events import Committed, NewEvent
+from hookfast.telemetry import spans
+
+routes = router("Events", LeanRoute)
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=MAX_KEY,
+        pattern=KEY_PATTERN,
+        description="Makes it safe to send again: the same key with the same event gives the same "
+        "answer and no second event. Keys of a tenant's API keys are its own.",
+    ),
+]
+TraceparentHeader = Annotated[
+    str | None,
+    Header(
+        alias="traceparent",
+        description="W3C Trace Context: the event's deliveries join the caller's trace.",
+    ),
+]
+
+
+class EmittedEvent(BaseModel):
+    """An event that is committed."""
+
+    id: str
+    type: str
+    created_at: Time
+    deliveries: int = Field(description="How many deliveries it has: one per subscription.")
+
+
+class AcceptedItem(EmittedEvent):
+    """An event of a batch that is committed."""
+
+    status: Literal[202] = 202
+    replayed: bool = Field(description="It was committed before, with its idempotency key.")
+
+
+class RefusedItem(BaseModel):
+    """An event of a batch that was refused; the others are not affected."""
+
+    status: int
+    problem: ProblemModel
+
+
+class EmittedBatch(BaseModel):
+    """One result per event, in order."""
+
+    data: list[AcceptedItem | RefusedItem]
+    accepted: int
+    rejected: int
+
+
+def _body(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
+    content = {"schema": schema, "examples": examples}
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+
+_BATCH_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "events": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MAX_BATCH,
+            "items": BatchEventForm.model_json_schema(),
+        }
+    },
+    "required": ["events"],
+    "additionalProperties": False,
+}
+_BATCH_EXAMPLE = {
+    "summary": "Two events",
+    "value": {
+        "events": [
+            EXAMPLES["tenant"]["value"] | {"idempotency_key": "invoice-in_8Tx2-paid"},
+            EXAMPLES["broadcast"]["value"],
+        ]
+    },
+}
+
+
+@routes.post(
+    "/events",
+    status_code=202,
+    response_model=EmittedEvent,
+    summary="Emit an event",
+    openapi_extra=_body(EventForm.model_json_schema(), dict(EXAMPLES)),
+    responses={
+        202: {
+            "headers": {
+                "Idempotent-Replayed": {
+                    "description": "`true` when an earlier request with this key emitted it.",
+                    "schema": {"type": "string", "enum": ["true"]},
+                }
+            }
+        }
+    },
+)
+async def emit_event(
+    raw: RawJson,
+    context: AppContext,
+    principal: Emitter,
+    idempotency_key: IdempotencyKey = None,
+    trace: TraceparentHeader = None,
+) -> Response:
+    """Answers once the event and its deliveries are committed. They are made from then on,
+    whatever happens to this process, to Temporal or to the receivers."""
+    event = parse_event(raw, caller=principal, key=idempotency_key, now=context.clock())
+    [result] = await context.emitter.emit(
+        [event], scope=principal.idempotency_scope, traceparent=_trace(trace)
+    )
+    if isinstance(result, HookfastError):
+        raise result
+    answer = _accepted(_members(result.event))
+    if result.replayed:
+        answer.headers["Idempotent-Replayed"] = "true"
+    return answer
+
+
+@routes.post(
+    "/events/batch",
+    status_code=202,
+    response_model=EmittedBatch,
+    summary="Emit up to 1000 events",
+    openapi_extra=_body(_BATCH_SCHEMA, {"batch": _BATCH_EXAMPLE}),
+)
+async def emit_batch(
+    raw: RawJson,
+    context: AppContext,
+    principal: Emitter,
+    idempotency_key: IdempotencyKey = None,
+    trace: TraceparentHeader = None,
+) -> Response:
+    """Every event gets its own result. Those that are accepted are committed together; those that
+    are refused say why and change nothing for the others."""
+    parsed = await asyncio.to_thread(  # a large batch takes longer than others should wait
+        parse_batch,
+        raw,
+        caller=principal,
+        key=idempotency_key,
+        max_event_bytes=context.settings.max_event_bytes,
+        now=context.clock(),
+    )
+    good = [event for event in parsed if isinstance(event, NewEvent)]
+    emitted = iter(
+        await context.emitter.emit(
+            good, scope=principal.idempotency_scope, traceparent=_trace(trace)
+        )
+    )
+    results = [next(emitted) if isinstance(event, NewEvent) else event for event in parsed]
+    accepted = sum(isinstance(result, Accepted) for result in results)
+    return _accepted(
+        {
+            "data": [_item(result) for result in results],
+            "accepted": accepted,
+            "rejected": len(results) - accepted,
+        }
+    )
+
+
+def _trace(header: str | None) -> str:
+    """Where the request is traced, its span; else the caller's trace, or a new one where the header
+    is missing or not valid."""
+    return spans.current() or traceparent.parse(header or "") or traceparent.new()
+
+
+def _accepted(document: dict[str, Any]) -> Response:
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return Response(text, status_code=202, media_type="application/json")
+
+
+def _members(event: Committed) -> dict[str, Any]:
+    return {
+        "id": event.id,
+        "type": event.type,
+        "created_at": rfc3339(event.created_at),
+        "deliveries": event.deliveries,
+    }
+
+
+def _item(result: EmitResult) -> dict[str, Any]:
+    if isinstance(result, Accepted):
+        return {**_members(result.event), "status": 202, "replayed": result.replayed}
+    problem = problem_of(result)
+    item = RefusedItem(status=problem.status, problem=ProblemModel(**problem.document()))
+    return item.model_dump(mode="json")

@@ -1,0 +1,200 @@
+"""What emitting costs the API, which runs alone here: no worker, no Temporal. `make emit-bench`.
+
+Three ways in: single events over 16 kept connections, batches of 100, and single events that each
+become 100 deliveries. CPU is that of the API's process and, apart, of PostgreSQL's; times depend on
+what else the machine does and are not shown. `--against` names another checkout, whose API takes
+turns with this one's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from bench.parts import OPERATOR_KEY, cpu_seconds, own_database, spent_since
+
+CONNECTIONS = 16
+BATCH = 100
+FAN_OUT = 100
+ONE, MANY = "order.invoice.paid", "order.invoice.shared"
+WAYS = ("single", f"batch of {BATCH}", f"1 to {FAN_OUT}, a delivery")
+console = Console()
+
+
+@dataclass
+class Side:
+    """A running API, and the CPU milliseconds it spent on each event, by way in and process."""
+
+    name: str
+    port: int
+    processes: dict[str, psutil.Process]
+    spent: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+
+    async def measure(self, way: str, body: bytes, *, path: str, requests: int, per: int) -> None:
+        """Send `requests` such bodies, each worth `per` events or deliveries."""
+        before = {name: cpu_seconds(process) for name, process in self.processes.items()}
+        await _send(self.port, path, body, requests)
+        after = {name: cpu_seconds(process) for name, process in self.processes.items()}
+        for name, seconds in spent_since(before, after).items():
+            each = seconds / (requests * per) * 1000
+            self.spent.setdefault((way, name), []).append(each)
+
+
+def _event(event_type: str) -> dict[str, Any]:
+    data = {"invoice_id": "in_8Tx2", "amount": 129900, "currency": "EUR", "note": "x" * 200}
+    return {"type": event_type, "data": data}
+
+
+async def _send(port: int, path: str, body: bytes, requests: int) -> None:
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {OPERATOR_KEY}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    request = head.encode() + body
+    left = iter(range(requests))
+
+    async def connection() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in left:
+            writer.write(request)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = int(answer.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+            content = await reader.readexactly(length)
+            assert answer.startswith(b"HTTP/1.1 202"), content
+        writer.close()
+
+    await asyncio.gather(*(connection() for _ in range(min(CONNECTIONS, requests))))
+
+
+@asynccontextmanager
+async def _running(name: str, checkout: Path, *, postgresql: bool) -> AsyncIterator[Side]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    with tempfile.TemporaryDirectory(prefix="hookfast-emit-") as folder:
+        home = Path(folder)
+        environment = os.environ | {
+            "HOOKFAST_HOME": folder,
+            "HOOKFAST_PORT": str(port),
+            "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY,
+            "HOOKFAST_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
+            "HOOKFAST_ALLOW_HTTP": "true",
+            "HOOKFAST_ALLOW_UNVERIFIED": "true",
+            "HOOKFAST_LOG_LEVEL": "error",
+        }
+        with own_database(home, environment, postgresql=postgresql) as database:
+            api = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "hookfast.cli", "api"),
+                env=environment,
+                cwd=checkout,
+                stdout=subprocess.DEVNULL,
+            )
+            try:
+                await _register(port)
+                yield Side(name, port, {"api": psutil.Process(api.pid)} | database)
+            finally:
+                api.terminate()
+                await api.wait()
+
+
+async def _register(port: int) -> None:
+    """One subscription for events of one type, and a hundred for those of the other."""
+    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as client:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            try:
+                if (await client.get(f"{url}/healthz")).status_code == 200:
+                    break
+            except httpx2.TransportError:
+                await asyncio.sleep(0.1)
+        else:
+            raise SystemExit("the API did not start")
+        tenant = (await client.post(f"{url}/v1/tenants", json={"name": "Bench"})).json()["id"]
+        for event_type, endpoints in ((ONE, 1), (MANY, FAN_OUT)):
+            await client.put(f"{url}/v1/event-types/{event_type}", json={})
+            for number in range(endpoints):
+                answer = await client.post(
+                    f"{url}/v1/endpoints",
+                    json={
+                        "url": f"http://127.0.0.1:9/{number}",
+                        "tenant_id": tenant,
+                        "events": [event_type],
+                        "verification": "none",
+                    },
+                )
+                assert answer.status_code == 201, answer.text
+
+
+async def _compare(checkouts: dict[str, Path], *, count: int, rounds: int, kind: str) -> None:
+    batch = json.dumps({"events": [_event(ONE)] * BATCH}).encode()
+    loads: tuple[tuple[str, str, bytes, int, int], ...] = (
+        (WAYS[0], "/v1/events", json.dumps(_event(ONE)).encode(), count, 1),
+        (WAYS[1], "/v1/events/batch", batch, count // 20, BATCH),
+        (WAYS[2], "/v1/events", json.dumps(_event(MANY)).encode(), count // 20, FAN_OUT),
+    )
+    async with AsyncExitStack() as stack:
+        sides = [
+            await stack.enter_async_context(_running(name, path, postgresql=kind == "PostgreSQL"))
+            for name, path in checkouts.items()
+        ]
+        for number in range(rounds + 1):
+            for way, path, body, requests, per in loads:
+                for side in sides:
+                    await side.measure(way, body, path=path, requests=requests, per=per)
+            if number == 0:  # the warm-up
+                for side in sides:
+                    side.spent.clear()
+        _report(sides, kind)
+
+
+def _report(sides: list[Side], kind: str) -> None:
+    table = Table(title=f"{kind}: CPU ms an event (median, lowest)")
+    for column in ("", "process", *(side.name for side in sides)):
+        table.add_column(column, justify="right" if column else "left")
+    for way in WAYS:
+        for process in sides[0].processes:
+            found = [side.spent[way, process] for side in sides]
+            cells = (f"{statistics.median(each):.3f} ({min(each):.3f})" for each in found)
+            table.add_row(way, process, *cells)
+    console.print(table)
+
+
+async def _main(arguments: argparse.Namespace) -> None:
+    checkouts = {"here": Path.cwd()}
+    if arguments.against is not None:
+        checkouts = {"there": arguments.against.resolve()} | checkouts
+    for kind in arguments.database or ["SQLite", "PostgreSQL"]:
+        await _compare(checkouts, count=arguments.count, rounds=arguments.rounds, kind=kind)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.emit", description=__doc__)
+    parser.add_argument("--count", type=int, default=2000, help="single events a round")
+    parser.add_argument("--rounds", type=int, default=3, help="turns after the warm-up")
+    parser.add_argument("--against", type=Path, help="another checkout to compare with")
+    parser.add_argument("--database", action="append", choices=["SQLite", "PostgreSQL"])
+    uvloop.run(_main(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
