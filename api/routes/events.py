@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Collection
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from fastapi import Header, Query, Response
+from fastapi import Depends, Header, Query, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.authentication import Emitter, Principal, Reader
+from api.backlog import admitted
 from api.context import AppContext, Context
 from api.event_input import (
     EXAMPLES,
@@ -168,6 +169,7 @@ _BATCH_EXAMPLE = {
     "/events",
     status_code=202,
     summary="Emit an event",
+    dependencies=[Depends(admitted)],
     openapi_extra=_body(EventForm.model_json_schema(), dict(EXAMPLES)),
     responses={
         202: {
@@ -189,7 +191,8 @@ async def emit_event(
     trace: TraceparentHeader = None,
 ) -> EmittedEvent:
     """Answers once the event and its deliveries are committed. They are made from then on,
-    whatever happens to this process, to Temporal or to the receivers."""
+    whatever happens to this process, to Temporal or to the receivers. While more deliveries wait
+    than `HOOKFAST_MAX_BACKLOG` allows it answers 503 (`overloaded`) and stores nothing."""
     event = parse_event(raw, caller=principal, key=idempotency_key, now=context.clock())
     [result] = await context.emitter.emit(
         [event], scope=_scope(principal), traceparent=_trace(trace)
@@ -205,6 +208,7 @@ async def emit_event(
     "/events/batch",
     status_code=202,
     summary="Emit up to 1000 events",
+    dependencies=[Depends(admitted)],
     openapi_extra=_body(_BATCH_SCHEMA, {"batch": _BATCH_EXAMPLE}),
 )
 async def emit_batch(
@@ -215,7 +219,8 @@ async def emit_batch(
     trace: TraceparentHeader = None,
 ) -> EmittedBatch:
     """Every event gets its own result. Those that are accepted are committed together; those that
-    are refused say why and change nothing for the others."""
+    are refused say why and change nothing for the others. While more deliveries wait than
+    `HOOKFAST_MAX_BACKLOG` allows the whole request gets 503 (`overloaded`)."""
     parsed = await asyncio.to_thread(  # a large batch takes longer than others should wait
         parse_batch,
         raw,
