@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 import pytest
-from sqlalchemy import text, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import update
 
 from api.backlog import Backlog
 from api.context import Context
 from hookfast.errors import Unavailable
-from hookfast.storage import backlog
-from hookfast.storage.engine import Database
 from hookfast.storage.tables import Delivery
 from tests.api_client import Make, MakeEventType
-from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -27,10 +24,8 @@ EVENT = {"type": "order.invoice.paid", "data": {}}
 async def _looked(waiting: Backlog) -> bool:
     """Whether it lets a request through, once it has looked anew."""
     waiting._look_at = 0.0
-    try:
+    with suppress(Unavailable):
         waiting.check()
-    except Unavailable:
-        pass
     if waiting._looking is not None:
         await waiting._looking
     try:
@@ -44,13 +39,15 @@ async def _looked(waiting: Backlog) -> bool:
 async def test_past_the_limit_events_are_refused_until_workers_have_caught_up(
     context: Context,
     client: httpx2.AsyncClient,
+    make_tenant: Make,
     make_endpoint: Make,
     make_event_type: MakeEventType,
     path: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await make_event_type("order.invoice.paid")
-    await make_endpoint(events=["order.**"])
+    tenant = await make_tenant()
+    await make_endpoint(tenant_id=tenant["id"], events=["order.**"])
     monkeypatch.setattr(context.backlog, "_limit", 3)
     form: dict[str, Any] = EVENT if path == "/events" else {"events": [EVENT]}
     for _ in range(3):
@@ -68,3 +65,32 @@ async def test_past_the_limit_events_are_refused_until_workers_have_caught_up(
         await connection.execute(update(Delivery).values(started_at=datetime.now(UTC)))
     assert await _looked(context.backlog)
     assert (await client.post(path, json=form)).status_code == 202
+
+
+async def test_a_request_waits_for_no_look_and_0_never_looks(context: Context) -> None:
+    waiting = Backlog(context.database, limit=1)
+    async with waiting.looking():
+        waiting.check()
+        looking = waiting._looking
+        assert looking is not None
+        waiting.check()
+        assert waiting._looking is looking, "one look serves every request"
+        await looking
+        waiting.check()
+        assert waiting._looking is None, "it looked just now"
+    unlimited = Backlog(context.database, limit=0)
+    unlimited.check()
+    assert unlimited._looking is None
+
+
+async def test_while_the_database_is_away_what_was_known_holds(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = Backlog(context.database, limit=1)
+    monkeypatch.setattr(waiting, "_full", True)
+
+    def away() -> None:
+        raise OSError
+
+    monkeypatch.setattr(context.database, "read", away)
+    assert not await _looked(waiting)
