@@ -25,6 +25,8 @@ _LOG_BYTES = 10_000_000
 _LAST_LINES = 8
 # On a busy machine the API goes first: somebody waits for its 202.
 _POLITELY = ("nice", "-n", "5") if shutil.which("nice") else ()
+_CACHED_WORKFLOWS = 1_000
+_MEMORY = {"GOMEMLIMIT": "128MiB"}
 _PORTS_TO_TRY = 200
 _LOG_LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
 
@@ -54,7 +56,7 @@ class EmbeddedTemporal:
         return Part(
             name="temporal",
             command=(*_POLITELY, self.binary, *self._arguments()),
-            environment=_without_temporal_settings(os.environ),
+            environment=_MEMORY | _without_temporal_settings(os.environ),
             grace=_GRACE,
             output=log.fileno(),
             fds=fds,
@@ -81,6 +83,8 @@ class EmbeddedTemporal:
             *(word for one in self.search_attributes for word in ("--search-attribute", one)),
             # without it the fairness keys of retries (one per endpoint) have no effect
             *("--dynamic-config-value", "matching.enableFairness=true"),
+            # By default it remembers 128,000 workflows for an hour, also when they have ended
+            *("--dynamic-config-value", f"history.hostLevelCacheMaxSize={_CACHED_WORKFLOWS}"),
             *("--log-level", _LOG_LEVELS[self.log_level]),
         ]
 

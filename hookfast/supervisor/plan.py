@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Self
 
@@ -17,7 +16,7 @@ class TemporalPlan:
     port: int
     ui_port: int
     namespace: str
-    search_attributes: Sequence[str]
+    search_attributes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,4 +46,7 @@ class Plan:
         """The plan that `dumped` wrote."""
         members = json.loads(text)
         temporal = members.pop("temporal")
-        return cls(**members, temporal=None if temporal is None else TemporalPlan(**temporal))
+        if temporal is not None:
+            attributes = tuple(temporal.pop("search_attributes"))
+            temporal = TemporalPlan(**temporal, search_attributes=attributes)
+        return cls(**members, temporal=temporal)
