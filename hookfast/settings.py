@@ -310,7 +310,8 @@ class Settings(BaseSettings):
         1,
         ge=1,
         le=64,
-        description="API processes that `up` runs on its port.",
+        description="API processes that `up` runs, on one port; what is counted per API process is "
+        "counted in each.",
     )
     worker_metrics_port: int = Field(
         9464,
