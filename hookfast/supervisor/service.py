@@ -127,7 +127,12 @@ def _apis(
 
 
 def _workers(plan: Plan, environment: Mapping[str, str], *, output: int, lock: int) -> list[Part]:
-    """The worker processes; their ports for metrics count up, where those are free."""
+    """The worker processes; their ports for metrics count up, where those are free.
+
+    They are as important as the API: with a higher nice value a worker that holds SQLite's write
+    lock waits for the processor behind everybody else, and the API waits for it (accept p50 117 ms
+    and p95 262 became 329 and 1,082, with ten more, on two cores that others used too).
+    """
     first = plan.worker_metrics_port
     return [
         Part(
