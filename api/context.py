@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from temporalio.client import Client
 
+from api.backlog import Backlog
 from api.body_memory import BodyMemory
 from api.failure_limit import FailureLimit
 from api.inbound_load import InboundLoad
@@ -56,6 +57,7 @@ class Context:
     refusals: InboundRefusals
     inbound_load: InboundLoad
     bodies: BodyMemory
+    backlog: Backlog
     streams: StreamHub
     stream_seats: StreamSeats
     telemetry: Telemetry
@@ -95,6 +97,8 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         stack.push_async_callback(inbox.close)
         emitter = Emitter(database, doorbell, clock=clock)
         stack.push_async_callback(emitter.close)
+        backlog = Backlog(database, limit=settings.max_backlog)
+        await stack.enter_async_context(backlog.looking())
         streams = StreamHub(database, doorbell, clock=clock)
         stack.push_async_callback(streams.close)
         telemetry = providers.start("api", by_tenant=settings.metrics_by_tenant)
@@ -124,6 +128,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
                 largest_known=max(settings.max_batch_bytes, settings.max_event_bytes),
                 largest_strange=max(settings.max_inbox_bytes, settings.max_event_bytes),
             ),
+            backlog=backlog,
             streams=streams,
             stream_seats=StreamSeats(settings.max_streams),
             telemetry=telemetry,

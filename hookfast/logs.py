@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Protocol
 
 import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, Processor
 
-from hookfast.settings import Settings
+
+class LogSettings(Protocol):
+    """How to log: the settings, or what a process without them was told."""
+
+    @property
+    def log_format(self) -> str: ...
+    @property
+    def log_level(self) -> str: ...
 
 
 def add_trace(_: object, __: str, line: EventDict) -> EventDict:
@@ -21,7 +29,7 @@ def add_trace(_: object, __: str, line: EventDict) -> EventDict:
     return line
 
 
-def configure_logging(settings: Settings, *, process: str) -> None:
+def configure_logging(settings: LogSettings, *, process: str) -> None:
     """Set up logging for this process; `process` (e.g. `worker`) is in every line."""
     console = settings.log_format == "console" or (
         settings.log_format == "auto" and sys.stderr.isatty()

@@ -232,6 +232,13 @@ class Settings(BaseSettings):
         description="Streams of events (`GET /v1/stream`) one API process has open at once, a "
         "quarter of them for one tenant; more get 503, and 429.",
     )
+    max_backlog: int = Field(
+        1_000_000,
+        ge=0,
+        le=100_000_000,
+        description="Deliveries that may wait for a worker before `POST /v1/events` and its batch "
+        "answer 503, looked at every few seconds; 0 is no limit.",
+    )
     max_body_memory: int = Field(
         67_108_864,
         ge=1_048_576,
@@ -304,6 +311,13 @@ class Settings(BaseSettings):
         False,
         description="Adds the label `tenant_id` to the counts of deliveries and attempts; for some "
         "hundred tenants, not for thousands.",
+    )
+    api_processes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="API processes that `up` runs, on one port; what is counted per API process is "
+        "counted in each.",
     )
     worker_metrics_port: int = Field(
         9464,

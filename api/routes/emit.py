@@ -7,10 +7,11 @@ import asyncio
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Response
+from fastapi import Depends, Header, Response
 from pydantic import BaseModel, Field
 
 from api.authentication import Emitter
+from api.backlog import admitted
 from api.context import AppContext
 from api.event_input import (
     EXAMPLES,
@@ -120,6 +121,7 @@ _BATCH_EXAMPLE = {
     status_code=202,
     response_model=EmittedEvent,
     summary="Emit an event",
+    dependencies=[Depends(admitted)],
     openapi_extra=_body(EventForm.model_json_schema(), dict(EXAMPLES)),
     responses={
         202: {
@@ -140,7 +142,8 @@ async def emit_event(
     trace: TraceparentHeader = None,
 ) -> Response:
     """Answers once the event and its deliveries are committed. They are made from then on,
-    whatever happens to this process, to Temporal or to the receivers."""
+    whatever happens to this process, to Temporal or to the receivers. While more deliveries wait
+    than `HOOKFAST_MAX_BACKLOG` allows it answers 503 (`overloaded`) and stores nothing."""
     event = parse_event(raw, caller=principal, key=idempotency_key, now=context.clock())
     [result] = await context.emitter.emit(
         [event], scope=principal.idempotency_scope, traceparent=_trace(trace)
@@ -158,6 +161,7 @@ async def emit_event(
     status_code=202,
     response_model=EmittedBatch,
     summary="Emit up to 1000 events",
+    dependencies=[Depends(admitted)],
     openapi_extra=_body(_BATCH_SCHEMA, {"batch": _BATCH_EXAMPLE}),
 )
 async def emit_batch(
@@ -168,7 +172,8 @@ async def emit_batch(
     trace: TraceparentHeader = None,
 ) -> Response:
     """Every event gets its own result. Those that are accepted are committed together; those that
-    are refused say why and change nothing for the others."""
+    are refused say why and change nothing for the others. While more deliveries wait than
+    `HOOKFAST_MAX_BACKLOG` allows the whole request gets 503 (`overloaded`)."""
     parsed = await asyncio.to_thread(  # a large batch takes longer than others should wait
         parse_batch,
         raw,

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from bench.chaos.run import Order, TookTooLong, run
 from bench.chaos.storm import CALM, KILLS, KINDS, ON_POSTGRESQL, ON_SQLITE
-from hookfast.cli.interrupt import interruptible
+from hookfast.supervisor.interrupt import interruptible
 
 _INTERRUPTED = 130
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from hookfast.cli.leash import leashed
+from hookfast.supervisor.leash import leashed
 
 _RESTART_SECONDS = 1.0
 

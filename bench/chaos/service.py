@@ -17,7 +17,9 @@ import httpx2
 
 from bench.chaos.database import Database, Disk, database_of
 from bench.chaos.part import Part
-from hookfast.cli.embedded_temporal import EmbeddedTemporal, free_port
+from hookfast.cli.before_up import wait_until_serving
+from hookfast.cli.up import find_binary, search_attributes
+from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, free_port
 
 OPERATOR_KEY = "hf_" + "c" * 40
 _READY_SECONDS = 90.0
@@ -49,7 +51,8 @@ class Service:
     async def start_temporal(self) -> None:
         """Return when it serves."""
         await self.temporal.start()
-        await self.temporal_server.wait_until_serving()
+        server = self.temporal_server
+        await wait_until_serving(server.address, server.namespace, home=self.home)
 
     async def start_api(self) -> None:
         """Return when it answers, or is not going to soon: its database may be away."""
@@ -89,6 +92,8 @@ async def running_service(
             ui_port=free_port(18233),
             namespace="default",
             log_level="warning",
+            binary=find_binary(),
+            search_attributes=search_attributes(),
         )
         api_port = free_port(18080)
         environment = _environment(home, database.url, temporal_server.address, api_port)

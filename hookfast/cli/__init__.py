@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from hookfast.cli import remote
-from hookfast.cli.output_encoding import escape_what_cannot_be_written
 from hookfast.cli.remote.lazy_group import lazy_group
 from hookfast.errors import HookfastError
+from hookfast.supervisor.output_encoding import escape_what_cannot_be_written
 
 app = typer.Typer(
     name="hookfast",
@@ -42,11 +44,15 @@ def _options(
 
 
 @app.command("up")
-def _up() -> None:
-    """Run everything: Temporal (unless TEMPORAL_ADDRESS names one), the API and a worker."""
+def _up(
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Worker processes to run.", show_default=True)
+    ] = 1,
+) -> None:
+    """Run everything: Temporal (unless TEMPORAL_ADDRESS names one), the API and workers."""
     from hookfast.cli import up
 
-    up.main()
+    up.main(workers=workers)
 
 
 @app.command("demo")
@@ -142,8 +148,15 @@ remote.add_to(app)
 def main() -> None:
     """Entry of the `hookfast` command. Exits with 1 and a sentence when something cannot work."""
     escape_what_cannot_be_written()
-    try:
+    with said_in_words():
         app()
+
+
+@contextmanager
+def said_in_words() -> Iterator[None]:
+    """Exit with 1 and a sentence where the block raises an error of ours."""
+    try:
+        yield
     except HookfastError as error:
         typer.secho(f"hookfast: {error.message}", err=True, fg=typer.colors.RED)
         sys.exit(1)

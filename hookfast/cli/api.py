@@ -19,11 +19,10 @@ from hookfast.garbage import freeze_startup
 from hookfast.local_url import listens_everywhere
 from hookfast.logs import configure_logging
 from hookfast.settings import Settings
+from hookfast.supervisor.listener import BACKLOG, listen
+from hookfast.supervisor.service import API_GRACE_SECONDS
 from hookfast.telemetry import providers
 
-BACKLOG = 2048
-GRACE_SECONDS = 10
-"""Time that running requests have to end on SIGTERM."""
 # Longer than the 60 s after which load balancers drop an idle connection, so that they never reuse
 # one that we have just closed.
 _KEEP_ALIVE_SECONDS = 75
@@ -56,24 +55,6 @@ def warn_of_links(settings: Settings) -> None:
         )
 
 
-def listen(settings: Settings) -> socket.socket:
-    """The API's listening socket. Raises Misconfigured when its address cannot be had."""
-    try:
-        family, *_, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except (OSError, UnicodeError) as error:  # the latter of a host that is no name
-        why = getattr(error, "strerror", None) or error
-        raise Misconfigured(
-            f"the API cannot listen on {settings.host}:{settings.port}: {why}. Set HOOKFAST_PORT "
-            "(0 takes a free port) or HOOKFAST_HOST"
-        ) from None
-    # what is accepted inherits it; uvloop would set it, asyncio on no socket of `create_server`'s
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
-
-
 def server_config(settings: Settings) -> uvicorn.Config:
     """How uvicorn serves the API."""
     return uvicorn.Config(
@@ -87,7 +68,7 @@ def server_config(settings: Settings) -> uvicorn.Config:
         proxy_headers=False,  # uvicorn's trusts loopback; HOOKFAST_TRUSTED_PROXIES decides
         backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=API_GRACE_SECONDS,
     )
 
 

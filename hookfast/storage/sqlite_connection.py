@@ -24,7 +24,9 @@ _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     # FULL: an acknowledged event survives a power cut, not only a killed process
     "PRAGMA synchronous=FULL",
-    "PRAGMA cache_size=-65536",
+    # 4 MiB for each of a process's five connections. With 64 an API process grew by 75 MiB over
+    # 40,000 deliveries, and no statement got cheaper: the system has the file's pages in memory too
+    "PRAGMA cache_size=-4096",
 )
 
 

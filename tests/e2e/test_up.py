@@ -20,6 +20,8 @@ import pytest
 from tests.e2e.service_process import environment, eventually, free_ports, lives
 from tests.waiting import PATIENCE
 
+_DOUBLED = ["api", "api", "temporal", "worker", "worker"]
+
 
 @dataclass(slots=True)
 class Up:
@@ -35,7 +37,11 @@ class Up:
         return f"http://127.0.0.1:{self.ports['api']}"
 
     def children(self) -> dict[str, int]:
-        """The process ids of its parts by name."""
+        """The process ids of its parts by name; of one of those that have the same."""
+        return {name: pid for pid, name in self.parts().items()}
+
+    def parts(self) -> dict[int, str]:
+        """The names of its parts by process id."""
         listed = subprocess.run(
             ["ps", "-A", "-o", "pid=,ppid=,args="], check=True, capture_output=True, text=True
         )
@@ -44,8 +50,8 @@ class Up:
             pid, parent, arguments = line.split(maxsplit=2)
             named = re.search(r"(start-dev|cli worker|cli api)", arguments)
             if int(parent) == self.process.pid and named:
-                found[named[1].removeprefix("cli ").replace("start-dev", "temporal")] = int(pid)
-        self.children_seen.update(found.values())
+                found[int(pid)] = named[1].removeprefix("cli ").replace("start-dev", "temporal")
+        self.children_seen.update(found)
         return found
 
     def ready(self) -> bool:
@@ -59,7 +65,7 @@ class Up:
 
 
 @contextmanager
-def running_up(home: Path, *, wait: bool = True, **settings: str) -> Iterator[Up]:
+def running_up(home: Path, *options: str, wait: bool = True, **settings: str) -> Iterator[Up]:
     """A `hookfast up` on `home`, killed at the end of the block if it still runs."""
     ports = dict(zip(("api", "temporal", "temporal_ui"), free_ports(3), strict=True))
     given = {
@@ -71,7 +77,7 @@ def running_up(home: Path, *, wait: bool = True, **settings: str) -> Iterator[Up
     with (
         (home.parent / "up.log").open("ab") as log,
         subprocess.Popen(
-            [sys.executable, "-m", "hookfast.cli", "up"],
+            [sys.executable, "-m", "hookfast.cli", "up", *options],
             env=environment() | given | settings,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -107,6 +113,35 @@ def test_it_serves_and_sigterm_ends_every_part_and_exits_with_0(home: Path) -> N
         assert up.url in printed
         assert re.search(r"hf_[A-Za-z0-9_-]{32,}", printed), "the new operator key was not shown"
     assert "Traceback" not in (home.parent / "up.log").read_text()
+
+
+def test_several_workers_and_apis_serve_one_port_and_one_that_dies_is_missed_by_nobody(
+    home: Path,
+) -> None:
+    with running_up(
+        home, "--workers", "2", HOOKFAST_API_PROCESSES="2", HOOKFAST_WORKER_METRICS_PORT="0"
+    ) as up:
+        eventually(lambda: sorted(up.parts().values()) == _DOUBLED)
+        eventually(lambda: _examined(home)["workers"].startswith("2 alive"))
+        for name in ("api", "worker"):
+            os.kill(up.children()[name], signal.SIGKILL)
+
+        for _ in range(20):
+            assert up.readyz().status_code == 200
+
+        eventually(lambda: sorted(up.parts().values()) == _DOUBLED)
+        up.process.terminate()
+        assert up.process.wait(timeout=PATIENCE) == 0
+        assert not _living(up.children_seen)
+    assert "Traceback" not in (home.parent / "up.log").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_only_supervises_takes_less_than_40_mib(home: Path) -> None:
+    with running_up(home) as up:
+        status = Path(f"/proc/{up.process.pid}/status").read_text()
+        [kibibytes] = re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+        assert int(kibibytes) < 40 * 1024
 
 
 def test_ctrl_c_in_the_terminal_ends_the_parts_in_order(home: Path) -> None:

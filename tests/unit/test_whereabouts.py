@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hookfast import whereabouts
-from hookfast.cli import home_lock
+from hookfast.supervisor import home_lock
 from hookfast.whereabouts import Whereabouts
 
 HERE = Whereabouts(temporal_address="127.0.0.1:7301", temporal_namespace="hooks")

@@ -10,7 +10,6 @@ from io import TextIOWrapper
 from rich.console import RenderableType
 from rich.live import Live
 
-from hookfast.cli.api import listen
 from hookfast.cli.console import out, read_settings
 from hookfast.cli.demo import view
 from hookfast.cli.demo.board import Board
@@ -18,13 +17,15 @@ from hookfast.cli.demo.client import Api
 from hookfast.cli.demo.receiver import Receiver, receiving
 from hookfast.cli.demo.stage import Memory, set_up
 from hookfast.cli.demo.traffic import emit_for_ever
-from hookfast.cli.interrupt import interruptible
-from hookfast.cli.processes import CannotStart
-from hookfast.cli.up import service
+from hookfast.cli.up import plan_of
 from hookfast.clock import utc_now
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
 from hookfast.settings import Settings, load_settings
+from hookfast.supervisor.interrupt import interruptible
+from hookfast.supervisor.listener import listen
+from hookfast.supervisor.processes import CannotStart
+from hookfast.supervisor.service import service
 
 _DEFAULTS = {
     "HOOKFAST_HOME": "var/demo",
@@ -64,7 +65,7 @@ async def _run(settings: Settings, memory: Memory, log: TextIOWrapper) -> None:
     async with (
         interruptible() as hurry,
         receiving(memory.receiver_port, secrets=memory.secrets) as receiver,
-        service(settings, hurry, output=log.fileno()) as running,
+        service(plan_of(settings), hurry, output=log.fileno()) as running,
         Api(running.api_url, key=memory.operator_key) as api,
     ):
         if running.missing:

@@ -11,8 +11,8 @@ from rich.text import Text
 from hookfast.cli.demo.board import Board, Line
 from hookfast.cli.demo.receiver import Receiver
 from hookfast.cli.demo.scene import RECEIVERS
-from hookfast.cli.up import Service
 from hookfast.outcome import DeliveryStatus
+from hookfast.supervisor.service import Service
 from hookfast.version import VERSION
 
 _STYLES = {

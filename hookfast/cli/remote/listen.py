@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hookfast.cli.interrupt import interruptible
 from hookfast.cli.remote.client import Api
 from hookfast.cli.remote.listen_forward import Forwarder, Outcome
 from hookfast.cli.remote.listen_place import Place
@@ -25,6 +24,7 @@ from hookfast.cli.remote.listen_stream import Happening, Message, Query, follow
 from hookfast.cli.remote.remote import Remote
 from hookfast.errors import Misconfigured
 from hookfast.signature import generate_secret, secret_key
+from hookfast.supervisor.interrupt import interruptible
 
 SECRET_VARIABLE = "HOOKFAST_LISTEN_SECRET"  # noqa: S105 - where it is, not what it is
 _READ_AHEAD = 100

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.cli import home_lock
 from hookfast.cli.prepare import prepare, reach
 from hookfast.errors import Misconfigured
 from hookfast.settings import Settings
+from hookfast.supervisor import home_lock
 from tests.e2e.service_process import environment
 from tests.waiting import PATIENCE
 

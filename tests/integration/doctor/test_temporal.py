@@ -21,10 +21,10 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast import retention, upkeep, whereabouts
-from hookfast.cli import home_lock
 from hookfast.doctor.finding import Finding
 from hookfast.doctor.temporal import _schedule as look_at_schedule
 from hookfast.storage.engine import Database
+from hookfast.supervisor import home_lock
 from hookfast.temporal import register_search_attributes
 from hookfast.whereabouts import Whereabouts
 from tests.e2e.service_process import free_ports

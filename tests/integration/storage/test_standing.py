@@ -14,6 +14,7 @@ from sqlalchemy.sql import Executable
 from hookfast.circuit import State
 from hookfast.outcome import DeliveryStatus
 from hookfast.storage import workers
+from hookfast.storage.backlog import waiting
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.engine import Database
 from hookfast.storage.standing import LATE, NOTICES_BY_KIND, OLDEST, Standing, counts, standing
@@ -213,7 +214,7 @@ async def test_the_planners_read_indexes_and_never_the_table(database: Database)
     await _fill(database, rows)
     async with database.write() as connection:
         await connection.execute(text("ANALYZE deliveries"))
-    for statement, given in ((counts(NOW), 8), (OLDEST, 1)):
+    for statement, given in ((counts(NOW), 8), (OLDEST, 1), (waiting(1_000_000), 1)):
         plan = await _plan(database, statement)
         assert not re.search(r"Seq Scan on deliveries|SCAN deliveries$", plan, re.MULTILINE)
         assert plan.count("ix_deliveries_") >= given, plan

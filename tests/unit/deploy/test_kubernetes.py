@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hookfast.cli.api import GRACE_SECONDS
 from hookfast.settings import Settings
+from hookfast.supervisor.service import API_GRACE_SECONDS as GRACE_SECONDS
 from hookfast.telemetry import instruments
 from hookfast.version import VERSION
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.cli.remote.screen import show
-from hookfast.cli.up import Service, banner
-from hookfast.settings import Settings
+from hookfast.supervisor.banner import banner
+from hookfast.supervisor.service import Service
 
 
 def test_no_address_and_no_path_is_cut_in_the_log_of_a_container(
@@ -24,7 +23,7 @@ def test_no_address_and_no_path_is_cut_in_the_log_of_a_container(
         temporal_ui_url=f"https://temporal.example.com/{'z' * 80}",
         missing=(),
     )
-    show(banner(running, Settings(home=home)))
+    print(banner(running, home=str(home), coloured=False))
     printed = capsys.readouterr().out
     for shown in (str(home), running.temporal_ui_url, running.temporal_address, "/docs"):
         assert shown is not None

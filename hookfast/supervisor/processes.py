@@ -1,7 +1,8 @@
 """Child processes that are kept running, and stopped in order.
 
 Each runs on a leash (it dies with us) and in a session of its own: a Ctrl-C in the terminal reaches
-only the supervisor, which then stops the parts one after the other, last started first.
+only the supervisor, which then stops the parts, last started first. Those that were started
+together are stopped together.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Self
 
 import structlog
 
-from hookfast.cli.leash import leashed
 from hookfast.errors import HookfastError
+from hookfast.supervisor.leash import leashed
 
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 10.0
@@ -39,7 +40,8 @@ class Part:
     """A process to keep running.
 
     `environment` is all of it. `output` is the file descriptor that takes what it prints (default:
-    our standard error), `fds` are those it inherits. `grace` is the time between SIGTERM and
+    our standard error), `prints` the one for its standard output where that is another; `fds` are
+    those it inherits. `grace` is the time between SIGTERM and
     SIGKILL, in seconds; `before_stop` is called before the SIGTERM.
     """
 
@@ -48,6 +50,7 @@ class Part:
     environment: Mapping[str, str]
     grace: float
     output: int = 2
+    prints: int | None = None
     fds: tuple[int, ...] = ()
     before_stop: Callable[[], None] = lambda: None
 
@@ -62,7 +65,7 @@ class Supervisor:
 
     def __init__(self, hurry: asyncio.Event) -> None:
         self._hurry = hurry
-        self._keepers: list[_Keeper] = []
+        self._groups: list[list[_Keeper]] = []
         self._settled = False
         self._failure: CannotStart | None = None
 
@@ -72,16 +75,16 @@ class Supervisor:
 
     async def __aexit__(self, *_: object) -> None:
         self._settled = True
-        for keeper in reversed(self._keepers):
-            await keeper.stop(self._hurry)
+        for group in reversed(self._groups):
+            await asyncio.gather(*(keeper.stop(self._hurry) for keeper in group))
         if self._failure is not None:
             if self._owner is not None:
                 self._owner.uncancel()
             raise self._failure from None
 
-    def start(self, part: Part) -> None:
-        """Start `part` and keep it running."""
-        self._keepers.append(_Keeper(part, self._on_end))
+    def start(self, *parts: Part) -> None:
+        """Start these parts, which will also be stopped together, and keep them running."""
+        self._groups.append([_Keeper(part, self._on_end) for part in parts])
 
     def settled(self) -> None:
         """Everything is up: from now on no part is given up."""
@@ -89,7 +92,8 @@ class Supervisor:
 
     def ends(self, name: str) -> int:
         """How often the part with this name has ended by itself."""
-        return next(keeper.ends for keeper in self._keepers if keeper.part.name == name)
+        keepers = (keeper for group in self._groups for keeper in group)
+        return next(keeper.ends for keeper in keepers if keeper.part.name == name)
 
     def _on_end(self, keeper: _Keeper, how: str) -> None:
         if self._settled or keeper.ends < _TRIES or self._failure is not None:
@@ -137,7 +141,7 @@ class _Keeper:
         while not self._stopping.is_set():
             started = loop.time()
             try:
-                self._process = await self._spawn()
+                self._process = await _spawn(self.part)
             except OSError as error:  # no processes or memory left
                 how = str(error)
             else:
@@ -154,17 +158,6 @@ class _Keeper:
                 await asyncio.wait_for(self._stopping.wait(), delay)
             delay = min(delay * 2, _LONGEST_DELAY)
 
-    async def _spawn(self) -> Process:
-        return await asyncio.create_subprocess_exec(
-            *leashed(*self.part.command),
-            stdin=asyncio.subprocess.PIPE,  # its end tells the leash that we are gone
-            stdout=self.part.output,
-            stderr=self.part.output,
-            env=dict(self.part.environment),
-            pass_fds=self.part.fds,
-            start_new_session=True,
-        )
-
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):
@@ -175,6 +168,28 @@ class _Keeper:
             with suppress(ProcessLookupError):
                 # its session is its own, and so is its group: a leash that stays dies along
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+
+async def run_once(part: Part) -> int:
+    """Run a process that ends by itself, killed where we are cancelled; gives its exit code."""
+    process = await _spawn(part)
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _spawn(part: Part) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *leashed(*part.command),
+        stdin=asyncio.subprocess.PIPE,  # its end tells the leash that we are gone
+        stdout=part.output if part.prints is None else part.prints,
+        stderr=part.output,
+        env=dict(part.environment),
+        pass_fds=part.fds,
+        start_new_session=True,
+    )
 
 
 def _how(code: int) -> str:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hookfast.cli import leash
+from hookfast.supervisor import leash
 from tests.waiting import PATIENCE
 
 # The mode `exec` is made of a Linux system call; elsewhere `leashed` never asks for it.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.cli.api import listen
 from hookfast.cli.demo.receiver import _listening
 from hookfast.errors import Misconfigured
 from hookfast.settings import Settings
+from hookfast.supervisor.listener import listen
 
 
 @pytest.mark.parametrize("of", ["the API", "the demo's receiver"])

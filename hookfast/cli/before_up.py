@@ -1,0 +1,90 @@
+"""What `up` has done before it starts its parts, in a process that ends again: the database is
+migrated, an operator key is there, and the Temporal that it started serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.namespace.v1 import NamespaceConfig
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from hookfast.cli import said_in_words
+from hookfast.cli.console import print_operator_key, read_settings
+from hookfast.cli.prepare import prepare
+from hookfast.logs import configure_logging
+from hookfast.settings import Settings
+from hookfast.supervisor.embedded_temporal import last_words, log_path
+from hookfast.supervisor.processes import CannotStart
+
+# A day, the server's default, would take a delivery out of the UI while its plan still runs for
+# others; two weeks is also the longest a custom plan may last.
+_RETENTION = timedelta(days=14)
+_START_SECONDS = 60.0  # half a second as a rule; the first start on a cold disk takes longer
+
+
+def main(*, await_temporal: bool) -> None:
+    """Prepare; print a new operator key."""
+    settings = read_settings()
+    configure_logging(settings, process="up")
+    asyncio.run(_run(settings, await_temporal=await_temporal))
+
+
+async def _run(settings: Settings, *, await_temporal: bool) -> None:
+    key = await prepare(settings)
+    if key is not None:
+        print_operator_key(key)
+    if await_temporal:
+        address, namespace = os.environ["TEMPORAL_ADDRESS"], os.environ["TEMPORAL_NAMESPACE"]
+        await wait_until_serving(address, namespace, home=settings.home)
+
+
+async def wait_until_serving(address: str, namespace: str, *, home: Path) -> None:
+    """Return when the embedded Temporal at `address` serves the namespace, and set how long it
+    keeps closed workflows. Raises CannotStart, with the last words of its log in `home`, after
+    60 s."""
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            while not await _serves(address, namespace):  # noqa: ASYNC110 - another process answers
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise CannotStart(
+            f"Temporal does not answer on {address}. The end of {log_path(home)}:\n"
+            f"{last_words(home)}"
+        ) from None
+
+
+async def _serves(address: str, namespace: str) -> bool:
+    retention = Duration()
+    retention.FromTimedelta(_RETENTION)
+    try:
+        client = await Client.connect(address, namespace=namespace)
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=namespace), timeout=timedelta(seconds=5)
+        )
+        await client.workflow_service.update_namespace(
+            UpdateNamespaceRequest(
+                namespace=namespace,
+                config=NamespaceConfig(workflow_execution_retention_ttl=retention),
+            ),
+            timeout=timedelta(seconds=5),
+        )
+    except (RuntimeError, RPCError):  # a failed connect raises RuntimeError
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    with said_in_words():
+        main(await_temporal="--await-temporal" in sys.argv)
+    sys.stdout.flush()
+    # Not by the interpreter's own end: a thread of Temporal's client that is just then waking (one
+    # whose connect failed, as Temporal was not there yet) crashes it.
+    os._exit(0)

@@ -1,0 +1,171 @@
+"""The whole service, for as long as a block lasts: Temporal, the API and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+
+from hookfast import whereabouts
+from hookfast.local_url import local_url
+from hookfast.supervisor import home_lock
+from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, embedded_temporal, last_words
+from hookfast.supervisor.listener import listen
+from hookfast.supervisor.plan import Plan
+from hookfast.supervisor.processes import CannotStart, Part, Supervisor, run_once
+from hookfast.supervisor.readiness import wait_until_ready
+from hookfast.whereabouts import Whereabouts
+
+API_GRACE_SECONDS = 10
+"""Time that the API's running requests have to end on SIGTERM."""
+_MORE_SECONDS = 5  # for what follows a part's own grace
+_STDOUT, _STDERR = 1, 2
+# -P: a folder `api` or `worker` where the command was run must not stand in for ours
+_PYTHON = (sys.executable, "-P", "-m")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A running service: where it is, and what it still lacks (`missing`, as `/readyz` says)."""
+
+    api_url: str
+    temporal_address: str
+    temporal_namespace: str
+    temporal_ui_url: str | None
+    missing: tuple[str, ...]
+
+
+@asynccontextmanager
+async def service(
+    plan: Plan, hurry: asyncio.Event, *, output: int = _STDERR
+) -> AsyncIterator[Service]:
+    """The whole service while the block lasts; `output` is the file descriptor that takes
+    the logs of its processes.
+
+    A new operator key is printed as soon as it exists. On leaving, the workers, the API and
+    Temporal end in this order; `hurry` cuts that short. Raises Misconfigured or CannotStart.
+    """
+    async with AsyncExitStack() as stack:
+        lock = stack.enter_context(home_lock.locked(Path(plan.home)))
+        listener = stack.enter_context(listen(plan))
+        temporal = None if plan.temporal is None else embedded_temporal(plan, plan.temporal)
+        temporal_log = None if temporal is None else stack.enter_context(temporal.open_log())
+        stack.enter_context(whereabouts.noted(Path(plan.home), _own(temporal)))
+        supervisor = await stack.enter_async_context(Supervisor(hurry))
+
+        if temporal is not None and temporal_log is not None:
+            supervisor.start(temporal.part(temporal_log, fds=(lock,)))
+        port = listener.getsockname()[1]
+        environment = _environment(plan, port, temporal=temporal)
+        await _prepare(environment, temporal, output=output, lock=lock)
+        if temporal is not None and supervisor.ends("temporal"):
+            # then what answered was somebody else's
+            raise CannotStart(f"Temporal ended while it started:\n{last_words(temporal.home)}")
+
+        supervisor.start(*_apis(plan, environment, listener, output=output, lock=lock))
+        supervisor.start(*_workers(plan, environment, output=output, lock=lock))
+        api_url = local_url(plan.host, port)
+        missing = await wait_until_ready(api_url)
+        supervisor.settled()
+        yield Service(
+            api_url=api_url,
+            temporal_address=environment["TEMPORAL_ADDRESS"],
+            temporal_namespace=environment.get("TEMPORAL_NAMESPACE", "default"),
+            temporal_ui_url=environment.get("HOOKFAST_TEMPORAL_UI_URL"),
+            missing=missing,
+        )
+
+
+def _own(temporal: EmbeddedTemporal | None) -> Whereabouts | None:
+    if temporal is None:
+        return None
+    return Whereabouts(temporal_address=temporal.address, temporal_namespace=temporal.namespace)
+
+
+async def _prepare(
+    environment: Mapping[str, str], temporal: EmbeddedTemporal | None, *, output: int, lock: int
+) -> None:
+    """Migrate, make the operator key, and wait for our own Temporal."""
+    awaited = () if temporal is None else ("--await-temporal",)
+    code = await run_once(
+        Part(
+            name="preparation",
+            command=(*_PYTHON, "hookfast.cli.before_up", *awaited),
+            environment=environment,
+            grace=0,
+            output=_STDERR,  # what hinders it is said where people look
+            prints=_STDOUT,
+            fds=(lock,),
+        )
+    )
+    if code != 0:
+        raise CannotStart("the preparation failed; what it printed says why")
+
+
+def _apis(
+    plan: Plan, environment: Mapping[str, str], listener: socket, *, output: int, lock: int
+) -> list[Part]:
+    """The API's processes, which accept from one socket: while one restarts, others answer, and
+    where there is one alone, callers wait in the socket's backlog."""
+    return [
+        Part(
+            name=_numbered("api", number),
+            command=(*_PYTHON, "hookfast.cli", "api", "--fd", str(listener.fileno())),
+            environment=environment,
+            grace=API_GRACE_SECONDS + _MORE_SECONDS,
+            output=output,
+            fds=(lock, listener.fileno()),
+            before_stop=listener.close,  # from now on callers are refused, not kept waiting
+        )
+        for number in range(plan.api_processes)
+    ]
+
+
+def _workers(plan: Plan, environment: Mapping[str, str], *, output: int, lock: int) -> list[Part]:
+    """The worker processes; their ports for metrics count up, where those are free.
+
+    They are as important as the API: with a higher nice value a worker that holds SQLite's write
+    lock waits for the processor behind everybody else, and the API waits for it (accept p50 117 ms
+    and p95 262 became 329 and 1,082, with ten more, on two cores that others used too).
+    """
+    first = plan.worker_metrics_port
+    return [
+        Part(
+            name=_numbered("worker", number),
+            command=(*_PYTHON, "hookfast.cli", "worker"),
+            environment={
+                **environment,
+                "HOOKFAST_WORKER_METRICS_PORT": str(first and min(first + number, 65_535)),
+            },
+            grace=plan.worker_grace + _MORE_SECONDS,
+            output=output,
+            fds=(lock,),
+        )
+        for number in range(plan.workers)
+    ]
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name} {number + 1}" if number else name
+
+
+def _environment(plan: Plan, port: int, *, temporal: EmbeddedTemporal | None) -> dict[str, str]:
+    """The environment of the parts: ours, with what was decided here."""
+    environment = dict(os.environ)
+    environment["HOOKFAST_HOME"] = plan.home
+    environment["HOOKFAST_PORT"] = str(port)
+    if temporal is not None:
+        for name in [name for name in environment if name.startswith("TEMPORAL_")]:
+            del environment[name]  # TLS or a key, meant for another server
+        environment["TEMPORAL_CONFIG_FILE"] = os.devnull
+        environment["TEMPORAL_ADDRESS"] = temporal.address
+        environment["TEMPORAL_NAMESPACE"] = temporal.namespace
+        environment["HOOKFAST_TEMPORAL_UI_URL"] = plan.temporal_ui_url or temporal.ui_url
+    elif plan.temporal_ui_url is not None:
+        environment["HOOKFAST_TEMPORAL_UI_URL"] = plan.temporal_ui_url
+    return environment

@@ -1,0 +1,96 @@
+"""Events are refused while more deliveries wait for a worker than may."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+import pytest
+from sqlalchemy import update
+
+from api.backlog import Backlog
+from api.context import Context
+from hookfast.errors import Unavailable
+from hookfast.storage.tables import Delivery
+from tests.api_client import Make, MakeEventType
+
+pytestmark = pytest.mark.anyio
+
+EVENT = {"type": "order.invoice.paid", "data": {}}
+
+
+async def _looked(waiting: Backlog) -> bool:
+    """Whether it lets a request through, once it has looked anew."""
+    waiting._look_at = 0.0
+    with suppress(Unavailable):
+        waiting.check()
+    if waiting._looking is not None:
+        await waiting._looking
+    try:
+        waiting.check()
+    except Unavailable:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path", ["/events", "/events/batch"])
+async def test_past_the_limit_events_are_refused_until_workers_have_caught_up(
+    context: Context,
+    client: httpx2.AsyncClient,
+    make_tenant: Make,
+    make_endpoint: Make,
+    make_event_type: MakeEventType,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await make_event_type("order.invoice.paid")
+    tenant = await make_tenant()
+    await make_endpoint(tenant_id=tenant["id"], events=["order.**"])
+    monkeypatch.setattr(context.backlog, "_limit", 3)
+    form: dict[str, Any] = EVENT if path == "/events" else {"events": [EVENT]}
+    for _ in range(3):
+        assert (await client.post(path, json=form)).status_code == 202
+    assert not await _looked(context.backlog)
+
+    refused = await client.post(path, json=form)
+
+    assert refused.status_code == 503
+    assert refused.json()["code"] == "overloaded"
+    assert int(refused.headers["Retry-After"]) > 0
+    assert len((await client.get("/events")).json()["data"]) == 3
+
+    async with context.database.write() as connection:
+        await connection.execute(update(Delivery).values(started_at=datetime.now(UTC)))
+    assert await _looked(context.backlog)
+    assert (await client.post(path, json=form)).status_code == 202
+
+
+async def test_a_request_waits_for_no_look_and_0_never_looks(context: Context) -> None:
+    waiting = Backlog(context.database, limit=1)
+    async with waiting.looking():
+        waiting.check()
+        looking = waiting._looking
+        assert looking is not None
+        waiting.check()
+        assert waiting._looking is looking, "one look serves every request"
+        await looking
+        waiting.check()
+        assert waiting._looking is None, "it looked just now"
+    unlimited = Backlog(context.database, limit=0)
+    unlimited.check()
+    assert unlimited._looking is None
+
+
+async def test_while_the_database_is_away_what_was_known_holds(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = Backlog(context.database, limit=1)
+    monkeypatch.setattr(waiting, "_full", True)
+
+    def away() -> None:
+        raise OSError
+
+    monkeypatch.setattr(context.database, "read", away)
+    assert not await _looked(waiting)

@@ -1,0 +1,45 @@
+"""The Temporal that `up` starts: what it is told, and what it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hookfast.supervisor.embedded_temporal import EmbeddedTemporal
+from hookfast.supervisor.processes import Part
+
+
+def _part(home: Path) -> Part:
+    home.mkdir(exist_ok=True)
+    server = EmbeddedTemporal(
+        home=home,
+        port=7233,
+        ui_port=8233,
+        namespace="default",
+        log_level="info",
+        binary="/usr/bin/temporal",
+        search_attributes=("HookTenant=Keyword", "HookState=Keyword"),
+    )
+    with server.open_log() as log:
+        return server.part(log, fds=())
+
+
+def test_it_remembers_a_bounded_number_of_workflows(tmp_path: Path) -> None:
+    part = _part(tmp_path)
+    place = part.command.index("history.hostLevelCacheMaxSize=1000")
+    assert part.command[place - 1] == "--dynamic-config-value"
+
+
+def test_it_registers_the_search_attributes_and_hears_of_no_other_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_API_KEY", "of another server")
+    part = _part(tmp_path)
+    told = [
+        after
+        for word, after in zip(part.command, part.command[1:], strict=False)
+        if word == "--search-attribute"
+    ]
+    assert told == ["HookTenant=Keyword", "HookState=Keyword"]
+    assert "TEMPORAL_API_KEY" not in part.environment

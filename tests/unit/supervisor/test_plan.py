@@ -1,0 +1,38 @@
+"""What `up` is to run, as it is handed from one process to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hookfast.cli.up import plan_of
+from hookfast.settings import Settings
+from hookfast.supervisor.plan import Plan
+
+SECRETS = {
+    "operator_key": "hf_" + "s" * 40,
+    "database_url": "postgresql://someone:sssssss@db.example.com/hookfast",
+    "metrics_token": "ssssssssssssssss",
+}
+
+
+@pytest.mark.parametrize("address", ["", "temporal.example.com:7233"])
+def test_it_survives_a_command_line_and_tells_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", address)
+    settings = Settings(home=tmp_path / "[x] 'y'", api_processes=2, **SECRETS)
+
+    plan = plan_of(settings, workers=3)
+
+    assert Plan.loaded(plan.dumped()) == plan
+    assert (plan.api_processes, plan.workers) == (2, 3)
+    assert (plan.temporal is None) == bool(address)
+    assert "sssssss" not in plan.dumped()
+
+
+def test_the_search_attributes_are_told_with_their_types() -> None:
+    plan = plan_of(Settings())
+    assert plan.temporal is not None
+    assert "HookTenant=Keyword" in plan.temporal.search_attributes

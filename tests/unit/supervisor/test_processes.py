@@ -1,0 +1,90 @@
+"""Parts that are kept running, and stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hookfast.supervisor.processes import Part, Supervisor, run_once
+from tests.e2e.service_process import lives
+from tests.waiting import PATIENCE, within
+
+pytestmark = pytest.mark.anyio
+
+# Notes that it runs; on SIGTERM waits until as many as it was told were asked, then notes that.
+_TOGETHER = """
+import pathlib, signal, sys, time
+folder, name, others = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3].split()
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+(folder / f"{name}.runs").touch()
+while not asked: time.sleep(0.02)
+(folder / f"{name}.asked").touch()
+while not all((folder / f"{one}.asked").exists() for one in others): time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def _part(folder: Path, name: str, *, others: str = "") -> Part:
+    return Part(
+        name=name,
+        command=(sys.executable, "-c", _TOGETHER, str(folder), name, others),
+        environment=os.environ,
+        grace=30,
+    )
+
+
+async def test_parts_started_together_are_asked_to_end_together(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Supervisor(asyncio.Event()) as supervisor:
+            supervisor.start(_part(tmp_path, "first"))
+            supervisor.start(
+                _part(tmp_path, "one", others="two"), _part(tmp_path, "two", others="one")
+            )
+            await _until(lambda: len(list(tmp_path.glob("*.runs"))) == 3)
+        assert supervisor.ends("two") == 0
+
+    await within(PATIENCE, run())
+    assert _asked(tmp_path, "first") > _asked(tmp_path, "one"), "the first is stopped last"
+
+
+@pytest.mark.parametrize("code", [0, 3])
+async def test_a_process_that_runs_once_gives_its_exit_code(code: int) -> None:
+    command = (sys.executable, "-c", f"raise SystemExit({code})")
+    part = Part(name="once", command=command, environment=os.environ, grace=0)
+    assert await within(PATIENCE, run_once(part)) == code
+
+
+async def test_a_process_that_runs_once_dies_with_its_task(tmp_path: Path) -> None:
+    started = tmp_path / "pid"
+    script = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    part = Part(
+        name="once", command=(sys.executable, "-c", script), environment=os.environ, grace=0
+    )
+    task = asyncio.create_task(run_once(part))
+
+    await within(PATIENCE, _until(lambda: started.exists() and bool(started.read_text())))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    await within(PATIENCE, _until(lambda: not lives(int(started.read_text()))))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.02)
+
+
+def _asked(folder: Path, name: str) -> int:
+    """When this part was asked to end."""
+    return (folder / f"{name}.asked").stat().st_mtime_ns
