@@ -58,8 +58,6 @@ from hookfast.troubled import Troubled
 
 _LOOK_SECONDS = 0.25
 """How often a batch looks for requests that take long."""
-_BUSY_SECONDS = 0.1
-"""A look that comes so late says nothing of the receivers."""
 _LONGEST = timedelta(seconds=5)
 """A batch that has not ended after that leaves everything behind: then this worker is too busy."""
 
@@ -134,6 +132,7 @@ class BatchActivities:
 
     async def _attempt_all(self, order: BatchOrder, left: TimeLeft) -> dict[str, _Result]:
         """Every delivery with what became of it."""
+        await self._loader.renew(order.delivery_ids)
         lanes: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_ENDPOINT)
         )
@@ -151,10 +150,9 @@ class BatchActivities:
             if not left.fits(0):
                 # This worker was frozen, and another has the batch: what rows say is its to change.
                 return results | {hold.delivery_id: _GIVEN_UP for hold in pending.values()}
-            if now > ends_at:
-                results |= await self._leave_behind(pending, order.batch_id, everything=True)
-            elif now - due < _BUSY_SECONDS:  # else it may be us who are slow
-                results |= await self._leave_behind(pending, order.batch_id)
+            for hold in pending.values():
+                hold.excuse(now - due)
+            results |= await self._leave_behind(pending, order.batch_id, everything=now > ends_at)
         return results
 
     @activity.defn(name=RECORD)
@@ -209,8 +207,10 @@ class BatchActivities:
         if made.change is None:
             late = Unrecorded.of(hold.delivery_id, planned.endpoint_id, made.ended)
             return _Result(_Fate.UNRECORDED, "recorded late", late)
-        if not made.outcome.succeeded:
-            self._troubled.note(planned.endpoint_id)
+        if made.outcome.succeeded:
+            self._troubled.good(planned.endpoint_id)
+        else:
+            self._troubled.bad(planned.endpoint_id)
         if made.change.after.phase is Phase.DELIVERED:
             return _Result(_Fate.DELIVERED)
         return _Result(_Fate.CONTINUES, str(made.outcome.status_code or made.outcome.result.value))
@@ -233,7 +233,6 @@ class BatchActivities:
             outgoing.gate, hold.delivery_id, attempt=attempt, released=outgoing.life.released
         )
         if verdict is not Admission.SEND:
-            self._troubled.note(outgoing.target.endpoint_id)
             return _Result(_Fate.LEAVES, "its endpoint takes nothing now")
         if outgoing.target.limits is not None:
             return _Result(_Fate.LEAVES, "its endpoint has limits")
@@ -250,7 +249,7 @@ class BatchActivities:
     # -- what becomes of them ------------------------------------------------------------------
 
     async def _leave_behind(
-        self, pending: _Tasks, batch_id: str, *, everything: bool = False
+        self, pending: _Tasks, batch_id: str, *, everything: bool
     ) -> dict[str, _Result]:
         """Those whose endpoints are slow leave the batch, and `pending`: a request that has begun
         goes on, and the others to the same endpoint are not made here."""
@@ -260,8 +259,6 @@ class BatchActivities:
             for task, hold in pending.items()
             if everything or (_endpoint_of(hold) in slow and (hold.slow or not hold.begun))
         }
-        for endpoint_id in slow:
-            self._troubled.note(endpoint_id)
         now = self._clock()
         results: dict[str, _Result] = {}
         by_until: defaultdict[datetime, list[str]] = defaultdict(list)
@@ -274,6 +271,8 @@ class BatchActivities:
             until = now + timedelta(seconds=hold.target.timeout_seconds) + RECORD_SHARE + SLACK
             # Before the row says so: the request looks at the row right before its first byte.
             hold.leave(until, now=now)
+            if hold.slow:
+                self._troubled.bad(hold.target.endpoint_id)
             by_until[until].append(hold.delivery_id)
             results[hold.delivery_id] = _Result(_Fate.CONTINUES, "no answer yet")
             self._keep(asyncio.create_task(self._late(task, hold, batch_id)))

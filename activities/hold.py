@@ -43,6 +43,11 @@ class Hold:
         self.begun = True
         self.unanswered_since = asyncio.get_running_loop().time()
 
+    def excuse(self, late: float) -> None:
+        """This worker was busy for so many seconds, and could have missed the answer."""
+        if self.unanswered_since is not None:
+            self.unanswered_since += max(0.0, late)
+
     def answered(self) -> None:
         """Its request is over."""
         self.unanswered_since = None

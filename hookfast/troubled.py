@@ -5,23 +5,43 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from typing import Final
 
-_FORGET_SECONDS = 30.0
-_MOST = 10_000
+_FORGET_SECONDS: Final = 30.0
+_ENOUGH: Final = 3
+"""So many more bad attempts than good ones are trouble: one in a hundred that fails is not."""
+_MOST_SCORE: Final = 6
+_MOST: Final = 10_000
 
 
 class Troubled:
     """One per worker process."""
 
     def __init__(self) -> None:
-        self._until: OrderedDict[str, float] = OrderedDict()
+        # a score, and when it was last raised; only of endpoints that have one
+        self._scores: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
-    def note(self, endpoint_id: str) -> None:
-        """An attempt at this endpoint failed, or took long."""
-        self._until.pop(endpoint_id, None)
-        self._until[endpoint_id] = time.monotonic() + _FORGET_SECONDS
-        while len(self._until) > _MOST:
-            self._until.popitem(last=False)
+    def bad(self, endpoint_id: str) -> None:
+        """An attempt at this endpoint failed, or takes long."""
+        score, _ = self._scores.pop(endpoint_id, (0, 0.0))
+        self._scores[endpoint_id] = (min(score + 1, _MOST_SCORE), time.monotonic())
+        if len(self._scores) > _MOST:
+            self._scores.popitem(last=False)
+
+    def good(self, endpoint_id: str) -> None:
+        """An attempt arrived."""
+        if endpoint_id in self._scores:
+            score, at = self._scores[endpoint_id]
+            if score == 1:
+                del self._scores[endpoint_id]
+            else:
+                self._scores[endpoint_id] = (score - 1, at)
 
     def __contains__(self, endpoint_id: str) -> bool:
-        return time.monotonic() < self._until.get(endpoint_id, 0.0)
+        known = self._scores.get(endpoint_id)
+        if known is None or known[0] < _ENOUGH:
+            return False
+        if time.monotonic() - known[1] <= _FORGET_SECONDS:
+            return True
+        del self._scores[endpoint_id]
+        return False

@@ -71,6 +71,7 @@ PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _OWN), *COLUMNS)
 
 _TIME = _C.leased_until.type
 _IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+_FIND_ALL = select(*PENDING).where(_C.id.in_(_IDS))
 _LEASE = (
     update(_DELIVERIES).where(_C.id.in_(_IDS)).values(leased_until=bindparam("until", type_=_TIME))
 )
@@ -120,6 +121,14 @@ async def find_pending(connection: AsyncConnection, delivery_id: str) -> Pending
     found = await connection.execute(select(*PENDING).where(_C.id == delivery_id))
     row = found.first()
     return None if row is None else pending(row)
+
+
+async def find_all_pending(
+    connection: AsyncConnection, delivery_ids: Sequence[str]
+) -> list[PendingDelivery]:
+    """The same of several; those without a row are left out."""
+    found = await connection.execute(_FIND_ALL, {"ids": list(delivery_ids)})
+    return [pending(row) for row in found]
 
 
 async def mark_started(

@@ -27,7 +27,7 @@ from hookfast.storage import lives
 from hookfast.storage.circuits import gates
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_entries import RawRequest
-from hookfast.storage.outbox import PendingDelivery, find_pending
+from hookfast.storage.outbox import PendingDelivery, find_all_pending, find_pending
 from hookfast.storage.raw_requests import RawRequests
 from hookfast.storage.remembered import Remembered
 from hookfast.storage.tables import Event
@@ -146,6 +146,21 @@ class OutgoingLoader:
                 self._primed[row.delivery_id] = _Primed(row, one.gate, read_at)
         while len(self._primed) > _PRIMED_LIMIT:
             self._primed.popitem(last=False)
+
+    async def renew(self, delivery_ids: Sequence[str]) -> None:
+        """Read anew, all at once, what is not fresh of these deliveries: one by one that takes a
+        sixth of a batch's CPU."""
+        now = asyncio.get_running_loop().time()
+        stale = [
+            one
+            for one in delivery_ids
+            if (primed := self._primed.get(one)) is None or now - primed.read_at > COUNTS_FOR / 2
+        ]
+        if not stale:
+            return
+        async with self._database.read() as connection:
+            rows = await find_all_pending(connection, stale)
+            await self.prime(connection, await self.choose(connection, rows), read_at=now)
 
     async def load(
         self, delivery_id: str, *, plan: PlanSpec | None = None, fresh: bool = False

@@ -8,22 +8,63 @@ from hookfast import troubled
 from hookfast.troubled import Troubled
 
 
-def test_an_endpoint_is_troubled_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1_000.0
-    monkeypatch.setattr(troubled.time, "monotonic", lambda: now)
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(troubled.time, "monotonic", clock)
+    return clock
+
+
+def fail(known: Troubled, endpoint_id: str, times: int) -> None:
+    for _ in range(times):
+        known.bad(endpoint_id)
+
+
+def test_an_endpoint_that_fails_again_and_again_is_troubled_for_a_while(clock: Clock) -> None:
     known = Troubled()
-    known.note("ep_1")
-    now += 29
+    fail(known, "ep_1", 2)
+    assert "ep_1" not in known
+    fail(known, "ep_1", 1)
+    clock.now += 29
     assert "ep_1" in known
     assert "ep_2" not in known
-    now += 2
+    clock.now += 2
+    assert "ep_1" not in known
+    fail(known, "ep_1", 2)  # what was before is forgotten
+    assert "ep_1" not in known
+
+
+def test_one_failure_among_many_is_no_trouble(clock: Clock) -> None:
+    known = Troubled()
+    for _ in range(100):
+        fail(known, "ep_1", 1)
+        for _ in range(9):
+            known.good("ep_1")
+        assert "ep_1" not in known
+
+
+def test_an_endpoint_that_is_well_again_is_no_trouble(clock: Clock) -> None:
+    known = Troubled()
+    fail(known, "ep_1", 1_000)
+    for _ in range(3):
+        known.good("ep_1")
+        assert "ep_1" in known
+    known.good("ep_1")
     assert "ep_1" not in known
 
 
 def test_what_is_known_is_bounded_and_the_oldest_is_forgotten() -> None:
     known = Troubled()
     for number in range(10_001):
-        known.note(f"ep_{number}")
+        fail(known, f"ep_{number}", 3)
     assert "ep_0" not in known
     assert "ep_1" in known
     assert "ep_10000" in known
