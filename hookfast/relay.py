@@ -94,9 +94,6 @@ class _Leased:
     more: bool
 
 
-_NOTHING = Free([], more=False)
-
-
 class Relay:
     """One per worker process; `run` until cancelled."""
 
@@ -224,7 +221,7 @@ class Relay:
         if late:
             few = min(room.own - len(urgent.rows), _NEW_WHILE_LATE - self._new_in_hand())
         if few <= 0:
-            return Free(urgent.rows, more=True)  # there is no room to look for others
+            return Free(urgent.rows, more=not late)  # there was no room to look for others
         new = await find(limit=few, most_urgent=Urgency.FIRST, room=self._room_of)
         if not late:
             self._note(new, now)

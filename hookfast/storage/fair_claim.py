@@ -151,6 +151,10 @@ class _Served:
     cut: bool
 
 
+def _no_bound(_: str) -> int:
+    return 1_000_000
+
+
 class FairClaim:
     """Remembers whose turn it is. One per relay."""
 
@@ -166,10 +170,10 @@ class FairClaim:
         now: datetime,
         most_urgent: int = Urgency.WISH,
         least_urgent: int = Urgency.JOB,
-        room: Callable[[str], int] = lambda _: 1_000_000,
+        room: Callable[[str], int] = _no_bound,
     ) -> Free:
         """At most `limit` free rows, locked until the transaction ends. `room` says how many more
-        an endpoint may have in hand."""
+        new deliveries and jobs an endpoint may have in hand."""
         rows: list[PendingDelivery] = []
         more = False
         level: int | None = most_urgent
@@ -181,7 +185,8 @@ class FairClaim:
                 if lanes is None:
                     return Free(rows, more)
                 asked = limit - len(rows)
-                served = await self._rows(connection, lanes, limit=asked, now=now, room=room)
+                bound = room if lanes.urgency >= Urgency.FIRST else _no_bound
+                served = await self._rows(connection, lanes, limit=asked, now=now, room=bound)
                 rows += served.rows
                 whole = self._pass_on(lanes, served)
                 if served.rows or whole or passes == _PASSES:

@@ -91,11 +91,7 @@ _MARK = (
     .where(_C.id.in_(select(_UNMARKED.c.id)))
     .values(started_at=bindparam("now", type_=_TIME), leased_until=None)
 )
-_RELEASE = (
-    update(_DELIVERIES)
-    .where(_C.id.in_(select(_UNMARKED.c.id)))
-    .values(leased_until=None, batch_until=None)
-)
+_RELEASE = update(_DELIVERIES).where(_C.id.in_(select(_UNMARKED.c.id))).values(leased_until=None)
 
 
 async def lease(
