@@ -12,6 +12,7 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
+from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from hookfast import temporal
 from hookfast.batch import (
@@ -31,19 +32,22 @@ async def start_batch(
 ) -> WorkflowHandle[object, BatchReport]:
     """Start a batch, eagerly; where it was started already, nothing happens. Raises RPCError."""
     names = [short_name(delivery_id) for delivery_id in delivery_ids]
-    return await client.start_workflow(
-        WORKFLOW_TYPE,
-        BatchOrder(batch_id, tuple(delivery_ids)),
-        id=workflow_id(batch_id),
-        task_queue=DELIVERIES_QUEUE,
-        result_type=BatchReport,
-        id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        request_eager_start=True,
-        search_attributes=TypedSearchAttributes(
-            [SearchAttributePair(temporal.HOOK_DELIVERIES, names)]
-        ),
-        static_summary=first_attempts(len(delivery_ids)),
-        priority=Priority(priority_key=Urgency.FIRST),
-        rpc_timeout=START_TIMEOUT,
-    )
+    try:
+        return await client.start_workflow(
+            WORKFLOW_TYPE,
+            BatchOrder(batch_id, tuple(delivery_ids)),
+            id=workflow_id(batch_id),
+            task_queue=DELIVERIES_QUEUE,
+            result_type=BatchReport,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            request_eager_start=True,
+            search_attributes=TypedSearchAttributes(
+                [SearchAttributePair(temporal.HOOK_DELIVERIES, names)]
+            ),
+            static_summary=first_attempts(len(delivery_ids)),
+            priority=Priority(priority_key=Urgency.FIRST),
+            rpc_timeout=START_TIMEOUT,
+        )
+    except WorkflowAlreadyStartedError:  # and has ended
+        return client.get_workflow_handle(workflow_id(batch_id), result_type=BatchReport)

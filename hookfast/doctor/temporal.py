@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
@@ -156,14 +156,18 @@ async def _search_attributes(client: Client) -> Finding:
         )
     except RPCError as error:
         return _refused(check, error)
-    wanted = [key.name for key in temporal.SEARCH_ATTRIBUTES]
-    missing = [name for name in wanted if name not in listed.custom_attributes]
-    keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-    wrong = [name for name in wanted if listed.custom_attributes.get(name, keyword) != keyword]
+    wanted = {key.name: key for key in temporal.SEARCH_ATTRIBUTES}
+    there = listed.custom_attributes
+    missing = [name for name in wanted if name not in there]
+    wrong = [
+        f"{name} is not of the type {temporal.kind_of(key)}"
+        for name, key in wanted.items()
+        if name in there and there[name] != key.indexed_value_type.value
+    ]
     if wrong:
         return fail(
             check,
-            f"{', '.join(wrong)}: not of the type Keyword, so no delivery can start.",
+            f"{', '.join(wrong)}, so no delivery can start.",
             todo="Remove or rename them (`temporal operator search-attribute`); a worker makes "
             "them anew when it starts.",
         )
@@ -173,7 +177,9 @@ async def _search_attributes(client: Client) -> Finding:
             f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not registered, so no "
             "delivery can start.",
             todo="A worker registers them when it starts; where it may not (Temporal Cloud), make "
-            "them by hand, as Keyword.",
+            "them by hand: "
+            + ", ".join(f"{name} as {temporal.kind_of(wanted[name])}" for name in missing)
+            + ".",
         )
     return ok(check, ", ".join(wanted) + ".")
 

@@ -19,6 +19,7 @@ from hookfast import batch, relay
 from hookfast.batch import BatchReport
 from hookfast.batch_start import start_batch
 from hookfast.clock import utc_now
+from hookfast.ids import new_id
 from hookfast.storage import endpoint_state
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.tables import Delivery
@@ -207,8 +208,8 @@ async def test_these_have_a_workflow_of_their_own_from_the_start(stack: Stack, w
             await endpoint_state.pause(connection, endpoint, now=utc_now())
     if why == "failing lately":
         stack.receiver.routes["/hook"] = "/status/500"
-        [first] = await deliver(stack, endpoint, 1)
-        await stack.until_status(first, "retrying")
+        for failed in await deliver(stack, endpoint, 3):
+            await stack.until_status(failed, "retrying")
     stack.receiver.routes["/hook"] = "/ok"
     delivery = await stack.deliver(endpoint, **options)
     await stack.ring()
@@ -248,8 +249,9 @@ async def test_a_batch_that_meets_no_database_gives_everything_back(stack: Stack
     assert sent(stack) == Counter(ids)
 
 
+@pytest.mark.parametrize("path", ["/ok", "/slow/3"], ids=["ended", "under way"])
 async def test_a_start_that_is_not_known_to_have_happened_is_repeated_under_the_same_id(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     answers = iter([True])
 
@@ -260,7 +262,7 @@ async def test_a_start_that_is_not_known_to_have_happened_is_repeated_under_the_
         return handle
 
     monkeypatch.setattr(relay, "start_batch", unheard)
-    ids = await deliver(stack, await stack.endpoint("/ok"), 10)
+    ids = await deliver(stack, await stack.endpoint(path), 10)
     for delivery in ids:
         await stack.until_status(delivery, "delivered")
     assert sent(stack) == Counter(ids)
@@ -272,7 +274,7 @@ async def test_a_batch_sends_nothing_that_is_not_its_own_any_more(stack: Stack) 
     until = utc_now() + timedelta(seconds=30)
     taken = {"batch_id": "btc_other", "batch_until": until, "leased_until": until}
     delivery = await stack.deliver(endpoint, **taken)
-    handle = await start_batch(stack.client, "btc_mine", [delivery])
+    handle = await start_batch(stack.client, new_id("btc"), [delivery])
     report = await handle.result()
     assert report.continued == {delivery: "pending"}
     assert sent(stack) == {}

@@ -272,9 +272,8 @@ async def test_what_was_lost_and_told_again_has_its_time(database: Database, end
 
     assert await sweep(300) == 1
     assert await sweep(360) == 0  # it waits in the outbox
-    [row] = await claim(database, now=700)
-    assert row.leased_until is not None
-    await mark(database, delivery, leased_until=at(0) + LEASE, now=700)
+    assert await claimed_ids(database, now=700) == [delivery]
+    await mark(database, delivery, leased_until=at(700) + LEASE, now=700)
     assert await sweep(700) == 0
     assert await sweep(701) == 1  # nothing has come of that either
 
