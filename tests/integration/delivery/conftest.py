@@ -154,8 +154,14 @@ class Stack:
 
         await eventually(told)
 
-    async def until_closed(self, delivery_id: str) -> Any:
-        """The workflow's last state, once it has started and ended."""
+    async def last_state(self, delivery_id: str) -> DeliveryState:
+        """What the workflow answers once it has started and ended. It needs to have ended by
+        itself: one that is terminated in its first task has no answer."""
+        await self.until_closed(delivery_id)
+        return await self.state(delivery_id)
+
+    async def until_closed(self, delivery_id: str) -> None:
+        """Wait until the workflow has started and ended."""
         handle = self.workflow(delivery_id)
 
         async def started() -> bool:
@@ -167,7 +173,6 @@ class Stack:
         await eventually(started)
         with contextlib.suppress(WorkflowFailureError):  # dead, gone, cancelled
             await handle.result()
-        return await self.state(delivery_id)
 
 
 async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:

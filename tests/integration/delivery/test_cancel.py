@@ -29,7 +29,7 @@ async def test_temporals_cancel_button_lets_the_attempt_under_way_end_first(stac
 
     await stack.workflow(delivery).cancel()
 
-    state = await stack.until_closed(delivery)
+    state = await stack.last_state(delivery)
     assert (state.status, state.attempts) == ("cancelled", 1)
     row = await stack.row(delivery)
     assert (row.status, row.attempts, row.next_attempt_at) == ("cancelled", 1, None)
@@ -42,7 +42,7 @@ async def test_temporals_cancel_button_comes_too_late_for_what_arrives(stack: St
 
     await stack.workflow(delivery).cancel()
 
-    assert (await stack.until_closed(delivery)).status == "delivered"
+    assert (await stack.last_state(delivery)).status == "delivered"
     assert (await stack.row(delivery)).status == "delivered"
 
 
@@ -93,6 +93,6 @@ async def test_a_cancel_after_a_resend_takes_it_back(stack: Stack) -> None:
     for name in ("resend", "cancel"):
         await stack.workflow(delivery).signal(name)
 
-    assert (await stack.until_closed(delivery)).status == "cancelled"
+    assert (await stack.last_state(delivery)).status == "cancelled"
     assert len(stack.receiver.requests) == 1
     assert [attempt.result for attempt in await stack.attempts(delivery)] == ["success"]

@@ -76,7 +76,7 @@ async def test_cancelling_takes_a_resend_back_that_waits_for_its_turn(stack: Sta
 
     await stack.workflow(delivery).signal("cancel")
 
-    state = await stack.until_closed(delivery)
+    state = await stack.last_state(delivery)
     assert (state.status, state.next_attempt_at) == ("cancelled", None)
     assert len(stack.receiver.requests) == 1
 

@@ -124,7 +124,7 @@ async def test_a_resend_whose_endpoint_is_disabled_before_it_is_made_is_a_dead_l
 
     row = await stack.until_status(delivery, "dead")
     assert (row.reason, row.attempts) == ("endpoint_disabled", 1)
-    ended = await stack.until_closed(delivery)
+    ended = await stack.last_state(delivery)
     assert (ended.status, ended.attempts) == ("dead", 1)
     assert "Nothing was sent" in ended.last_error
     assert len(stack.receiver.requests) == 1

@@ -50,7 +50,7 @@ async def test_a_failing_endpoint_gets_79_requests_in_three_days_and_then_a_dead
     endpoint = await stack.endpoint("/status/500", circuit={"failure_threshold": 1_000})
     delivery = await stack.deliver(endpoint, data={"invoice": 1})
 
-    state = await stack.until_closed(delivery)
+    state = await stack.last_state(delivery)
 
     assert state.status == "dead"
     row = await stack.row(delivery)
