@@ -1,4 +1,5 @@
 """The parts that run during a measurement: `hookfast up` in a folder of its own, and the sink.
+A part that runs more than once is named `worker`, `worker 2`, …
 
 CPU is every process's own user + system time over the measured span.
 """
@@ -11,8 +12,8 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import psutil
 
 OPERATOR_KEY = "hf_" + "b" * 40
 _READY_TENTHS = 600
+_PYTHON_SINK = (sys.executable, "-m", "bench.sink")
 
 
 @dataclass
@@ -61,8 +63,16 @@ def spent_since(before: dict[str, float], after: dict[str, float]) -> dict[str, 
 
 
 @asynccontextmanager
-async def running_bench(home: Path, *, postgresql: bool = False) -> AsyncIterator[Bench]:
-    """The parts, on SQLite or on a PostgreSQL of their own, for as long as the block lasts."""
+async def running_bench(
+    home: Path,
+    *,
+    postgresql: bool = False,
+    settings: Mapping[str, str] | None = None,
+    workers: int = 1,
+    sink_command: Sequence[str] = _PYTHON_SINK,
+) -> AsyncIterator[Bench]:
+    """The parts, on SQLite or on a PostgreSQL of their own, for as long as the block lasts.
+    `settings` are added to the environment of `up`."""
     port, temporal_port, ui_port = _free_port(), _free_port(), _free_port()
     environment = os.environ | {
         "HOOKFAST_HOME": str(home),
@@ -74,15 +84,15 @@ async def running_bench(home: Path, *, postgresql: bool = False) -> AsyncIterato
         "HOOKFAST_ALLOW_HTTP": "true",
         "HOOKFAST_ALLOW_UNVERIFIED": "true",
         "HOOKFAST_LOG_LEVEL": "warning",
+        **(settings or {}),
     }
+    up_command = (sys.executable, "-m", "hookfast.cli", "up", "--workers", str(workers))
     log_path = home / "up.log"
     with (
         log_path.open("w") as log,
         own_database(home, environment, postgresql=postgresql) as database,
-        _process("-m", "bench.sink", stdout=subprocess.PIPE) as sink,
-        _process(
-            "-m", "hookfast.cli", "up", env=environment, stdout=log, stderr=subprocess.STDOUT
-        ) as up,
+        _process(*sink_command, stdout=subprocess.PIPE) as sink,
+        _process(*up_command, env=environment, stdout=log, stderr=subprocess.STDOUT) as up,
     ):
         assert sink.stdout is not None
         sink_url = f"http://127.0.0.1:{int(sink.stdout.readline())}"
@@ -123,7 +133,8 @@ def own_database(
 
 @contextmanager
 def _process(*command: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, *command], text=True, **options)
+    # in a session of its own: Ctrl-C is for the benchmark, which ends the parts in their order
+    process = subprocess.Popen(command, text=True, start_new_session=True, **options)
     try:
         yield process
     finally:
@@ -151,16 +162,30 @@ def _did_not_start(why: str, log: Path) -> SystemExit:
 
 
 def _parts_of(up: psutil.Process) -> dict[str, psutil.Process]:
-    parts = {}
+    parts: dict[str, psutil.Process] = {}
     for child in up.children(recursive=True):
-        command = child.cmdline()
+        if (name := part_name(child)) is not None:
+            number = sum(part_kind(known) == name for known in parts) + 1
+            parts[name if number == 1 else f"{name} {number}"] = child
+    assert {part_kind(name) for name in parts} == {"api", "worker", "temporal"}, parts
+    return parts
+
+
+def part_name(process: psutil.Process) -> str | None:
+    """What a process below `up` is; None for what is no part."""
+    with suppress(psutil.NoSuchProcess):
+        command = process.cmdline()
+        if "start-dev" in command:
+            return "temporal"
         for name in ("api", "worker"):
             if "hookfast.cli" in command and name in command:
-                parts[name] = child
-        if "start-dev" in command:
-            parts["temporal"] = child
-    assert len(parts) == 3, parts
-    return parts
+                return name
+    return None
+
+
+def part_kind(name: str) -> str:
+    """The part's name without its number."""
+    return name.partition(" ")[0]
 
 
 def _free_port() -> int:

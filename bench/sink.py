@@ -4,8 +4,10 @@ It answers every request with an empty 200 and notes when each message came. `py
 prints its port; `GET /reset` forgets, `GET /count` tells how many came, `GET /report` the latencies
 in milliseconds, as JSON, and `GET /arrivals` when they came, in monotonic nanoseconds.
 A latency is the time since `"sent_at":<monotonic ns>` in the body (one clock for the machine);
-`GET /report/<path>` tells those of the requests to that path alone.
+`GET /report/<path>` tells those of the requests to that path alone, `GET /paths` all of them by
+path. `GET /duplicates` tells how many requests had an `X-Hook-Id` that came before.
 After `GET /break` it answers 503 and notes nothing, until `GET /mend`.
+Requests to paths that begin with `/hole` are never answered; `GET /swallowed` counts them.
 """
 
 from __future__ import annotations
@@ -21,19 +23,23 @@ import uvloop
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _SENT_AT = re.compile(rb'"sent_at": ?(\d+)')
+_ID = re.compile(rb"x-hook-id: *(\S+)", re.IGNORECASE)
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-
+_HOLE = b"/hole"
 _BROKEN = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 _latencies: list[float] = []
 _by_path: defaultdict[bytes, list[float]] = defaultdict(list)
 _arrivals: list[int] = []
+_seen: set[bytes] = set()
 
 
 class Sink(asyncio.Protocol):
     """One connection."""
 
     broken = False  # of all of them
+    duplicates = 0
+    swallowed = 0
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -53,6 +59,10 @@ class Sink(asyncio.Protocol):
 
     def _answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"POST"):
+            path = head.split(None, 2)[1]
+            if path.startswith(_HOLE):
+                Sink.swallowed += 1
+                return
             if Sink.broken:
                 self._transport.write(_BROKEN)
                 return
@@ -60,8 +70,11 @@ class Sink(asyncio.Protocol):
             sent_at = _SENT_AT.search(body)
             latency = (now - int(sent_at[1])) / 1e6 if sent_at else 0.0
             _latencies.append(latency)
-            _by_path[head.split()[1]].append(latency)
+            _by_path[path].append(latency)
             _arrivals.append(now)
+            if message := _ID.search(head):
+                Sink.duplicates += message[1] in _seen
+                _seen.add(message[1])
             self._transport.write(_OK)
             return
         report = json.dumps(self._asked(head.split()[1])).encode()
@@ -75,14 +88,22 @@ class Sink(asyncio.Protocol):
                 _latencies.clear()
                 _by_path.clear()
                 _arrivals.clear()
+                _seen.clear()
+                Sink.duplicates = Sink.swallowed = 0
             case b"/break" | b"/mend":
                 Sink.broken = path == b"/break"
             case b"/report":
                 return _latencies
             case b"/arrivals":
                 return _arrivals
+            case b"/paths":
+                return {path.decode(): latencies for path, latencies in _by_path.items()}
+            case b"/duplicates":
+                return Sink.duplicates
+            case b"/swallowed":
+                return Sink.swallowed
             case _ if path.startswith(b"/report/"):
-                return _by_path[path.removeprefix(b"/report")]
+                return _by_path.get(path.removeprefix(b"/report"), [])
         return len(_latencies)
 
 

@@ -1,0 +1,3 @@
+module hookfast.dev/bench/load
+
+go 1.22

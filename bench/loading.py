@@ -1,0 +1,126 @@
+"""The load of a measurement: sends a plan of requests in a process of its own, and says what came
+of it; names the sink that goes with it.
+
+Both are one Go program (`bench/load/`), built when it is first used, into `var/`. Where there is no
+Go, or it cannot build, Python stands in (`bench.sending`, `bench.sink`), and takes CPU from what is
+measured: MEASURED_COST.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.parts import OPERATOR_KEY
+
+_SOURCE = Path(__file__).parent / "load"
+_BUILT = Path(__file__).parents[1] / "var" / "bench-load"
+_BUILD_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Requests to send. `bodies` are taken in turns; `{sent_at}` in them becomes the monotonic
+    nanoseconds at which the request was planned. With a `rate` (a second) the times are fixed
+    beforehand, so that a wait counts for every request that was due in it; without one each of
+    `connections` sends when it has its answer. Every answer has to be 2xx and hold `expect`."""
+
+    url: str
+    bodies: tuple[str, ...]
+    count: int
+    connections: int = 1
+    rate: float = 0.0
+    expect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a plan: when it began and ended (monotonic ns), the milliseconds from when each
+    request was planned to its answer, answers by status, the first faults, CPU seconds spent."""
+
+    begun: int
+    ended: int
+    latencies: list[float]
+    statuses: dict[str, int]
+    faults: list[str]
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The program that sends and the one that receives. `why_python` says why they are not Go's."""
+
+    sender: tuple[str, ...]
+    sink: tuple[str, ...]
+    why_python: str | None = None
+
+    async def send(self, plan: Plan) -> Outcome:
+        """Send the plan. Raises AssertionError where an answer was not as expected."""
+        process = await asyncio.create_subprocess_exec(
+            *self.sender,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is ours to handle
+        )
+        try:
+            given = json.dumps(asdict(plan) | {"token": OPERATOR_KEY})
+            printed, _ = await process.communicate(given.encode())
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode == 0, f"{self.sender[0]} ended with {process.returncode}"
+        outcome = Outcome(**json.loads(printed))
+        assert not outcome.faults, f"{outcome.statuses}: {outcome.faults}"
+        return outcome
+
+
+PYTHON = Load((sys.executable, "-m", "bench.sending"), (sys.executable, "-m", "bench.sink"))
+
+
+def find_load(*, python: bool = False) -> Load:
+    """Go's sender and sink, built if need be; Python's when asked for or when there is no way."""
+    if python:
+        return Load(PYTHON.sender, PYTHON.sink, "asked for")
+    try:
+        binary = str(_build())
+    except _CannotBuild as problem:
+        return Load(PYTHON.sender, PYTHON.sink, str(problem))
+    return Load((binary, "send"), (binary, "sink"))
+
+
+class _CannotBuild(Exception):
+    pass
+
+
+def _build() -> Path:
+    """The path of the program, no older than its source."""
+    go = shutil.which("go")
+    if go is None:
+        raise _CannotBuild("there is no `go` on PATH")
+    _BUILT.mkdir(parents=True, exist_ok=True)
+    environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOWORK": "off"}
+    if not any(environment.get(name) for name in ("GOCACHE", "HOME", "XDG_CACHE_HOME")):
+        environment["GOCACHE"] = str(_BUILT / "cache")
+    binary = _BUILT / "load"
+    try:  # quick when nothing changed
+        built = subprocess.run(
+            [go, "build", "-buildvcs=false", "-o", str(binary), "."],
+            cwd=_SOURCE,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS,
+            start_new_session=True,
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise _CannotBuild(f"go build: {problem}") from None
+    if built.returncode:
+        raise _CannotBuild(f"go build: {built.stderr.strip()[:500]}")
+    return binary
