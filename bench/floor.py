@@ -1,14 +1,14 @@
 """The floor: a bare workflow, started eagerly, with one local activity that does the signed POST.
 
-`python -m bench.floor SINK_URL COUNT IN_FLIGHT` delivers COUNT messages to the sink and prints
-`{"seconds": …, "cpu_seconds": …}`. No database, no search attributes, no outbox: what Temporal and
-one POST cost by themselves, on the same server and with the same sender as the product.
+`python -m bench.floor SINK_URL IN_FLIGHT` warms up and prints `ready`. For each number that it then
+reads, one a line, it delivers so many messages to the sink and prints `took SECONDS`. No
+database, no search attributes, no outbox: what Temporal and one POST cost by themselves, on the
+same server and with the same sender as the product.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from datetime import timedelta
@@ -28,6 +28,7 @@ from hookfast.signature import HashName, Profile
 from hookfast.traceparent import new as new_traceparent
 
 _QUEUE = "floor"
+_WARM_UP = 100
 
 
 @workflow.defn
@@ -91,7 +92,7 @@ async def _deliver(client: Client, count: int, in_flight: int) -> float:
     return time.perf_counter() - begun
 
 
-async def _main(url: str, count: int, in_flight: int) -> None:
+async def _main(url: str, in_flight: int) -> None:
     client = await temporal.connect()
     sender = Sender(guard=AddressGuard([ip_network("127.0.0.0/8")]))
     async with Worker(
@@ -103,14 +104,12 @@ async def _main(url: str, count: int, in_flight: int) -> None:
         max_concurrent_workflow_tasks=200,
         max_concurrent_local_activities=200,
     ):
-        await _deliver(client, min(200, count), in_flight)  # warm-up
+        await _deliver(client, _WARM_UP, in_flight)
         print("ready", flush=True)
-        sys.stdin.readline()  # the parent reads everybody's CPU clock now
-        seconds = await _deliver(client, count, in_flight)
-        print(json.dumps({"seconds": seconds}), flush=True)
-        sys.stdin.readline()  # … and again now
+        while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            print("took", await _deliver(client, int(line), in_flight), flush=True)
     await sender.aclose()
 
 
 if __name__ == "__main__":
-    uvloop.run(_main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    uvloop.run(_main(sys.argv[1], int(sys.argv[2])))

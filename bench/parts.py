@@ -185,7 +185,8 @@ def part_name(process: psutil.Process) -> str | None:
 
 def part_kind(name: str) -> str:
     """The part's name without its number."""
-    return name.partition(" ")[0]
+    kind, _, number = name.rpartition(" ")
+    return kind if number.isdigit() else name
 
 
 def _free_port() -> int:

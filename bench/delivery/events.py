@@ -1,0 +1,98 @@
+"""What the benchmarks emit, and the tenants and endpoints that it goes to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from bench.parts import Bench
+
+EVENT_TYPE = "order.invoice.paid"
+BATCH = 100
+_AT_ONCE = 8
+"""Endpoints that are created at the same time."""
+
+
+def event(
+    event_type: str = EVENT_TYPE, *, sent_at: int = 0, tenant: str | None = None
+) -> dict[str, Any]:
+    """An event of 380 bytes. `sent_at` is in monotonic nanoseconds, for the sink."""
+    made = {"type": event_type, "data": {"sent_at": sent_at, "filler": "x" * 300}}
+    return made if tenant is None else made | {"tenant_id": tenant}
+
+
+def single_body(event_type: str, *, tenant: str) -> str:
+    """The body that emits one event; the sender puts the time where `{sent_at}` is."""
+    return _timed(event(event_type, tenant=tenant))
+
+
+def batch_body(event_type: str, *, tenant: str, size: int = BATCH) -> str:
+    """The body that emits so many events at once."""
+    return _timed({"events": [event(event_type, tenant=tenant)] * size})
+
+
+def _timed(content: Any) -> str:
+    return json.dumps(content).replace('"sent_at": 0', '"sent_at": {sent_at}')
+
+
+async def create_tenant(bench: Bench, name: str) -> str:
+    """The new tenant's id."""
+    answer = await bench.client.post(f"{bench.api}/v1/tenants", json={"name": name})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def create_endpoints(
+    bench: Bench, paths: list[str], *, tenant: str, event_type: str, **form: Any
+) -> None:
+    """Endpoints at these paths of the sink, each with a subscription to the type, which is
+    registered. `form` is added to what is asked of each."""
+    await bench.client.put(f"{bench.api}/v1/event-types/{event_type}", json={})
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def create(path: str) -> None:
+        asked = {
+            "url": bench.sink + path,
+            "tenant_id": tenant,
+            "events": [event_type],
+            "verification": "none",
+            **form,
+        }
+        async with slots:
+            answer = await bench.client.post(f"{bench.api}/v1/endpoints", json=asked)
+        assert answer.status_code == 201, answer.text
+
+    async with asyncio.TaskGroup() as group:
+        for path in paths:
+            group.create_task(create(path))
+
+
+async def register(bench: Bench) -> str:
+    """A tenant with one endpoint for EVENT_TYPE, the sink. The tenant's id."""
+    tenant = await create_tenant(bench, "Bench")
+    await create_endpoints(bench, ["/product"], tenant=tenant, event_type=EVENT_TYPE)
+    return tenant
+
+
+async def any_with(bench: Bench, status: str) -> bool:
+    """Whether a delivery has this status."""
+    answer = await bench.client.get(
+        f"{bench.api}/v1/deliveries", params={"status": status, "limit": 1}
+    )
+    assert answer.status_code == 200, answer.text
+    return bool(answer.json()["data"])
+
+
+async def count_waiting(bench: Bench, *, tenant: str) -> int:
+    """How many of the tenant's deliveries are pending."""
+    answer = await bench.client.post(
+        f"{bench.api}/v1/deliveries/actions",
+        json={
+            "action": "cancel",
+            "filter": {"status": "pending", "tenant_id": tenant},
+            "dry_run": True,
+        },
+    )
+    assert answer.status_code == 200, answer.text
+    return int(answer.json()["matching"])

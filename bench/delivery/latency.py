@@ -1,0 +1,65 @@
+"""How long a single event takes to its 202 and to the sink, at a fixed rate.
+
+An open loop: when each event is due is fixed beforehand, and both times count from then, so that
+whatever makes the sender wait counts for every event that was due meanwhile. Once at a rate that
+was given, once at 0.3 of what the mode delivers in a closed loop. The floor's rate is measured
+right before, so that aims can be stated for this machine as it is now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bench.delivery.figures import FLOOR, SINGLES, Latency, Quantiles, Side
+from bench.delivery.session import Session
+from bench.loading import Outcome, Plan
+
+SHARE = 0.3
+_CALM_SECONDS = 3.0
+"""Until `auto` has seen that new deliveries come slowly."""
+
+
+async def measure_latency(session: Session, *, rate: float, seconds: float) -> list[Latency]:
+    """At this rate, and at SHARE of the mode's own."""
+    session.progress.say("latency: the floor")
+    await session.capacity()
+    await session.floor(seconds=2)
+    measured = []
+    for of_capacity in (None, SHARE):
+        each = rate if of_capacity is None else of_capacity * await session.capacity()
+        session.progress.say(f"latency: {each:.0f} a second for {seconds:g} s")
+        await asyncio.sleep(_CALM_SECONDS)
+        outcome, cpu = await send_singles(session, rate=each, seconds=seconds)
+        count = len(outcome.latencies)
+        await session.assert_all_delivered(count)
+        side = Side(SINGLES)
+        side.add(count, seconds, cpu)
+        measured.append(
+            Latency(
+                database=session.database,
+                mode=session.mode,
+                rate=each,
+                of_capacity=of_capacity,
+                floor=session.rates[FLOOR],
+                accept=Quantiles.of(outcome.latencies),
+                arrive=Quantiles.of(await session.ask_sink("report")),
+                cpu={process: side.cpu_of(process) for process in side.cpu},
+            )
+        )
+    return measured
+
+
+async def send_singles(
+    session: Session, *, rate: float, seconds: float
+) -> tuple[Outcome, dict[str, float]]:
+    """Single events, open loop, until all are recorded. CPU seconds by process."""
+    way = session.ways[SINGLES]
+    count = max(1, int(rate * seconds))
+    plan = Plan(
+        url=session.bench.api + way.path,
+        bodies=(way.body,),
+        count=count,
+        rate=rate,
+        expect=way.expect,
+    )
+    return await session.send(plan, deliveries=count)

@@ -1,0 +1,23 @@
+"""Says what runs, with the time since the run began."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+
+console = Console(highlight=False)
+
+
+class Progress:
+    """Prints one line for each step. `prefix` says where the run is."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self.prefix = ""
+
+    def say(self, text: str) -> None:
+        """Print a step."""
+        minutes, seconds = divmod(int(time.monotonic() - self._begun), 60)
+        where = f"{self.prefix} · " if self.prefix else ""
+        console.print(f"{minutes:2}:{seconds:02}  {where}{text} …", style="dim", markup=False)

@@ -1,0 +1,222 @@
+"""A `hookfast up` in one mode on one database, with what is measured against it.
+
+A delivery counts when it is recorded as delivered: each round ends when the sink has had every one
+of its deliveries, once, and the API has no other that is pending, and no round may leave one that
+failed. The sink is asked often, it is cheap and no part of the service; the API only when the sink
+has everything, so that asking costs it nothing that could be measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.delivery.events import (
+    BATCH,
+    EVENT_TYPE,
+    any_with,
+    batch_body,
+    create_endpoints,
+    create_tenant,
+    single_body,
+)
+from bench.delivery.figures import BATCHES, FAN_OUT, FLOOR, SINGLES
+from bench.delivery.floor import Floor
+from bench.delivery.progress import Progress
+from bench.loading import Load, Outcome, Plan
+from bench.parts import Bench, running_bench, spent_since
+
+SHARED_TYPE = "order.invoice.shared"
+ENDPOINTS = 100
+"""Subscriptions of an event of SHARED_TYPE."""
+CONNECTIONS = 16
+_SETTLED_SECONDS = 1.0
+"""Rest between two measurements, in which what the first one left is done: Temporal's records for
+its search, the marks of the outbox."""
+_STALLED_SECONDS = 60.0
+_FIRST_ROUND = {FLOOR: 150, BATCHES: 500, SINGLES: 200, FAN_OUT: 500}
+"""Deliveries of a round when nothing is known of how fast it is."""
+_NOT_DELIVERED = ("retrying", "held", "paused", "dead", "gone", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How events come: requests of this body, each worth so many deliveries."""
+
+    path: str
+    body: str
+    per_request: int
+    connections: int
+    expect: str = ""
+
+
+@dataclass(slots=True)
+class Round:
+    """Deliveries that were made, in so many seconds, with the CPU seconds by process."""
+
+    count: int
+    seconds: float
+    cpu: dict[str, float]
+
+
+@dataclass(slots=True)
+class Session:
+    """The parts, and how fast each way has been so far."""
+
+    bench: Bench
+    load: Load
+    progress: Progress
+    database: str
+    mode: str
+    tenant: str
+    ways: dict[str, Way]
+    floor_process: Floor | None = None
+    rates: dict[str, float] = field(default_factory=dict)
+
+    async def floor(self, *, seconds: float) -> Round:
+        """A turn of the floor that lasts about as long."""
+        if self.floor_process is None:
+            self.floor_process = await Floor.start(self.bench)
+        await asyncio.sleep(_SETTLED_SECONDS)
+        count = self._count(FLOOR, seconds, each=1)
+        took, cpu = await self.floor_process.deliver(count)
+        self.rates[FLOOR] = count / took
+        return Round(count, took, cpu)
+
+    async def deliver(self, name: str, *, seconds: float, count: int | None = None) -> Round:
+        """A round of this way, closed loop, that lasts about as long or has `count` deliveries."""
+        way = self.ways[name]
+        await asyncio.sleep(_SETTLED_SECONDS)
+        if count is None:
+            count = self._count(name, seconds, each=way.per_request)
+        plan = Plan(
+            url=self.bench.api + way.path,
+            bodies=(way.body,),
+            count=count // way.per_request,
+            connections=way.connections,
+            expect=way.expect,
+        )
+        outcome, cpu = await self.send(plan, deliveries=count)
+        took = (time.monotonic_ns() - outcome.begun) / 1e9
+        self.rates[name] = count / took
+        await self.assert_all_delivered(count)
+        return Round(count, took, cpu)
+
+    async def warm_up(self) -> None:
+        """Let every process do what it only does once."""
+        for name in (BATCHES, SINGLES):
+            await self.deliver(name, seconds=1)
+
+    async def capacity(self) -> float:
+        """Single events a second that this mode delivers, as far as it is known."""
+        if self.rates.get(SINGLES) is None:
+            await self.warm_up()
+        return self.rates[SINGLES]
+
+    async def send(self, plan: Plan, *, deliveries: int) -> tuple[Outcome, dict[str, float]]:
+        """Send a plan to the sink that forgot what it had, until so many deliveries are recorded.
+        What came of the plan, and the CPU seconds by process."""
+        await self.ask_sink("reset")
+        before = self.bench.cpu_now()
+        outcome = await self.load.send(plan)
+        await self.until_recorded(deliveries)
+        cpu = spent_since(before, self.bench.cpu_now())
+        return outcome, cpu | {"load generator": outcome.cpu_seconds}
+
+    async def until_recorded(self, deliveries: int) -> None:
+        """Return when the sink has had so many and no delivery is pending. Raises AssertionError
+        when nothing comes any more."""
+        most, moved = -1, time.monotonic()
+        while (sunk := await self.bench.sunk()) < deliveries:
+            if sunk > most:
+                most, moved = sunk, time.monotonic()
+            stalled = time.monotonic() - moved
+            assert stalled < _STALLED_SECONDS, f"{sunk} of {deliveries} deliveries came"
+            await asyncio.sleep(0.02)
+        moved = time.monotonic()
+        while await any_with(self.bench, "pending"):
+            stalled = time.monotonic() - moved
+            assert stalled < _STALLED_SECONDS, "deliveries came and are still pending"
+            await asyncio.sleep(0.05)
+
+    async def assert_all_delivered(self, deliveries: int) -> None:
+        """Every one once, and nothing left that failed."""
+        sunk, twice = await self.bench.sunk(), await self.ask_sink("duplicates")
+        assert sunk == deliveries, f"{sunk} requests for {deliveries} deliveries"
+        assert not twice, f"{twice} deliveries came twice"
+        for status in _NOT_DELIVERED:
+            assert not await any_with(self.bench, status), f"a delivery is {status}"
+
+    async def ask_sink(self, what: str) -> Any:
+        """The sink's answer."""
+        return (await self.bench.client.get(f"{self.bench.sink}/{what}")).json()
+
+    def _count(self, name: str, seconds: float, *, each: int) -> int:
+        rate = self.rates.get(name)
+        count = _FIRST_ROUND[name] if rate is None else int(rate * seconds)
+        return max(count // each, 1) * each
+
+
+@asynccontextmanager
+async def running_session(
+    load: Load,
+    progress: Progress,
+    *,
+    database: str,
+    mode: str,
+    workers: int = 1,
+    settings: Mapping[str, str] | None = None,
+) -> AsyncIterator[Session]:
+    """A `hookfast up` in this mode, for as long as the block lasts."""
+    progress.say("starting `hookfast up`")
+    with tempfile.TemporaryDirectory(prefix="hookfast-bench-") as home:
+        async with running_bench(
+            Path(home),
+            postgresql=database == "postgresql",
+            settings={"HOOKFAST_FIRST_ATTEMPTS": mode, **(settings or {})},
+            workers=workers,
+            sink_command=load.sink,
+        ) as bench:
+            tenant = await create_tenant(bench, "Bench")
+            await create_endpoints(bench, ["/product"], tenant=tenant, event_type=EVENT_TYPE)
+            shared = [f"/shared/{number}" for number in range(ENDPOINTS)]
+            await create_endpoints(bench, shared, tenant=tenant, event_type=SHARED_TYPE)
+            session = Session(bench, load, progress, database, mode, tenant, ways_of(tenant=tenant))
+            try:
+                yield session
+            finally:
+                if session.floor_process is not None:
+                    await session.floor_process.aclose()
+
+
+def ways_of(*, tenant: str) -> dict[str, Way]:
+    """The ways in which events come, by name."""
+    return {
+        BATCHES: Way(
+            path="/v1/events/batch",
+            body=batch_body(EVENT_TYPE, tenant=tenant),
+            per_request=BATCH,
+            connections=2,
+            expect=f'"accepted":{BATCH}',
+        ),
+        SINGLES: Way(
+            path="/v1/events",
+            body=single_body(EVENT_TYPE, tenant=tenant),
+            per_request=1,
+            connections=CONNECTIONS,
+            expect='"deliveries":1',
+        ),
+        FAN_OUT: Way(
+            path="/v1/events",
+            body=single_body(SHARED_TYPE, tenant=tenant),
+            per_request=ENDPOINTS,
+            connections=2,
+            expect=f'"deliveries":{ENDPOINTS}',
+        ),
+    }
