@@ -53,10 +53,13 @@ tenant(t, n) AS (
     FROM tenant, level WHERE t IS NOT NULL AND n < {_TENANTS}
 ),
 lane(t, e, n) AS (
-    SELECT t, (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
-               AND endpoint_id > COALESCE(
-                   (SELECT value ->> 1 FROM {{cursors}} WHERE value ->> 0 = t), '')
-               ORDER BY endpoint_id LIMIT 1), 1
+    SELECT t, COALESCE(
+        (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
+         AND endpoint_id > COALESCE((SELECT value ->> 1 FROM {{cursors}} WHERE value ->> 0 = t), '')
+         ORDER BY endpoint_id LIMIT 1),
+        -- nobody waits after the one where the last turn ended: it begins with the first again
+        (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
+         ORDER BY endpoint_id LIMIT 1)), 1
     FROM tenant, level WHERE t IS NOT NULL
     UNION ALL
     SELECT t, (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t

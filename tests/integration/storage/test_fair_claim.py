@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from hookfast.clock import utc_now
 from hookfast.delivery import Urgency
@@ -102,6 +102,16 @@ async def test_everybody_has_a_turn_before_anybody_has_a_second(box: Outbox, lim
         assert len(set(small[:36])) == 36
     wide = [endpoint for endpoint in order if endpoint.startswith("ep_99")]
     assert len(set(wide[:36])) >= 30
+
+
+async def test_a_turn_begins_again_when_nobody_waits_after_the_last(box: Outbox) -> None:
+    """As many endpoints as are asked at once, then one of the first again."""
+    await box.fill({("tnt_a", f"ep_{n:02}"): 1 for n in range(32)})
+    assert len((await box.take(32)).rows) == 32
+    async with box.database.write() as connection:
+        await connection.execute(update(Delivery.__table__).values(started_at=utc_now()))
+    await box.fill({("tnt_a", "ep_00"): 1})
+    assert by_endpoint(await box.take(32)) == {"ep_00": 1}
 
 
 async def test_the_oldest_of_an_endpoint_go_first(box: Outbox) -> None:
