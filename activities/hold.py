@@ -13,10 +13,12 @@ from hookfast.storage.targets import Target
 
 class Hold:
     """A delivery in the batch's hands: until when, as its row may say, and in the event loop's
-    time. `unanswered_since` is when its request began, while that has no answer."""
+    time. `endpoint_id` is where it goes, as far as is known before it is looked at.
+    `unanswered_since` is when its request began, while that has no answer."""
 
-    def __init__(self, delivery_id: str, left: TimeLeft) -> None:
+    def __init__(self, delivery_id: str, endpoint_id: str, left: TimeLeft) -> None:
         self.delivery_id = delivery_id
+        self.endpoint_id = endpoint_id
         self._left: TimeLeft | None = left
         self.target: Target | None = None
         self.begun = False

@@ -133,6 +133,7 @@ class Requests:
                 excerpt=outcome.response_excerpt,
                 limited=planned.outgoing.target.limits is not None,
                 in_batch=planned.hold is not None,
+                first_try=True,
             )
             change = await self._try_to_record(record)
             observed.ended(outcome, change)
@@ -205,20 +206,17 @@ class Requests:
 
     async def _try_to_record(self, record: AttemptRecord) -> Change | None:
         """What the attempt made of its delivery; None where that could not be committed in time."""
-        give_up_at = asyncio.get_running_loop().time() + RECORD_SHARE.total_seconds()
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + RECORD_SHARE.total_seconds()
         pause = 0.05
         while True:
-            recording = asyncio.ensure_future(self._recorder.record(record))
             try:
-                async with asyncio.timeout_at(give_up_at):
-                    # shielded: when the worker stops, the request was made, so the record must be
-                    # too
-                    return await asyncio.shield(recording)
+                # when the worker stops, the request was made, so the record must be too
+                return await self._recorder.record_within(record, give_up_at - loop.time())
             except (SQLAlchemyError, OSError, Unavailable) as error:  # TimeoutError: an OSError
-                # What has not begun is not done any more. What has may be committed late: the
-                # workflow records the same attempt, and the later of the two changes nothing.
-                recording.cancel()
-                if asyncio.get_running_loop().time() + pause > give_up_at:
+                # It may be committed late all the same: the workflow records the same attempt, and
+                # the later of the two changes nothing.
+                if loop.time() + pause > give_up_at:
                     log.warning(
                         "An attempt could not be recorded; its workflow will retry the record.",
                         delivery_id=record.delivery_id,
@@ -226,5 +224,6 @@ class Requests:
                         error=type(error).__name__,
                     )
                     return None
+                record = replace(record, first_try=False)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)

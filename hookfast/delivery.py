@@ -108,16 +108,26 @@ class StepReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Labels:
+    """What Temporal's search finds a delivery by, besides its endpoint and state."""
+
+    tenant_id: str
+    event_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryOrder:
     """A delivery workflow's input. The plan is part of it: a delivery keeps the plan it started
     with. `fast_lane`: the first step is a local activity. `now`: how the row stood; the first step
-    is at `now.next_at`, or at once."""
+    is at `now.next_at`, or at once. `labels` are yet to be told to Temporal's search; None: it was
+    started with them."""
 
     delivery_id: str
     endpoint_id: str
     plan: PlanSpec
     fast_lane: bool = False
     now: StepReport = field(default_factory=StepReport)
+    labels: Labels | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from hookfast.delivery import (
     WAKE,
     WORKFLOW_TYPE,
     DeliveryOrder,
+    Labels,
     StepReport,
     workflow_id,
 )
@@ -38,10 +39,11 @@ async def start_or_wake(
     where it has ended or was lost, it starts again from the row. Raises Temporal's errors;
     WorkflowAlreadyStartedError where a first start finds that it has run."""
     first = not row.has_workflow
+    at_once = row.new and row.deliver_at is None
     fast_lane = row.new and target.timeout_seconds <= fast_lane_timeout.total_seconds()
     await client.start_workflow(
         WORKFLOW_TYPE,
-        _order(row, target, fast_lane=fast_lane),
+        _order(row, target, fast_lane=fast_lane, labelled=not at_once),
         id=workflow_id(row.delivery_id),
         task_queue=DELIVERIES_QUEUE,
         # A second start of a delivery that runs or has run changes nothing.
@@ -54,7 +56,8 @@ async def start_or_wake(
         request_eager_start=first,
         start_signal=None if first else WAKE,
         start_signal_args=[] if first else [row.urgency],
-        search_attributes=_search_attributes(row),
+        # Most deliveries end at their first attempt: those without cost Temporal a fifth less.
+        search_attributes=None if at_once else _search_attributes(row),
         static_summary=_summary(row, target),
         static_details=_details(row),
         priority=Priority(priority_key=row.urgency, fairness_key=row.endpoint_id),
@@ -62,7 +65,9 @@ async def start_or_wake(
     )
 
 
-def _order(row: PendingDelivery, target: Target, *, fast_lane: bool) -> DeliveryOrder:
+def _order(
+    row: PendingDelivery, target: Target, *, fast_lane: bool, labelled: bool
+) -> DeliveryOrder:
     life = row.life
     waits = row.new and row.deliver_at is not None
     next_at = row.deliver_at if waits else None
@@ -81,6 +86,7 @@ def _order(row: PendingDelivery, target: Target, *, fast_lane: bool) -> Delivery
             waits_for="first attempt, as scheduled" if waits else "",
             last_error=life.last_error,
         ),
+        labels=None if labelled else Labels(row.tenant_id, row.event_type),
     )
 
 

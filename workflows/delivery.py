@@ -12,7 +12,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy, SearchAttributeKey
+from temporalio.common import (
+    Priority,
+    RetryPolicy,
+    SearchAttributeKey,
+    SearchAttributeUpdate,
+)
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
 from hookfast.deliveries.life import Wish
@@ -34,6 +39,9 @@ from hookfast.outcome import DeliveryStatus
 from hookfast.retry_plan import parse_plan
 from hookfast.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
 
+HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
+HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
+HOOK_EVENT_TYPE = SearchAttributeKey.for_keyword("HookEventType")
 HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
@@ -53,7 +61,8 @@ class DeliveryWorkflow:
     def __init__(self, order: DeliveryOrder) -> None:
         self._order = order
         self._now = order.now
-        self._shown = order.now.status
+        self._shown = None if order.labels else order.now.status
+        self._labels = order.labels
         self._retries_planned = len(parse_plan(order.plan).delays)
         self._woken = order.now.next_at is None
         self._urgency: int | None = None
@@ -75,7 +84,8 @@ class DeliveryWorkflow:
                 return self._end()
             self._show()
             if steps >= _STEPS_PER_RUN:
-                workflow.continue_as_new(replace(order, now=self._now, fast_lane=False))
+                order = replace(order, now=self._now, fast_lane=False, labels=None)
+                workflow.continue_as_new(order)
 
     # -- signals and query: they only record; the loop above acts ------------------------------
 
@@ -229,21 +239,37 @@ class DeliveryWorkflow:
 
     def _end(self) -> DeliveryState:
         now = self._now
+        if now.status is DeliveryStatus.DELIVERED:
+            return self.state()
+        self._label(None)
         if now.status is DeliveryStatus.CANCELLED:
             raise asyncio.CancelledError
-        if now.status is not DeliveryStatus.DELIVERED:
-            raise ApplicationError(
-                now.failure,
-                type=now.status.value,
-                non_retryable=True,
-                category=ApplicationErrorCategory.BENIGN,  # no fault of the worker's
-            )
-        return self.state()
+        raise ApplicationError(
+            now.failure,
+            type=now.status.value,
+            non_retryable=True,
+            category=ApplicationErrorCategory.BENIGN,  # no fault of the worker's
+        )
 
     def _show(self) -> None:
-        """The search attribute, while it is open, and the text the Temporal UI shows."""
+        """The search attributes, while it is open, and the text the Temporal UI shows."""
         now = self._now
-        if now.status is not self._shown and not now.status.finished:
-            self._shown = now.status
-            workflow.upsert_search_attributes([HOOK_STATE.value_set(now.status.value)])
+        self._label(None if now.status.finished else now.status)
         workflow.set_current_details(now.text(self._retries_planned))
+
+    def _label(self, open_as: DeliveryStatus | None) -> None:
+        """Tell Temporal's search what it does not know yet. What is delivered at once is never
+        searched for by more than its id."""
+        updates: list[SearchAttributeUpdate[str]] = []
+        if labels := self._labels:
+            self._labels = None
+            updates += [
+                HOOK_TENANT.value_set(labels.tenant_id),
+                HOOK_ENDPOINT.value_set(self._order.endpoint_id),
+                HOOK_EVENT_TYPE.value_set(labels.event_type),
+            ]
+        if open_as is not None and open_as is not self._shown:
+            self._shown = open_as
+            updates.append(HOOK_STATE.value_set(open_as.value))
+        if updates:
+            workflow.upsert_search_attributes(updates)

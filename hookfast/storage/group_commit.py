@@ -52,14 +52,19 @@ class GroupCommit(Generic[Item, Result]):
         self._waiting: dict[asyncio.Future[Result], Item] = {}
         self._flusher: asyncio.Task[None] | None = None
 
-    async def add(self, item: Item) -> Result:
-        """Its result, once it is committed. Raises what `commit` raises for it alone, or for all
-        when the database is away, and Unavailable when patience is over or the transaction took too
-        long: whether it was committed is then unknown."""
+    def begin(self, item: Item) -> asyncio.Future[Result]:
+        """Its result, once it is committed. Fails with what `commit` raises for it alone, or for
+        all when the database is away."""
         committed: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting[committed] = item
         if self._flusher is None:
             self._flusher = asyncio.create_task(self._flush(), name=self._name)
+        return committed
+
+    async def add(self, item: Item) -> Result:
+        """The same, waited for. Raises what `begin` fails with, and Unavailable when patience is
+        over or the transaction took too long: whether it was committed is then unknown."""
+        committed = self.begin(item)
         try:
             async with asyncio.timeout(self._patience):
                 return await committed
@@ -67,9 +72,14 @@ class GroupCommit(Generic[Item, Result]):
             raise Unavailable("The database is busy; send the request again.") from None
         finally:
             if self._patience is not None:
-                # Nothing that nobody waits for is kept behind a transaction that is stuck: those
-                # who are told to come again do, and the memory would fill up.
-                self._waiting.pop(committed, None)
+                self.give_up(committed)
+
+    def give_up(self, committed: asyncio.Future[Result]) -> None:
+        """Nobody waits for this any more: where it has not begun, it does not. It is not kept
+        behind a transaction that is stuck: those who are told to come again do, and the memory
+        would fill up."""
+        self._waiting.pop(committed, None)
+        committed.cancel()
 
     async def close(self) -> None:
         """Wait for what is being committed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -35,7 +35,8 @@ from hookfast.storage.targets import Target, Targets
 
 _EVENTS: Table = Event.__table__
 
-_EVENT_CACHE_BYTES = 64 * 1024 * 1024
+_EVENT_CACHE_BYTES = 16 * 1024 * 1024
+_EVENT_BYTES = 700  # of one, without its body
 _PRIMED_LIMIT = 10_000
 COUNTS_FOR = 0.5
 """Seconds that what was read of a delivery and its endpoint counts. A request that begins later
@@ -113,7 +114,7 @@ class OutgoingLoader:
         self._clock = clock
         self._targets = Targets(keyring, clock=clock)
         self._events: Remembered[EventBody] = Remembered(
-            lambda event: len(event.body), most_bytes=_EVENT_CACHE_BYTES
+            lambda event: len(event.body) + _EVENT_BYTES, most_bytes=_EVENT_CACHE_BYTES
         )
         self._raws = RawRequests()
         self._primed: OrderedDict[str, _Primed] = OrderedDict()
@@ -148,8 +149,7 @@ class OutgoingLoader:
             self._primed.popitem(last=False)
 
     async def renew(self, delivery_ids: Sequence[str]) -> None:
-        """Read anew, all at once, what is not fresh of these deliveries: one by one that takes a
-        sixth of a batch's CPU."""
+        """Read these deliveries, all at once, where what is known of them is not fresh."""
         now = asyncio.get_running_loop().time()
         stale = [
             one
@@ -161,6 +161,11 @@ class OutgoingLoader:
         async with self._database.read() as connection:
             rows = await find_all_pending(connection, stale)
             await self.prime(connection, await self.choose(connection, rows), read_at=now)
+
+    def endpoints_of(self, delivery_ids: Iterable[str]) -> dict[str, str]:
+        """Where those of these deliveries go whose first attempt is about to begin."""
+        primed = ((one, self._primed.get(one)) for one in delivery_ids)
+        return {one: known.row.endpoint_id for one, known in primed if known is not None}
 
     async def load(
         self, delivery_id: str, *, plan: PlanSpec | None = None, fresh: bool = False

@@ -4,6 +4,7 @@ delivery is decided here, from its life as it is by now."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,13 +36,15 @@ GONE_REASON = "The receiver answered 410 Gone."
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """One attempt to record. `excerpt` is the start of the answer; `limited`: it may hold a place
-    among the endpoint's requests in flight; `in_batch`: a batch made it."""
+    among the endpoint's requests in flight; `in_batch`: a batch made it; `first_try`: nobody has
+    tried to record it before."""
 
     delivery_id: str
     ended: AttemptEnded
     excerpt: str | None = None
     limited: bool = True
     in_batch: bool = False
+    first_try: bool = False
 
 
 class News(Flag):
@@ -75,10 +78,17 @@ class Recorder:
         nothing, so a caller that does not know whether its commit went through may repeat it.
         Raises NotFound for a delivery without a row, the database's errors, and Unavailable when
         that takes too long."""
-        change = await self._group.add(record)
-        if change is None:
-            raise NotFound(f"There is no delivery {record.delivery_id}.")
-        return change
+        return _found(record, await self._group.add(record))
+
+    async def record_within(self, record: AttemptRecord, seconds: float) -> Change:
+        """The same, with TimeoutError after so long. A caller that is cancelled meanwhile leaves
+        the record to be committed."""
+        committed = self._group.begin(record)
+        await asyncio.wait((committed,), timeout=seconds)
+        if not committed.done():
+            self._group.give_up(committed)  # what has begun may be committed late
+            raise TimeoutError
+        return _found(record, committed.result())
 
     async def close(self) -> None:
         """Wait for what is being recorded."""
@@ -95,12 +105,19 @@ class Recorder:
         return [changes.get(record.delivery_id) for record in records]
 
 
+def _found(record: AttemptRecord, change: Change | None) -> Change:
+    if change is None:
+        raise NotFound(f"There is no delivery {record.delivery_id}.")
+    return change
+
+
 async def _write(
     connection: AsyncConnection, records: list[AttemptRecord], *, policy: Policy, now: datetime
 ) -> tuple[dict[str, Change], News]:
     locked = await lives.lock(connection, {record.delivery_id for record in records})
     # in a statement of its own: it sees what was committed up to the locks
-    known = await _recorded(connection, records)
+    repeated = [record for record in records if not record.first_try]
+    known = await _recorded(connection, repeated) if repeated else frozenset[str]()
     # Once each: what took too long is given to us again while it still waits here.
     by_id = {
         record.ended.attempt_id: record

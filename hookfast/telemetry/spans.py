@@ -18,7 +18,7 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -147,6 +147,9 @@ class AttemptSpan:
             self._span.set_attribute("hookfast.attempt.next", following)
 
 
+_UNSEEN = AttemptSpan(trace.INVALID_SPAN)
+
+
 @contextmanager
 def attempt(
     traceparent: str, *, event_type: str, number: int, trigger: str, ids: Mapping[str, str]
@@ -156,9 +159,11 @@ def attempt(
     parent = _remote(traceparent)
     if not _Switch.on:
         # recorded nowhere, but the log lines of the attempt have the event's trace id
-        event = trace.get_current_span(parent or _NOTHING)
-        with trace.use_span(event, record_exception=False, set_status_on_exception=False):
-            yield AttemptSpan(trace.INVALID_SPAN)
+        token = attach(parent or _NOTHING)
+        try:
+            yield _UNSEEN
+        finally:
+            detach(token)
         return
     links = []
     if number > 1 and parent is not None:

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from hookfast.delivery import workflow_id
+from hookfast.temporal import SEARCH_ATTRIBUTES
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK
 from tests.seed import SECRET
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+_UPSERTED = "upsert_workflow_search_attributes_event_attributes"
 
 
 async def test_the_query_tells_where_a_delivery_stands(stack: Stack) -> None:
@@ -35,7 +39,7 @@ async def test_search_attributes_and_details_say_what_a_delivery_is(stack: Stack
         described = await stack.workflow(delivery).describe()
         pairs = described.typed_search_attributes
         attributes = {pair.key.name: pair.value for pair in pairs}
-        return (described, attributes) if attributes["HookState"] == "retrying" else None
+        return (described, attributes) if attributes.get("HookState") == "retrying" else None
 
     described, attributes = await eventually(retrying)
     assert attributes["HookTenant"] == row.tenant_id
@@ -45,6 +49,32 @@ async def test_search_attributes_and_details_say_what_a_delivery_is(stack: Stack
     assert summary is not None
     assert summary.startswith("order.invoice.paid → http://127.0.0.1")
     assert "private" not in summary
+
+
+async def test_what_ends_badly_at_its_first_attempt_is_found_by_what_it_is(stack: Stack) -> None:
+    endpoint = await stack.endpoint("/status/410")
+    delivery = await stack.deliver(endpoint)
+    row = await stack.until_status(delivery, "gone")
+    await stack.until_closed(delivery)
+    query = (
+        f'HookTenant="{row.tenant_id}" AND HookEndpoint="{endpoint}" AND '
+        'HookEventType="order.invoice.paid" AND ExecutionStatus="Failed"'
+    )
+
+    async def found() -> list[str]:
+        return [one.id async for one in stack.client.list_workflows(query)]
+
+    assert await eventually(found) == [workflow_id(delivery)]
+
+
+async def test_what_is_delivered_at_once_costs_the_search_nothing(stack: Stack) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/ok"))
+    await stack.until_closed(delivery)
+    history = await stack.workflow(delivery).fetch_history()
+    assert not any(event.HasField(_UPSERTED) for event in history.events)
+    described = await stack.workflow(delivery).describe()
+    ours = {key.name for key in SEARCH_ATTRIBUTES}
+    assert ours.isdisjoint(pair.key.name for pair in described.typed_search_attributes)
 
 
 async def test_bodies_and_secrets_stay_out_of_history(stack: Stack) -> None:
