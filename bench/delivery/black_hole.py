@@ -10,7 +10,6 @@ it does harm all the time, and its retries to come after the run. Only the nine 
 from __future__ import annotations
 
 import asyncio
-import statistics
 
 from bench.delivery.events import create_endpoints, single_body
 from bench.delivery.figures import BlackHole, Quantiles
@@ -27,7 +26,6 @@ _STALLED_SECONDS = 60.0
 
 async def measure_black_hole(session: Session, *, rounds: int, seconds: float) -> BlackHole:
     """So many turns of both, each for so long."""
-    await session.warm_up()
     rate = SHARE * await session.capacity()
     without: list[float] = []
     behind: list[float] = []
@@ -52,11 +50,6 @@ async def measure_black_hole(session: Session, *, rounds: int, seconds: float) -
         multiples=multiples,
         swallowed=swallowed,
     )
-
-
-def median_multiple(found: BlackHole) -> float:
-    """The median of the turns."""
-    return statistics.median(found.multiples)
 
 
 async def _turn(

@@ -86,13 +86,19 @@ async def any_with(bench: Bench, status: str) -> bool:
 
 async def count_waiting(bench: Bench, *, tenant: str) -> int:
     """How many of the tenant's deliveries are pending."""
+    return sum((await _count(bench, {"status": "pending", "tenant_id": tenant})).values())
+
+
+async def count_unfinished(bench: Bench) -> dict[str, int]:
+    """How many deliveries have not ended, by status."""
+    return await _count(bench, {"since": "2000-01-01T00:00:00Z"})
+
+
+async def _count(bench: Bench, chosen: dict[str, str]) -> dict[str, int]:
+    """By status; `cancel` acts on what has not ended."""
     answer = await bench.client.post(
         f"{bench.api}/v1/deliveries/actions",
-        json={
-            "action": "cancel",
-            "filter": {"status": "pending", "tenant_id": tenant},
-            "dry_run": True,
-        },
+        json={"action": "cancel", "filter": chosen, "dry_run": True},
     )
     assert answer.status_code == 200, answer.text
-    return int(answer.json()["matching"])
+    return dict(answer.json()["by_status"])

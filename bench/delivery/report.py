@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from functools import singledispatch
 from typing import Any
 
@@ -81,13 +82,21 @@ def _(burst: Burst) -> None:
 
 @show.register
 def _(fairness: Fairness) -> None:
-    table = _table(f"{fairness.database}, {fairness.mode}: seconds from emit to sink", "seconds")
-    each = ", ".join(f"{seconds:.2f}" for seconds in fairness.singles)
-    table.add_row(f"single events behind {fairness.waiting:,} of another tenant", each)
+    table = _table(
+        f"{fairness.database}, {fairness.mode}: seconds from emit to sink",
+        *("first", "median", "longest"),
+    )
+    singles = fairness.singles
+    values = (singles[0], statistics.median(singles), max(singles))
+    table.add_row(
+        f"{len(singles)} single events, the first behind {fairness.waiting:,} of another tenant",
+        *(f"{seconds:.2f}" for seconds in values),
+    )
+    values = (fairness.new_first, fairness.new_median, fairness.new_last)
     table.add_row(
         f"{fairness.new_deliveries:,} to {fairness.new_endpoints} new endpoints behind "
-        f"{fairness.new_waiting:,} of another: the first of an endpoint, first / median / last",
-        f"{fairness.new_first:.2f} / {fairness.new_median:.2f} / {fairness.new_last:.2f}",
+        f"{fairness.new_waiting:,} of another endpoint: each one's first",
+        *(f"{seconds:.2f}" for seconds in values),
     )
     console.print(table)
 

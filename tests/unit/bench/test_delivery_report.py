@@ -2,22 +2,114 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from bench.delivery import Side, _report
+from bench.delivery.figures import (
+    BATCHES,
+    FAN_OUT,
+    FLOOR,
+    SINGLES,
+    BlackHole,
+    Burst,
+    Fairness,
+    Figures,
+    Latency,
+    Memory,
+    Quantiles,
+    Rates,
+    Side,
+    Unmeasured,
+)
+from bench.delivery.report import console, show, summarize
+
+SPENT = {
+    "temporal": 12.345,
+    "worker": 10.0,
+    "worker 2": 1.0,
+    "api": 0.5,
+    "postgresql": 1.5,
+    "sink": 0.25,
+    "load generator": 0.1,
+}
+WIDTH = 80
 
 
-def test_no_number_of_the_table_is_cut(
+def rates(database: str = "sqlite", mode: str = "auto", **multiples: float) -> Rates:
+    """Two turns, with a floor of 70/s that takes 25.345 ms of CPU; by default all as fast."""
+    sides = {}
+    for name in (FLOOR, BATCHES, SINGLES, FAN_OUT):
+        multiple = multiples.get(name.replace(" ", "_"), 1.0)
+        sides[name] = Side(name)
+        for _ in range(2):
+            cpu = {process: spent / multiple for process, spent in SPENT.items()}
+            sides[name].add(1_000, 1_000 / 70 / multiple, cpu)
+    return Rates(database, mode, sides)
+
+
+def quantiles(*, p50: float = 10.0, p95: float = 20.0, p99: float = 30.0) -> Quantiles:
+    return Quantiles(1_000, p50, p95, p99, 1_234.5)
+
+
+def everything() -> Figures:
+    """A run that measured each part once."""
+    where = ("postgresql", "workflow")
+    return Figures(
+        machine={"cores": 2},
+        rates=[rates()],
+        latency=[Latency(*where, 50.0, None, 68.0, quantiles(), quantiles(), {"worker": 1.0})],
+        burst=[Burst(*where, 200.0, 60.0, 68.0, quantiles(), quantiles(), 12_000, 123.4)],
+        fairness=[Fairness(*where, 12_345, [0.5, 0.7], 250, 5_000, 12_345, 1.0, 2.0, 3.0)],
+        black_hole=[BlackHole(*where, 130.0, quantiles(), quantiles(p99=33), [1.1, 1.0], 99)],
+        memory=[Memory(*where, "PSS", 50_000, {"worker": 100.0}, {"worker": 440.0}, 450.0)],
+        unmeasured=[Unmeasured("sqlite, auto: burst", "AssertionError: [1] of 2 came")],
+    )
+
+
+def test_no_number_of_a_table_is_cut(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    cpu = {"temporal": 12.345, "worker": 10.0, "api": 0.5, "sink": 0.25, "load generator": 0.1}
-    sides = [Side("(a) floor"), Side("(b) product"), Side("singles at 50/s")]
-    for side in sides:
-        side.add(2_000, 2_000 / 175.4, {name: spent * 2 for name, spent in cpu.items()})
-    _report(sides, {"accept": [1.0, 2.0], "emit → sink": [10.0, 20.0]})
+    monkeypatch.setattr(console, "width", WIDTH)
+    figures = everything()
+    for part in (
+        *figures.rates,
+        *figures.latency,
+        *figures.burst,
+        *figures.fairness,
+        *figures.black_hole,
+        *figures.memory,
+    ):
+        show(part)
+    summarize(figures)
     printed = capsys.readouterr().out
     assert "…" not in printed
-    assert printed.count("175 (175–175)") == 3
-    assert printed.count("12.35") + printed.count("12.34") == 3
-    assert printed.count("23.20") + printed.count("23.19") == 3
+    assert max(map(len, printed.splitlines())) <= WIDTH
+    assert printed.count("(70–70)") == 4
+    assert printed.count("12.35") + printed.count("12.34") == 4
+    assert "[1] of 2 came" in printed
+
+
+def test_the_figures_can_be_written_as_json() -> None:
+    written = json.loads(json.dumps(everything().as_json()))
+    assert written["rates"][0]["multiples"] == {BATCHES: 1.0, SINGLES: 1.0, FAN_OUT: 1.0}
+    assert written["fairness"][0]["singles"] == [0.5, 0.7]
+
+
+def test_processes_of_one_kind_are_added_up_and_those_beside_the_service_left_out() -> None:
+    side = rates().floor
+    assert side.cpu_of("worker") == pytest.approx(11.0)
+    assert side.cpu_of("load generator") == pytest.approx(0.1)
+    assert side.service_cpu == pytest.approx(12.345 + 11.0 + 0.5 + 1.5)
+
+
+def test_a_rate_is_related_to_the_floor_of_its_own_turn() -> None:
+    found = rates()
+    found.sides[FLOOR] = Side(FLOOR, rates=[50.0, 100.0, 200.0])
+    found.sides[BATCHES] = Side(BATCHES, rates=[500.0, 800.0, 2_200.0])
+    assert found.multiple(BATCHES) == 10.0  # of 10, 8 and 11
+
+
+def test_quantiles_are_of_the_values_themselves() -> None:
+    assert Quantiles.of(range(1, 101)) == Quantiles(100, 51, 96, 100, 100)
+    assert Quantiles.of([7.0]) == Quantiles(1, 7.0, 7.0, 7.0, 7.0)

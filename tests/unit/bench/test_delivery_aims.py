@@ -1,0 +1,130 @@
+"""Which aims a run reached: rates against its own floor, the rest as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bench.delivery.aims import aims
+from bench.delivery.figures import (
+    BATCHES,
+    FAN_OUT,
+    FLOOR,
+    SINGLES,
+    BlackHole,
+    Burst,
+    Fairness,
+    Figures,
+    Latency,
+    Memory,
+    Quantiles,
+    Rates,
+    Side,
+)
+from bench.delivery.plan import MODES, PARTS, chosen
+
+FLOOR_RATE = 70.0
+
+
+def rates(
+    database: str = "sqlite",
+    mode: str = "auto",
+    *,
+    batches: float = 10.0,
+    singles: float = 6.5,
+    cpu: float = 0.08,
+) -> Rates:
+    """Rates and CPU in multiples of the floor's."""
+    sides = {}
+    for name, multiple in {FLOOR: 1.0, BATCHES: batches, SINGLES: singles, FAN_OUT: 5.0}.items():
+        spent = 23.0 * (1.0 if name == FLOOR else cpu)
+        sides[name] = Side(name, [FLOOR_RATE * multiple], {"worker": [spent], "sink": [99.0]})
+    return Rates(database, mode, sides)
+
+
+def reached(figures: Figures) -> dict[str, bool | None]:
+    return {aim.name: aim.reached for aim in aims(figures)}
+
+
+@pytest.mark.parametrize(
+    ("found", "batches", "singles", "cpu"),
+    [
+        (rates(), True, True, True),
+        (rates(batches=9.9), False, True, True),
+        (rates(singles=6.4), True, False, True),
+        (rates(cpu=0.09), True, True, False),  # 2.07 ms where the floor takes 23
+    ],
+)
+def test_sqlite_is_held_against_the_floor(
+    found: Rates, batches: bool, singles: bool, cpu: bool
+) -> None:
+    assert reached(Figures(rates=[found])) == {
+        "sqlite, auto: batch emits": batches,
+        "sqlite, auto: single emits": singles,
+        "sqlite, auto: CPU, batch emits": cpu,
+    }
+
+
+@pytest.mark.parametrize(("batches", "wanted"), [(9.0, True), (8.9, False)])
+def test_postgresql_is_held_against_sqlite_in_the_same_mode(batches: float, wanted: bool) -> None:
+    found = [rates(mode="batch", batches=99.0), rates(), rates("postgresql", batches=batches)]
+    assert reached(Figures(rates=found))["postgresql, auto: batch emits"] is wanted
+
+
+def test_postgresql_alone_decides_nothing() -> None:
+    assert reached(Figures(rates=[rates("postgresql")]))["postgresql, auto: batch emits"] is None
+
+
+@pytest.mark.parametrize(("batches", "wanted"), [(0.8, True), (0.79, False)])
+def test_workflows_of_their_own_have_an_aim_of_their_own(batches: float, wanted: bool) -> None:
+    found = reached(Figures(rates=[rates(mode="workflow", batches=batches)]))
+    assert found == {"sqlite, workflow: batch emits": wanted}
+
+
+def test_latencies_are_scaled_to_a_floor_of_68() -> None:
+    accept = Quantiles(1_000, 1.0, 1.0, 1.0, 1.0)
+    arrive = Quantiles(1_000, 29.0, 61.0, 89.0, 500.0)
+    latency = Latency("sqlite", "auto", 50.0, None, 34.0, accept, arrive, {})  # 30, 60, 90 ms
+    found = [latency, replace(latency, rate=120.0, of_capacity=0.3)]  # the other rate has no aim
+    assert reached(Figures(latency=found)) == {
+        "sqlite, auto: 50/s, p50": True,
+        "sqlite, auto: 50/s, p95": False,
+        "sqlite, auto: 50/s, p99": True,
+    }
+
+
+def test_the_other_parts_have_fixed_aims() -> None:
+    some = Quantiles(1_000, 10.0, 20.0, 50.0, 60.0)
+    found = Figures(
+        burst=[Burst("sqlite", "auto", 200.0, 60.0, 68.0, some, some, 3, 1.1)],
+        fairness=[Fairness("sqlite", "auto", 12_000, [0.9, 5.0], 250, 5_000, 12_000, 1, 2, 3)],
+        black_hole=[BlackHole("sqlite", "auto", 130.0, some, some, [1.0, 1.1, 9.0], 99)],
+        memory=[Memory("sqlite", "auto", "PSS", 50_000, {}, {"worker": 200, "api": 251}, 460)],
+    )
+    assert reached(found) == {
+        "sqlite, auto: 200/s for 60 s, oldest at the end": False,
+        "sqlite, auto: 200/s for 60 s, accept p99": True,
+        "sqlite, auto: an event behind 12,000 of another tenant": True,
+        "sqlite, auto: new endpoints' first, behind 12,000 of another": None,
+        "sqlite, auto: healthy p99 beside a black hole": True,
+        "sqlite, auto: PSS after 50,000 deliveries": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("only", "modes", "parts"),
+    [
+        ("", [*MODES], [*PARTS]),
+        ("memory,rates", [*MODES], ["rates", "memory"]),
+        ("batch", ["batch"], ["rates", "latency"]),
+        ("batch, latency", ["batch"], ["latency"]),
+    ],
+)
+def test_only_names_parts_and_modes(only: str, modes: list[str], parts: list[str]) -> None:
+    assert chosen(only) == (modes, parts)
+
+
+def test_only_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(ValueError, match=r"^speed: choose from rates, latency"):
+        chosen("rates,speed")
