@@ -2,8 +2,15 @@
 of it; names the sink that goes with it.
 
 Both are one Go program (`bench/load/`), built when it is first used, into `var/`. Where there is no
-Go, or it cannot build, Python stands in (`bench.sending`, `bench.sink`), and takes CPU from what is
-measured: MEASURED_COST.
+Go, or it cannot build, Python stands in (`bench.sending`, `bench.sink`). Measured on 2 cores, the
+one against the other, microseconds of CPU a request:
+
+                            sender, Go  sender, Python    sink, Go  sink, Python
+    16 connections, flat out        13              20          10            15
+    200 a second, open loop        277             263         120           100
+
+So flat out Python's is half as dear again, and at a low rate what counts is that a process is woken
+at all. Either is little next to the 1.5 to 6 ms that an event takes of the API.
 """
 
 from __future__ import annotations

@@ -72,12 +72,12 @@ def _of_rates(rates: Rates, figures: Figures) -> Iterator[Aim]:
         figure += "" if share is None else f", {share:.2f} × SQLite"
         reached = None if share is None else share >= _OF_SQLITE
         yield Aim(_name(rates, side), figure, f"≥ {_OF_SQLITE:g} × SQLite", reached)
-    if BATCHES in wanted:
+    if wanted and rates.database == _SQLITE:
         cpu = rates.cpu_multiple(BATCHES)
         yield Aim(
             _name(rates, f"CPU, {BATCHES}"), f"{cpu:.3f} × floor", f"≤ {_CPU:.3f}", cpu <= _CPU
         )
-    else:
+    if not wanted and rates.database == _SQLITE:
         multiple = rates.multiple(BATCHES)
         yield Aim(_name(rates, BATCHES), f"{multiple:.2f} × floor", "≥ 0.8", multiple >= 0.8)
 
