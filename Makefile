@@ -40,8 +40,9 @@ chaos: $(VENV)/.dev-ready   ## a storm of kills and outages; nothing may be lost
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
 	  $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM))
 
-bench: $(VENV)/.dev-ready   ## the floor and the product, measured in one run
-	$(BIN)/python -m bench.delivery
+bench: $(VENV)/.dev-ready   ## the product against the floor, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
+	@$(BIN)/python -m bench.delivery $(if $(PARTS),--only $(PARTS)) $(if $(DATABASE),--database $(DATABASE)) \
+	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JSON),--json $(JSON))
 
 drain: $(VENV)/.dev-ready   ## the end of an outage, measured against the ramp
 	$(BIN)/python -m bench.drain

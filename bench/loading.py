@@ -27,7 +27,7 @@ from pathlib import Path
 from bench.parts import OPERATOR_KEY
 
 _SOURCE = Path(__file__).parent / "load"
-_BUILT = Path(__file__).parents[1] / "var" / "bench-load"
+BINARY = Path(__file__).parents[1] / "var" / "bench-load" / "load"
 _BUILD_SECONDS = 300
 
 
@@ -111,14 +111,13 @@ def _build() -> Path:
     go = shutil.which("go")
     if go is None:
         raise _CannotBuild("there is no `go` on PATH")
-    _BUILT.mkdir(parents=True, exist_ok=True)
+    BINARY.parent.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOWORK": "off"}
     if not any(environment.get(name) for name in ("GOCACHE", "HOME", "XDG_CACHE_HOME")):
-        environment["GOCACHE"] = str(_BUILT / "cache")
-    binary = _BUILT / "load"
+        environment["GOCACHE"] = str(BINARY.parent / "cache")
     try:  # quick when nothing changed
         built = subprocess.run(
-            [go, "build", "-buildvcs=false", "-o", str(binary), "."],
+            [go, "build", "-buildvcs=false", "-o", str(BINARY), "."],
             cwd=_SOURCE,
             env=environment,
             capture_output=True,
@@ -130,4 +129,4 @@ def _build() -> Path:
         raise _CannotBuild(f"go build: {problem}") from None
     if built.returncode:
         raise _CannotBuild(f"go build: {built.stderr.strip()[:500]}")
-    return binary
+    return BINARY

@@ -49,6 +49,7 @@ def main() -> None:
         api_processes=arguments.api_processes,
     )
     progress = Progress()
+    progress.say("building the load generator and the sink")
     load = find_load(python=arguments.python)
     figures = Figures(machine=_machine(load))
     console.print(_described(figures.machine))

@@ -72,6 +72,14 @@ def test_postgresql_is_held_against_sqlite_in_the_same_mode(batches: float, want
     assert reached(Figures(rates=found))["postgresql, auto: batch emits"] is wanted
 
 
+def test_postgresql_is_held_against_sqlite_also_where_each_has_a_workflow() -> None:
+    found = [rates(mode="workflow", batches=0.7), rates("postgresql", "workflow", batches=0.69)]
+    assert reached(Figures(rates=found)) == {
+        "sqlite, workflow: batch emits": False,
+        "postgresql, workflow: batch emits": True,
+    }
+
+
 def test_postgresql_alone_decides_nothing() -> None:
     assert reached(Figures(rates=[rates("postgresql")]))["postgresql, auto: batch emits"] is None
 
