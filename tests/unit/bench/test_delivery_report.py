@@ -22,6 +22,7 @@ from bench.delivery.figures import (
     Side,
     Unmeasured,
 )
+from bench.delivery.markdown import tables
 from bench.delivery.report import console, show, summarize
 
 SPENT = {
@@ -94,6 +95,17 @@ def test_the_figures_can_be_written_as_json() -> None:
     written = json.loads(json.dumps(everything().as_json()))
     assert written["rates"][0]["multiples"] == {BATCHES: 1.0, SINGLES: 1.0, FAN_OUT: 1.0}
     assert written["fairness"][0]["singles"] == [0.5, 0.7]
+
+
+def test_the_guide_s_tables_follow_from_the_json() -> None:
+    lines = list(tables(json.loads(json.dumps(everything().as_json()))))
+    assert lines[0] == "The floor: 70 deliveries a second (70 to 70), 25.3 ms of CPU each."
+    assert "| SQLite, `auto` | 1.0 | 1.0 | 1.0 | 1.00, 1.00, 1.00 |" in lines
+    assert "| PostgreSQL, `workflow` | 50 | 10 / 20 / 30 | 10 / 20 / 30 |" in lines
+    for table in "\n".join(lines[2:]).split("\n\n"):
+        rows = table.splitlines()
+        assert {row.count("|") for row in rows} == {rows[1].count("|")}
+        assert len(rows) > 2
 
 
 def test_processes_of_one_kind_are_added_up_and_those_beside_the_service_left_out() -> None:
