@@ -57,6 +57,13 @@ def cpu_seconds(process: psutil.Process) -> float:
     return spent + sum(cpu_seconds(child) for child in process.children())
 
 
+def machine_seconds() -> float:
+    """CPU seconds of everything that ran on this machine so far."""
+    times = psutil.cpu_times()._asdict()
+    busy = ("user", "nice", "system", "irq", "softirq")  # a guest's are in `user` too
+    return float(sum(times.get(name, 0.0) for name in busy))
+
+
 def spent_since(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
     """CPU seconds between two readings, by process."""
     return {name: after[name] - before[name] for name in before}

@@ -43,16 +43,21 @@ class Quantiles:
 
 @dataclass(slots=True)
 class Side:
-    """One side's rounds: deliveries per second, and CPU milliseconds per delivery by process."""
+    """One side's rounds: deliveries per second, CPU milliseconds per delivery by process, and the
+    cores that others kept busy."""
 
     name: str
     rates: list[float] = field(default_factory=list)
     cpu: dict[str, list[float]] = field(default_factory=dict)
+    elsewhere: list[float] = field(default_factory=list)
 
-    def add(self, count: int, seconds: float, cpu: dict[str, float]) -> None:
+    def add(
+        self, count: int, seconds: float, cpu: dict[str, float], *, elsewhere: float = 0.0
+    ) -> None:
         """Note a round: so many deliveries, and the CPU seconds by process. Processes of one kind
         are added up."""
         self.rates.append(count / seconds)
+        self.elsewhere.append(elsewhere)
         kinds: dict[str, float] = {}
         for process, spent in cpu.items():
             kind = part_kind(process)
@@ -101,7 +106,8 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Latency:
     """Single events at a fixed rate; `of_capacity` is that rate as a share of what the mode can
-    deliver, None where the rate was given. `floor` is deliveries per second."""
+    deliver, None where the rate was given. `floor` is deliveries per second, `elsewhere` the cores
+    that others kept busy."""
 
     database: str
     mode: str
@@ -111,6 +117,7 @@ class Latency:
     accept: Quantiles
     arrive: Quantiles
     cpu: dict[str, float]
+    elsewhere: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ right before, so that aims can be stated for this machine as it is now.
 from __future__ import annotations
 
 import asyncio
+import time
 
 from bench.delivery.figures import FLOOR, SINGLES, Latency, Quantiles, Side
-from bench.delivery.session import Session
+from bench.delivery.session import Elsewhere, Session
 from bench.loading import Outcome, Plan
 
 SHARE = 0.3
@@ -29,7 +30,9 @@ async def measure_latency(session: Session, *, rate: float, seconds: float) -> l
         each = rate if of_capacity is None else of_capacity * await session.capacity()
         session.progress.say(f"latency: {each:.0f} a second for {seconds:g} s")
         await asyncio.sleep(_CALM_SECONDS)
+        elsewhere = Elsewhere()
         outcome, cpu = await send_singles(session, rate=each, seconds=seconds)
+        busy = elsewhere.cores((time.monotonic_ns() - outcome.begun) / 1e9, cpu)
         count = len(outcome.latencies)
         await session.assert_all_delivered(count)
         side = Side(SINGLES)
@@ -44,6 +47,7 @@ async def measure_latency(session: Session, *, rate: float, seconds: float) -> l
                 accept=Quantiles.of(outcome.latencies),
                 arrive=Quantiles.of(await session.ask_sink("report")),
                 cpu={process: side.cpu_of(process) for process in side.cpu},
+                elsewhere=busy,
             )
         )
     return measured

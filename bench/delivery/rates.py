@@ -26,5 +26,5 @@ async def measure_rates(session: Session, *, rounds: int, seconds: float) -> Rat
                 found = await session.floor(seconds=seconds)
             else:
                 found = await session.deliver(name, seconds=seconds)
-            side.add(found.count, found.seconds, found.cpu)
+            side.add(found.count, found.seconds, found.cpu, elsewhere=found.elsewhere)
     return Rates(session.database, session.mode, sides)

@@ -52,6 +52,8 @@ def _(rates: Rates) -> None:
     table.add_row("× floor", "1", *(f"{rates.cpu_multiple(name):.3f}" for name in products))
     for process in BESIDE:
         table.add_row(process, *(f"{side.cpu_of(process):.2f}" for side in sides), style="dim")
+    busy = (f"{statistics.median(side.elsewhere):.1f}" for side in sides)
+    table.add_row("others, cores", *busy, style="dim")
     console.print(table)
 
 
@@ -64,7 +66,9 @@ def _(latency: Latency) -> None:
         f"floor {latency.floor:.0f}/s; ms",
         {"accept": latency.accept, "emit → sink": latency.arrive},
     )
-    console.print(f"CPU ms a delivery: {cpu}", style="dim")
+    console.print(
+        f"CPU ms a delivery: {cpu}; others kept {latency.elsewhere:.1f} cores busy", style="dim"
+    )
 
 
 @show.register

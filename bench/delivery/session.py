@@ -32,7 +32,7 @@ from bench.delivery.figures import BATCHES, FAN_OUT, FLOOR, SINGLES
 from bench.delivery.floor import Floor
 from bench.delivery.progress import Progress
 from bench.loading import Load, Outcome, Plan
-from bench.parts import Bench, running_bench, spent_since
+from bench.parts import Bench, machine_seconds, running_bench, spent_since
 
 SHARED_TYPE = "order.invoice.shared"
 ENDPOINTS = 100
@@ -60,11 +60,25 @@ class Way:
 
 @dataclass(slots=True)
 class Round:
-    """Deliveries that were made, in so many seconds, with the CPU seconds by process."""
+    """Deliveries that were made, in so many seconds, with the CPU seconds by process. `elsewhere`
+    is how many cores others kept busy meanwhile."""
 
     count: int
     seconds: float
     cpu: dict[str, float]
+    elsewhere: float
+
+
+class Elsewhere:
+    """How busy others keep the machine, from now on."""
+
+    def __init__(self) -> None:
+        self._before = machine_seconds()
+
+    def cores(self, seconds: float, own: Mapping[str, float]) -> float:
+        """In cores, where our own processes spent so many CPU seconds."""
+        spent = machine_seconds() - self._before - sum(own.values())
+        return max(0.0, spent / seconds)
 
 
 @dataclass(slots=True)
@@ -88,9 +102,10 @@ class Session:
             self.floor_process = await Floor.start(self.bench)
         await asyncio.sleep(_SETTLED_SECONDS)
         count = self._count(FLOOR, seconds, each=1)
+        elsewhere = Elsewhere()
         took, cpu = await self.floor_process.deliver(count)
         self.rates[FLOOR] = count / took
-        return Round(count, took, cpu)
+        return Round(count, took, cpu, elsewhere.cores(took, cpu))
 
     async def deliver(self, name: str, *, seconds: float, count: int | None = None) -> Round:
         """A round of this way, closed loop, that lasts about as long or has `count` deliveries."""
@@ -105,12 +120,14 @@ class Session:
             connections=way.connections,
             expect=way.expect,
         )
+        elsewhere = Elsewhere()
         outcome, cpu = await self.send(plan, deliveries=count)
         took = (time.monotonic_ns() - outcome.begun) / 1e9
         self.rates[name] = count / took
         self.rounds[name] += 1
+        busy = elsewhere.cores(took, cpu)
         await self.assert_all_delivered(count)
-        return Round(count, took, cpu)
+        return Round(count, took, cpu, busy)
 
     async def warm_up(self) -> None:
         """Let every process do what it only does once."""

@@ -93,7 +93,7 @@ def test_workflows_of_their_own_have_an_aim_of_their_own(batches: float, wanted:
 def test_latencies_are_scaled_to_a_floor_of_68() -> None:
     accept = Quantiles(1_000, 1.0, 1.0, 1.0, 1.0)
     arrive = Quantiles(1_000, 29.0, 61.0, 89.0, 500.0)
-    latency = Latency("sqlite", "auto", 50.0, None, 34.0, accept, arrive, {})  # 30, 60, 90 ms
+    latency = Latency("sqlite", "auto", 50.0, None, 34.0, accept, arrive, {}, 0.0)  # 30, 60, 90 ms
     found = [latency, replace(latency, rate=120.0, of_capacity=0.3)]  # the other rate has no aim
     assert reached(Figures(latency=found)) == {
         "sqlite, auto: 50/s, p50": True,

@@ -59,7 +59,7 @@ def everything() -> Figures:
     return Figures(
         machine={"cores": 2},
         rates=[rates()],
-        latency=[Latency(*where, 50.0, None, 68.0, quantiles(), quantiles(), {"worker": 1.0})],
+        latency=[Latency(*where, 50.0, None, 68.0, quantiles(), quantiles(), {"worker": 1.0}, 0.1)],
         burst=[Burst(*where, 200.0, 60.0, 68.0, quantiles(), quantiles(), 12_000, 123.4)],
         fairness=[Fairness(*where, 12_345, [0.5, 0.7], 250, 5_000, 12_345, 1.0, 2.0, 3.0)],
         black_hole=[BlackHole(*where, 130.0, quantiles(), quantiles(p99=33), [1.1, 1.0], 99)],
