@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=3, help="turns of the floor and the product")
     add("--seconds", type=float, default=5, help="how long a round lasts, about")
     add("--rate", type=float, default=50, help="single events a second, for the latencies")
-    add("--latency-seconds", type=float, default=20, help="how long each rate is kept up")
+    add("--latency-seconds", type=float, default=15, help="how long each rate is kept up")
     add("--burst-rate", type=float, default=200, help="single events a second of the burst")
     add("--burst-seconds", type=float, default=60, help="how long the burst lasts")
     add("--backlog", type=int, default=12_000, help="deliveries that wait, for the fairness")
