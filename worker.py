@@ -138,6 +138,7 @@ async def running_worker(
         recorder=recorder,
         troubled=troubled,
         on_news=on_news,
+        on_rest=lambda batch_id: relay.rest(batch_id),
     )
     deliveries = Worker(
         client,

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -31,11 +30,11 @@ from temporalio.service import RPCError
 
 from activities.heartbeat import heartbeat
 from activities.hold import Hold
+from activities.lanes import Lanes
 from activities.requests import NotWanted, Planned, Requests
 from activities.time_left import TimeLeft
 from hookfast.batch import (
     ATTEMPT,
-    PER_ENDPOINT,
     RECORD,
     WORKFLOW_TYPE,
     BatchOrder,
@@ -52,13 +51,15 @@ from hookfast.delivery import DELIVERIES_QUEUE
 from hookfast.errors import HookfastError, NotFound
 from hookfast.storage import endpoints, outbox
 from hookfast.storage.engine import Database
-from hookfast.storage.outgoing import COUNTS_FOR, OutgoingLoader
+from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, News, Recorder
 from hookfast.time_budget import RECORD_SHARE, SLACK
 from hookfast.troubled import Troubled
 
-_LOOK_SECONDS = 0.25
-"""How often a batch looks for requests that take long."""
+_LOOK_SECONDS = 0.1
+"""How often a batch looks for requests that take long. With all others done, they leave the worker
+free for another batch after so long: else the first deliveries to an endpoint that never answers
+would hold up everybody's for a second."""
 _LONGEST = timedelta(seconds=5)
 """A batch that has not ended after that leaves everything behind: then this worker is too busy."""
 
@@ -96,39 +97,6 @@ _GIVEN_UP = _Result(_Fate.CONTINUES, "given up")
 _Tasks = dict["asyncio.Task[_Result]", Hold]
 
 
-class _Lanes:
-    """The ways to the endpoints of a batch, each for so many requests at once.
-
-    What is known of the deliveries that wait for their turn is read anew all at once, before it
-    counts no more: one by one, right before each request, that takes a seventh of a batch's CPU.
-    """
-
-    def __init__(self, loader: OutgoingLoader, delivery_ids: Iterable[str]) -> None:
-        self._loader = loader
-        self._waiting = dict.fromkeys(delivery_ids)
-        self._renewed_at = 0.0  # in the event loop's time
-        self._renewing = asyncio.Lock()
-        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(PER_ENDPOINT)
-        )
-
-    async def renew(self) -> None:
-        """Read anew what is not fresh of those that wait."""
-        async with self._renewing:
-            now = asyncio.get_running_loop().time()
-            if now - self._renewed_at > COUNTS_FOR / 2:
-                await self._loader.renew(list(self._waiting))
-                self._renewed_at = now
-
-    @asynccontextmanager
-    async def turn(self, hold: Hold) -> AsyncIterator[None]:
-        """Have one of the places on the way to its endpoint, once one is free."""
-        async with self._places[hold.endpoint_id]:
-            await self.renew()
-            self._waiting.pop(hold.delivery_id, None)
-            yield
-
-
 class BatchActivities:
     """One per worker process."""
 
@@ -142,6 +110,7 @@ class BatchActivities:
         recorder: Recorder,
         troubled: Troubled,
         on_news: Callable[[News], None],
+        on_rest: Callable[[str], None],
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -151,6 +120,7 @@ class BatchActivities:
         self._recorder = recorder
         self._troubled = troubled
         self._on_news = on_news
+        self._on_rest = on_rest
         self._clock = clock
         self._under_way: set[asyncio.Task[Any]] = set()
 
@@ -166,7 +136,7 @@ class BatchActivities:
 
     async def _attempt_all(self, order: BatchOrder, left: TimeLeft) -> dict[str, _Result]:
         """Every delivery with what became of it."""
-        lanes = _Lanes(self._loader, order.delivery_ids)
+        lanes = Lanes(self._loader, order.delivery_ids)
         await lanes.renew()
         endpoints = self._loader.endpoints_of(order.delivery_ids)
         pending: _Tasks = {
@@ -186,6 +156,8 @@ class BatchActivities:
             for hold in pending.values():
                 hold.excuse(now - due)
             results |= await self._leave_behind(pending, order.batch_id, everything=now > ends_at)
+            if _rests(pending.values()):
+                self._on_rest(order.batch_id)
         return results
 
     @activity.defn(name=RECORD)
@@ -213,7 +185,7 @@ class BatchActivities:
 
     # -- one delivery --------------------------------------------------------------------------
 
-    async def _first(self, hold: Hold, batch_id: str, lanes: _Lanes) -> _Result:
+    async def _first(self, hold: Hold, batch_id: str, lanes: Lanes) -> _Result:
         try:
             async with lanes.turn(hold):
                 planned = await self._look(hold, batch_id)
@@ -372,6 +344,15 @@ class BatchActivities:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task
+
+
+def _rests(holds: Collection[Hold]) -> bool:
+    """Whether all of these wait for slow receivers, or for their turn with one."""
+    slow = {hold.endpoint_id for hold in holds if hold.waits_for(_LOOK_SECONDS)}
+    return all(
+        hold.endpoint_id in slow and (not hold.begun or hold.waits_for(_LOOK_SECONDS))
+        for hold in holds
+    )
 
 
 def _of(results: dict[str, _Result], fate: _Fate) -> list[str]:

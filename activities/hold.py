@@ -57,10 +57,12 @@ class Hold:
     @property
     def slow(self) -> bool:
         """Whether its request has had no answer for too long."""
+        return self.waits_for(SLOW.total_seconds())
+
+    def waits_for(self, seconds: float) -> bool:
+        """Whether its request has had no answer for so long."""
         since = self.unanswered_since
-        if since is None:
-            return False
-        return asyncio.get_running_loop().time() - since > SLOW.total_seconds()
+        return since is not None and asyncio.get_running_loop().time() - since > seconds
 
     def covers(self, life: Life) -> bool:
         """Whether the delivery is still in this batch's hands."""

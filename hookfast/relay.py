@@ -26,9 +26,8 @@ is looked for meanwhile.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -37,12 +36,12 @@ from functools import partial
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast import batch
-from hookfast.batch_start import start_batch
+from hookfast.batches import Batches
 from hookfast.clock import Clock, utc_now
 from hookfast.delivery import Urgency
 from hookfast.delivery_start import start_or_wake
@@ -58,24 +57,22 @@ from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.outgoing import Chosen, OutgoingLoader
 from hookfast.storage.targets import Target
 from hookfast.telemetry import instruments, spans
-from hookfast.time_budget import BATCH_HOLD, LOCAL_STEP
+from hookfast.time_budget import BATCH_HOLD
 from hookfast.troubled import Troubled
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
 _MARK_SECONDS = 0.2  # marks what it started this long after the last round, when nothing follows
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
-_BACKOFF_LATER = timedelta(seconds=1)  # between two tries to start a batch
 _LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when told to end
 _NEW_WHILE_LATE = 4  # new deliveries in hand while retries run late
 _WISH_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
-_BATCHES = 2  # under way at once: one is loaded while the other's requests are made
+_BATCHES = 2  # at work at once: one is loaded while the other's requests are made
 _LINGER_SECONDS = 0.01  # between two rounds that batch: what comes meanwhile travels together
 _PER_ENDPOINT = 2 * batch.MOST
 """New deliveries of one endpoint in hand at once."""
 _PER_TROUBLED_ENDPOINT = 16
 """The same of one that was slow or failing lately."""
 _MANY = 16  # so many new deliveries at once, and more behind them, are a burst
-_BATCH_SECONDS = 5.0  # a batch that takes longer is waited for no more: its worker is gone
 
 log = structlog.get_logger()
 
@@ -126,7 +123,7 @@ class Relay:
         self._fair = FairClaim()
         self._window = StartWindow()
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
-        self._batches: dict[asyncio.Task[None], Counter[str]] = {}  # with how many of each endpoint
+        self._batches = Batches(client, heard=self._heard, clock=clock)
         # by lease: what was leased again meanwhile is somebody else's to mark
         self._started: defaultdict[datetime, list[str]] = defaultdict(list)
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
@@ -153,7 +150,7 @@ class Relay:
             if leasing is not None:
                 await asyncio.wait([leasing], timeout=_LEAVE_SECONDS)
                 leasing.cancel()  # what it has leased without our knowing, another takes in time
-            for task in self._batches:
+            for task in self._batches.running:
                 task.cancel()  # a batch that was started goes on
             await self._settle()
 
@@ -167,6 +164,10 @@ class Relay:
         """Mark what was started, without leasing more: the last step of a clean shutdown."""
         async with self._database.write() as connection:
             await self._settle_accounts(connection)
+
+    def rest(self, batch_id: str) -> None:
+        """All that is left of this batch waits for slow receivers: there is room for another."""
+        self._batches.rest(batch_id)
 
     async def _lease_and_start(self, room: _Room) -> _Leased:
         """Lease what there is room for and begin to start or wake its workflows."""
@@ -200,10 +201,7 @@ class Relay:
             self._starting[task] = one.row
             task.add_done_callback(self._starting.pop)
         if batched:
-            rows = [one.row for one in batched]
-            task = asyncio.create_task(self._run_batch(batch_id, rows, held), name=batch_id)
-            self._batches[task] = Counter(row.endpoint_id for row in rows)
-            task.add_done_callback(self._batches.pop)
+            self._batches.begin(batch_id, [one.row for one in batched], held_until=held)
         return _Leased(len(claimed.rows), more=claimed.more)
 
     async def _claim(self, connection: AsyncConnection, room: _Room, now: datetime) -> Free:
@@ -255,7 +253,7 @@ class Relay:
     def _room_of(self, endpoint_id: str) -> int:
         """How many more new deliveries of this endpoint may be in hand."""
         in_hand = sum(row.endpoint_id == endpoint_id for row in self._starting.values())
-        in_hand += sum(endpoints[endpoint_id] for endpoints in self._batches.values())
+        in_hand += self._batches.in_hand(endpoint_id)
         most = _PER_TROUBLED_ENDPOINT if endpoint_id in self._troubled else _PER_ENDPOINT
         return max(0, most - in_hand)
 
@@ -277,22 +275,23 @@ class Relay:
         deadline = asyncio.get_running_loop().time() + _WISH_SECONDS
         while True:
             batching = self._first_attempts.batched
-            if batching and len(self._batches) < _BATCHES:
+            working = self._batches.at_work
+            if batching and len(working) < _BATCHES:
                 break
             if not batching and len(self._starting) <= most // 2:
                 break
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            under_way = [*self._starting, *self._batches]
+            under_way = [*self._starting, *working]
             await asyncio.wait(under_way, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         return _Room(
             own=max(0, most - len(self._starting)),
-            batched=batch.MOST if len(self._batches) < _BATCHES else 0,
+            batched=batch.MOST if len(working) < _BATCHES else 0,
         )
 
     async def _settle(self) -> None:
-        if under_way := [*self._starting, *self._batches]:
+        if under_way := [*self._starting, *self._batches.running]:
             await asyncio.wait(under_way)
 
     async def _start(self, row: PendingDelivery, target: Target, lease: datetime) -> None:
@@ -331,34 +330,17 @@ class Relay:
         self._backoff = 0.0
         return result
 
-    async def _run_batch(
-        self, batch_id: str, rows: Sequence[PendingDelivery], held_until: datetime
-    ) -> None:
-        """Start a batch and wait for its end, so that not too many are under way."""
-        ids = [row.delivery_id for row in rows]
-        while True:
-            try:
-                handle = await start_batch(self._client, batch_id, ids)
-            except RPCError as error:
-                # It may have been started all the same, so the rows remain its own: it is asked for
-                # again, under the same id, for as long as it has the time to make its attempts.
-                instruments.RELAY_STARTS.add(len(ids), carrier="batch", result="failed")
-                self._trouble = error
-                if self._clock() + _BACKOFF_LATER + LOCAL_STEP > held_until:
-                    return
-                await asyncio.sleep(_BACKOFF_LATER.total_seconds())
-            else:
-                break
-        instruments.RELAY_STARTS.add(len(ids), carrier="batch", result="started")
-        self._backoff = 0.0
-        with contextlib.suppress(TimeoutError, RPCError, WorkflowFailureError):
-            async with asyncio.timeout(_BATCH_SECONDS):
-                await handle.result()
-
     def _refused(self, row: PendingDelivery, error: Exception) -> None:
         """Not Temporal's being away but our fault: the row keeps its lease, so that it is tried
         again only when that runs out."""
         log.error("A delivery cannot be started.", delivery_id=row.delivery_id, exc_info=error)
+
+    def _heard(self, error: Exception | None) -> None:
+        """Temporal took the start of a batch, or did not."""
+        if error is None:
+            self._backoff = 0.0
+        else:
+            self._trouble = error
 
     async def _back_off(self) -> None:
         error, self._trouble = self._trouble, None

@@ -1,9 +1,9 @@
 """The database: one `Database` per process, with `read()` and `write()` transactions.
 
 SQLite has one writer at a time. A process queues its own writers on a single connection, so that
-they wait in order instead of polling a locked file; across processes `BEGIN IMMEDIATE` and
-`busy_timeout` do the same. PostgreSQL uses one pool for both. Neither is waited for without end:
-what takes too long raises one of SQLAlchemy's errors or an OSError.
+they wait in order instead of polling a locked file; the writers of several processes look every
+millisecond. PostgreSQL uses one pool for both. Neither is waited for without end: what takes too
+long raises one of SQLAlchemy's errors or an OSError.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from threading import Thread
@@ -19,8 +20,9 @@ from aiosqlite.core import _connection_worker_thread
 
 Begin = Literal["BEGIN", "BEGIN IMMEDIATE"]
 
+_PATIENCE_SECONDS = 30
+_LOOK_SECONDS = 0.001
 _PRAGMAS = (
-    "PRAGMA busy_timeout=30000",
     "PRAGMA journal_mode=WAL",
     # FULL: an acknowledged event survives a power cut, not only a killed process
     "PRAGMA synchronous=FULL",
@@ -36,7 +38,7 @@ def connector(file: str, begin: Begin) -> Callable[..., Awaitable[aiosqlite.Conn
     having to upgrade."""
 
     async def connect(*_: object, **__: object) -> aiosqlite.Connection:
-        connection = _Connection(partial(_open, file), 64)
+        connection = _Connection(partial(_open, file, begin), 64)
         connection._thread = Thread(
             target=work,
             args=(asyncio.get_running_loop(), connection._tx),
@@ -64,12 +66,31 @@ def work(loop: asyncio.AbstractEventLoop, queue: Any) -> None:
                 return
 
 
-def _open(file: str) -> sqlite3.Connection:
+def _open(file: str, begin: Begin) -> sqlite3.Connection:
     # isolation_level None: the driver leaves transactions to us
-    connection = sqlite3.connect(file, timeout=30, isolation_level=None)
+    connection = sqlite3.connect(file, timeout=_PATIENCE_SECONDS, isolation_level=None)
     for pragma in _PRAGMAS:
         connection.execute(pragma)
+    if begin == "BEGIN IMMEDIATE":
+        connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits, and nothing after it has to
     return connection
+
+
+def _begin(connection: sqlite3.Connection, begin: Begin) -> None:
+    """Begin a transaction, a writing one when another process's has ended. SQLite itself would look
+    for that after 1, 2, 5, 10, 15, 20, 25, … ms: where three processes write half of the time, one
+    in a hundred then waits for 0.5 s, and here for 0.03 s."""
+    give_up_at = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            connection.execute(begin)
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > give_up_at:
+                raise
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return
 
 
 class _Connection(aiosqlite.Connection):
@@ -107,7 +128,7 @@ def _run(
     connection: sqlite3.Connection, begin: Begin, method: str, sql: str, parameters: Any
 ) -> _Result:
     if not connection.in_transaction:
-        connection.execute(begin)
+        _begin(connection, begin)
     cursor = connection.cursor()
     try:
         getattr(cursor, method)(sql, parameters)

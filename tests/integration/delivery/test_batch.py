@@ -13,9 +13,10 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import hold
 from activities.batch import BatchActivities
 from activities.requests import Requests
-from hookfast import batch, relay
+from hookfast import batch, batches
 from hookfast.batch import BatchReport
 from hookfast.batch_start import start_batch
 from hookfast.clock import utc_now
@@ -140,6 +141,22 @@ async def test_a_slow_receiver_holds_no_batch_up(stack: Stack) -> None:
     assert len(await stack.attempts(late)) == 1
 
 
+async def test_slow_receivers_leave_room_for_another_batch(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many batches as may be at work wait for them, and would for longer than this takes."""
+    monkeypatch.setattr(hold, "SLOW", timedelta(minutes=1))
+    late: list[str] = []
+    for _ in range(2):
+        late += await deliver(stack, await stack.endpoint("/slow/4"), 1)
+        await stack.receiver.wait_for(len(late))
+    [fine] = await deliver(stack, await stack.endpoint("/ok"), 1)
+    await stack.until_status(fine, "delivered")
+    assert [(await stack.row(delivery)).status for delivery in late] == ["pending"] * 2
+    for delivery in late:
+        await stack.until_status(delivery, "delivered")
+
+
 async def test_a_request_that_its_batch_left_behind_is_kept_when_the_database_is_slow(
     stack: Stack,
 ) -> None:
@@ -261,7 +278,7 @@ async def test_a_start_that_is_not_known_to_have_happened_is_repeated_under_the_
             raise RPCError("cut", RPCStatusCode.UNAVAILABLE, b"")
         return handle
 
-    monkeypatch.setattr(relay, "start_batch", unheard)
+    monkeypatch.setattr(batches, "start_batch", unheard)
     ids = await deliver(stack, await stack.endpoint(path), 10)
     for delivery in ids:
         await stack.until_status(delivery, "delivered")
