@@ -19,7 +19,8 @@ from bench.delivery.figures import (
 )
 
 _SQLITE = "sqlite"
-_BATCHING = ("auto", "batch")
+_DEFAULT = "auto"
+_BATCHING = (_DEFAULT, "batch")
 _RATES = {
     "workflow": {BATCHES: 0.8},
     **{mode: {BATCHES: 10.0, SINGLES: 6.5} for mode in _BATCHING},
@@ -84,7 +85,7 @@ def _of_rates(rates: Rates, figures: Figures) -> Iterator[Aim]:
 
 
 def _of_latency(latency: Latency) -> Iterator[Aim]:
-    if latency.of_capacity is not None or latency.rate != _LATENCY_RATE:
+    if (latency.mode, latency.of_capacity, latency.rate) != (_DEFAULT, None, _LATENCY_RATE):
         return
     scale = _FLOOR_OF_LATENCIES / latency.floor
     for name, milliseconds in _LATENCIES:

@@ -24,6 +24,8 @@ from bench.delivery.figures import (
 from bench.delivery.progress import console
 
 _PROCESSES = ("temporal", "worker", "api", "postgresql")
+_QUIET = 0.2
+"""Cores that others may keep busy; the benchmark itself takes some of it, as it asks and waits."""
 _ANSWERS = {True: "[green]yes[/]", False: "[red]no[/]", None: "–"}
 
 
@@ -142,6 +144,24 @@ def summarize(figures: Figures) -> None:
         for aim in found:
             table.add_row(aim.name, aim.figure, aim.aim, _ANSWERS[aim.reached])
         console.print(table)
+    busiest = max(
+        (
+            *(
+                busy
+                for rates in figures.rates
+                for s in rates.sides.values()
+                for busy in s.elsewhere
+            ),
+            *(latency.elsewhere for latency in figures.latency),
+        ),
+        default=0.0,
+    )
+    if busiest > _QUIET:
+        console.print(
+            f"Not a quiet machine: others kept up to {busiest:.1f} cores busy. Rates, multiples "
+            "and latencies are not to be relied on; CPU a delivery is nearer to the truth.",
+            style="yellow",
+        )
     for missing in figures.unmeasured:
         console.print(f"Not measured: {missing.part}: {missing.why}", style="red", markup=False)
 

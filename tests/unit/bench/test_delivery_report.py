@@ -91,6 +91,16 @@ def test_no_number_of_a_table_is_cut(
     assert "[1] of 2 came" in printed
 
 
+@pytest.mark.parametrize(("elsewhere", "warned"), [(0.2, False), (0.9, True)])
+def test_a_machine_that_others_use_is_warned_of(
+    capsys: pytest.CaptureFixture[str], elsewhere: float, warned: bool
+) -> None:
+    figures = Figures(rates=[rates()])
+    figures.rates[0].sides[SINGLES].elsewhere[1] = elsewhere
+    summarize(figures)
+    assert ("others kept up to 0.9 cores busy" in capsys.readouterr().out) is warned
+
+
 def test_the_figures_can_be_written_as_json() -> None:
     written = json.loads(json.dumps(everything().as_json()))
     assert written["rates"][0]["multiples"] == {BATCHES: 1.0, SINGLES: 1.0, FAN_OUT: 1.0}
