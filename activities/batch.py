@@ -156,7 +156,7 @@ class BatchActivities:
             for hold in pending.values():
                 hold.excuse(now - due)
             results |= await self._leave_behind(pending, order.batch_id, everything=now > ends_at)
-            if _rests(pending.values()):
+            if pending and _rests(pending.values()):
                 self._on_rest(order.batch_id)
         return results
 

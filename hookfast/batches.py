@@ -32,14 +32,21 @@ class _Batch:
 
 
 class Batches:
-    """One per relay. `heard` is told what Temporal says to each start: None, or its error."""
+    """One per relay. `heard` is told what Temporal says to each start: None, or its error;
+    `on_room` is called when there is room for more."""
 
     def __init__(
-        self, client: Client, *, heard: Callable[[RPCError | None], None], clock: Clock
+        self,
+        client: Client,
+        *,
+        heard: Callable[[RPCError | None], None],
+        on_room: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self.running: set[asyncio.Task[None]] = set()
         self._client = client
         self._heard = heard
+        self._on_room = on_room
         self._clock = clock
         self._known: dict[str, _Batch] = {}
 
@@ -66,6 +73,7 @@ class Batches:
             self.running.discard(task)
             self.rest(batch_id)
             del self._known[batch_id]
+            self._on_room()  # its endpoints may have more waiting than an endpoint may have in hand
 
         task.add_done_callback(over)
 

@@ -123,7 +123,7 @@ class Relay:
         self._fair = FairClaim()
         self._window = StartWindow()
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
-        self._batches = Batches(client, heard=self._heard, clock=clock)
+        self._batches = Batches(client, heard=self._heard, on_room=doorbell.wake, clock=clock)
         # by lease: what was leased again meanwhile is somebody else's to mark
         self._started: defaultdict[datetime, list[str]] = defaultdict(list)
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)

@@ -37,6 +37,9 @@ class Doorbell(Protocol):
     def ring(self) -> None:
         """Wake every listener soon. Never blocks and never fails."""
 
+    def wake(self) -> None:
+        """Wake the listener of this process alone."""
+
     async def listen(self) -> None:
         """Begin to listen in this process."""
 
@@ -96,6 +99,9 @@ class SocketDoorbell:
             except (BlockingIOError, FileNotFoundError):
                 pass  # a full buffer already means "rung"; a missing file means "just left"
 
+    def wake(self) -> None:
+        self._rung.set()
+
     async def listen(self) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -134,6 +140,9 @@ class NotifyDoorbell:
     def ring(self) -> None:
         self._wanted.set()
         self._keep("ring", self._ring_forever)
+
+    def wake(self) -> None:
+        self._rung.set()
 
     async def listen(self) -> None:
         self._keep("listen", self._listen_forever)
