@@ -67,7 +67,7 @@ _LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when 
 _NEW_WHILE_LATE = 4  # new deliveries in hand while retries run late
 _WISH_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
 _BATCHES = 2  # at work at once: one is loaded while the other's requests are made
-_LINGER_SECONDS = 0.01  # between two rounds that batch: what comes meanwhile travels together
+_LINGER_SECONDS = 0.03
 _PER_ENDPOINT = 2 * batch.MOST
 """New deliveries of one endpoint in hand at once."""
 _PER_TROUBLED_ENDPOINT = 16
