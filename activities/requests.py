@@ -212,8 +212,8 @@ class Requests:
         while True:
             try:
                 # when the worker stops, the request was made, so the record must be too
-                return await self._recorder.record_within(record, give_up_at - loop.time())
-            except (SQLAlchemyError, OSError, Unavailable) as error:  # TimeoutError: an OSError
+                return await self._recorder.record(record, within=give_up_at - loop.time())
+            except (SQLAlchemyError, OSError, Unavailable) as error:
                 # It may be committed late all the same: the workflow records the same attempt, and
                 # the later of the two changes nothing.
                 if loop.time() + pause > give_up_at:

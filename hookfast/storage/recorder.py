@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.circuit import AttemptResult, Cause, Policy
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import AttemptEnded
-from hookfast.errors import NotFound
+from hookfast.errors import NotFound, Unavailable
 from hookfast.storage import attempts, circuits, endpoint_health, endpoint_state, lives, pace
 from hookfast.storage.engine import Database
 from hookfast.storage.group_commit import GroupCommit
@@ -73,22 +73,20 @@ class Recorder:
             self._commit, name="recorder", most=_MAX_BATCH, patience=_PATIENCE_SECONDS
         )
 
-    async def record(self, record: AttemptRecord) -> Change:
+    async def record(self, record: AttemptRecord, *, within: float = _PATIENCE_SECONDS) -> Change:
         """Commit `record`; what it made of its delivery. Recording the same attempt again changes
-        nothing, so a caller that does not know whether its commit went through may repeat it.
-        Raises NotFound for a delivery without a row, the database's errors, and Unavailable when
-        that takes too long."""
-        return _found(record, await self._group.add(record))
-
-    async def record_within(self, record: AttemptRecord, seconds: float) -> Change:
-        """The same, with TimeoutError after so long. A caller that is cancelled meanwhile leaves
-        the record to be committed."""
+        nothing, so a caller that does not know whether its commit went through may repeat it; one
+        that is cancelled leaves the record to be committed. Raises NotFound for a delivery without
+        a row, the database's errors, and Unavailable after so many seconds."""
         committed = self._group.begin(record)
-        await asyncio.wait((committed,), timeout=seconds)
+        await asyncio.wait((committed,), timeout=within)
         if not committed.done():
             self._group.give_up(committed)  # what has begun may be committed late
-            raise TimeoutError
-        return _found(record, committed.result())
+            raise Unavailable("The database is busy.")
+        change = committed.result()
+        if change is None:
+            raise NotFound(f"There is no delivery {record.delivery_id}.")
+        return change
 
     async def close(self) -> None:
         """Wait for what is being recorded."""
@@ -103,12 +101,6 @@ class Recorder:
         if news and self._told is not None:
             self._told(news)
         return [changes.get(record.delivery_id) for record in records]
-
-
-def _found(record: AttemptRecord, change: Change | None) -> Change:
-    if change is None:
-        raise NotFound(f"There is no delivery {record.delivery_id}.")
-    return change
 
 
 async def _write(

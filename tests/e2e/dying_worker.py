@@ -60,17 +60,17 @@ def after(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
 
 
 def when_probing(record: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def dying(self: Recorder, attempt: AttemptRecord) -> Any:
+    async def dying(self: Recorder, attempt: AttemptRecord, **options: Any) -> Any:
         if attempt.ended.attempt.trigger is Trigger.PROBE:
             die()
-        return await record(self, attempt)
+        return await record(self, attempt, **options)
 
     return dying
 
 
 def when_it_succeeded(record: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def dying(self: Recorder, attempt: AttemptRecord) -> Any:
-        change = await record(self, attempt)
+    async def dying(self: Recorder, attempt: AttemptRecord, **options: Any) -> Any:
+        change = await record(self, attempt, **options)
         if attempt.ended.outcome.succeeded:
             die()
         return change

@@ -249,10 +249,10 @@ async def test_a_record_that_fails_for_a_moment_is_tried_again_on_the_spot(stack
     record = Recorder.record
     failures = iter([OSError("away"), TimeoutError("slow"), Unavailable("busy")])
 
-    async def failing_at_first(*args: Any) -> Any:
+    async def failing_at_first(*args: Any, **options: Any) -> Any:
         for error in failures:
             raise error
-        return await record(*args)
+        return await record(*args, **options)
 
     with patch.object(Recorder, "record", failing_at_first):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
