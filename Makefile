@@ -30,11 +30,11 @@ test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL
 	$(BIN)/pytest -n $(JOBS) --dist worksteal tests
 
 fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time (EXAMPLES=300)
-	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o timeout=0 -m hypothesis tests
-	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) tests/integration/api/test_schemathesis.py
+	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o timeout=0 -o faulthandler_timeout=0 -m hypothesis tests
+	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o faulthandler_timeout=0 tests/integration/api/test_schemathesis.py
 
 slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; workflows once more, on SQLite
-	$(BIN)/pytest -n 2 -m slow tests
+	$(BIN)/pytest -n 2 -o faulthandler_timeout=0 -m slow tests
 
 chaos: $(VENV)/.dev-ready   ## a storm of kills and outages; nothing may be lost (EVENTS=2000 SEED= DATABASE= KILL= RATE= CALM=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from hookfast.storage.migrate import migrate
 from tests import postgresql
 from tests.order import deal
 from tests.postgresql import PostgresqlServer
+from tests.time_limit import ending, limit_of
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every command that is
 # tested here.
@@ -57,6 +59,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
                 item.add_marker(pytest.mark.slow)
     yield
     items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+@pytest.hookimpl(tryfirst=True)  # before anyio's, which runs what it finds
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """An async test that waits for what never comes is cancelled."""
+    if inspect.iscoroutinefunction(pyfuncitem.obj) and (limit := limit_of(pyfuncitem)):
+        pyfuncitem.obj = ending(pyfuncitem.obj, limit)
 
 
 @pytest.fixture(scope="session")
