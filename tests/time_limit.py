@@ -26,7 +26,8 @@ def limit_of(item: pytest.Item) -> float:
 
 
 def ending(test: Callable[..., Awaitable[None]], limit: float) -> Callable[..., Awaitable[None]]:
-    """`test`, cancelled after `limit` seconds."""
+    """`test`, cancelled after `limit` seconds with a TimeoutError. Right before that every task
+    says on standard error where it waits."""
 
     @wraps(test)
     async def ended(**arguments: Any) -> None:

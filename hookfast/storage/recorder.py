@@ -77,7 +77,7 @@ class Recorder:
         """Commit `record`; what it made of its delivery. Recording the same attempt again changes
         nothing, so a caller that does not know whether its commit went through may repeat it; one
         that is cancelled leaves the record to be committed. Raises NotFound for a delivery without
-        a row, the database's errors, and Unavailable after so many seconds."""
+        a row, the database's errors, and Unavailable after `within` seconds."""
         committed = self._group.begin(record)
         await asyncio.wait((committed,), timeout=within)
         if not committed.done():
