@@ -79,16 +79,15 @@ async def test_300_dead_letters_are_redriven_under_their_message_ids(
 
     job_id = await start(stack, settings, rate_per_second=150)
     assert (await job_row(stack.database, job_id)).total == 300
-    seen = []
+    seen = [("pending", 0)]
 
-    async def ended() -> bool:
+    async def moved() -> bool:
         job = await job_row(stack.database, job_id)
         seen.append((job.status, job.done))
-        return job.finished_at is not None
+        return seen[-1] != seen[-2]
 
-    await eventually(ended)
-
-    job = await job_row(stack.database, job_id)
+    while (job := await job_row(stack.database, job_id)).finished_at is None:
+        await eventually(moved)
     assert (job.status, job.done, job.skipped, job.failed) == ("done", 300, 0, 0)
     assert [status for status, done in seen if 0 < done < 300], "its progress was not to be seen"
     assert await workflow_of(stack.client, job_id).result() == JobProgress("done", 300, 300)
