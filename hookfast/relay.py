@@ -189,7 +189,7 @@ class Relay:
             instruments.RELAY_BATCH.record(len(claimed.rows))
             batched = [one.in_batch(batch_id, held) for one in batched]
             alone = [one for one in chosen if one.row.delivery_id not in set(ids)]
-            async with self._database.read() as connection:
+            async with self._database.read(quick=True) as connection:
                 await self._loader.prime(connection, [*batched, *alone], read_at=read_at)
         except Exception as error:  # the relay outlives every trouble, of the database or ours
             self._trouble = error

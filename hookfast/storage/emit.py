@@ -54,6 +54,7 @@ _CHARACTERS_AT_ONCE = 1024 * 1024  # how long the others' writes may have to wai
 _PATIENCE_SECONDS = 10.0
 """After so long a caller is told to come again."""
 
+_QUICK_ROWS = 200  # inserts that take less than 3 ms
 _DEAD_AT_ONCE = 1_000  # parameters of a statement; a broadcast may have more dead letters
 
 
@@ -167,7 +168,8 @@ class Emitter:
             committed = dict(facts.earlier)
             drafts = [one for of_one in verdicts for one in of_one if isinstance(one, Draft)]
             if drafts:
-                async with self._database.write() as connection:
+                rows = sum(1 + draft.committed.deliveries for draft in drafts)
+                async with self._database.write(quick=rows <= _QUICK_ROWS) as connection:
                     committed |= await commit_drafts(connection, drafts)
                     await tell_of_dead(connection, drafts, now=self._clock())
                 count_committed(drafts, origin="api")
@@ -175,7 +177,8 @@ class Emitter:
         return [[_result(verdict, committed) for verdict in of_one] for of_one in verdicts]
 
     async def _look_up(self, requests: Sequence[_Request]) -> _Facts:
-        async with self._database.read() as connection:
+        quick = len(requests) <= _QUICK_ROWS
+        async with self._database.read(quick=quick) as connection:
             return await self._read_facts(connection, requests)
 
     async def _read_facts(

@@ -158,7 +158,7 @@ class OutgoingLoader:
         ]
         if not stale:
             return
-        async with self._database.read() as connection:
+        async with self._database.read(quick=True) as connection:
             rows = await find_all_pending(connection, stale)
             await self.prime(connection, await self.choose(connection, rows), read_at=now)
 
@@ -177,7 +177,7 @@ class OutgoingLoader:
         if primed is not None and fresh and (known := self._known(primed, plan)) is not None:
             return known if known.fresh else await self.refresh(known)
         read_at = asyncio.get_running_loop().time()
-        async with self._database.read() as connection:
+        async with self._database.read(quick=True) as connection:
             row = await find_pending(connection, delivery_id)
             if row is None:
                 raise NotFound(f"There is no delivery {delivery_id}.")
@@ -204,7 +204,7 @@ class OutgoingLoader:
         """The same, with what may have changed read anew: the life, the gate and the endpoint.
         Raises NotFound for a delivery that is gone, Misconfigured as `load` does."""
         endpoint_id, read_at = outgoing.target.endpoint_id, asyncio.get_running_loop().time()
-        async with self._database.read() as connection:
+        async with self._database.read(quick=True) as connection:
             life = await lives.read(connection, outgoing.delivery_id)
             seen = await gates(connection, {endpoint_id})
             targets = await self._targets.load(connection, seen)
@@ -237,7 +237,7 @@ class OutgoingLoader:
 
     async def target(self, endpoint_id: str) -> Target:
         """An endpoint, whatever its state. Raises NotFound, and Misconfigured as `load` does."""
-        async with self._database.read() as connection:
+        async with self._database.read(quick=True) as connection:
             seen = await gates(connection, {endpoint_id})
             targets = await self._targets.load(connection, seen)
         if endpoint_id not in seen:

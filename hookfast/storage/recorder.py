@@ -93,7 +93,7 @@ class Recorder:
         await self._group.close()
 
     async def _commit(self, records: list[AttemptRecord]) -> list[Change | None]:
-        async with self._database.write() as connection:
+        async with self._database.write(quick=True) as connection:
             changes, news = await _write(
                 connection, records, policy=self._policy, now=self._clock()
             )
