@@ -36,6 +36,7 @@ from activities.requests import Requests
 from activities.retention import RetentionActivities
 from activities.upkeep import UpkeepActivities
 from hookfast import retention_schedule, temporal, upkeep_schedule
+from hookfast.batches import Batches
 from hookfast.circuit import Policy
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.conductor import conductor_for
@@ -130,21 +131,22 @@ async def running_worker(
         on_news=on_news,
         lateness=lateness,
     )
-    batches = BatchActivities(
+    batches = Batches(client, on_room=doorbell.wake)
+    first = BatchActivities(
         client=client,
         database=database,
         loader=loader,
         requests=requests,
         recorder=recorder,
         troubled=troubled,
+        batches=batches,
         on_news=on_news,
-        on_rest=lambda batch_id: relay.rest(batch_id),
     )
     deliveries = Worker(
         client,
         task_queue=DELIVERIES_QUEUE,
         workflows=[DeliveryWorkflow, BatchWorkflow],
-        activities=[attempts.step, batches.attempt_batch],
+        activities=[attempts.step, first.attempt_batch],
         # Our workflows import nothing that could break determinism (import-linter checks), and the
         # sandbox costs 0.6-1.2 ms a run where this costs 0.02 ms. Tests run sandboxed.
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
@@ -156,7 +158,7 @@ async def running_worker(
     retries = Worker(
         client,
         task_queue=RETRIES_QUEUE,
-        activities=[attempts.step, attempts.record_attempt, batches.record_batch],
+        activities=[attempts.step, attempts.record_attempt, first.record_batch],
         max_concurrent_activities=settings.max_concurrent_attempts,
         graceful_shutdown_timeout=settings.shutdown_grace,
     )
@@ -173,6 +175,7 @@ async def running_worker(
         fast_lane_timeout=settings.fast_lane_timeout,
         lateness=lateness,
         first_attempts=first_attempts,
+        batches=batches,
         troubled=troubled,
     )
     worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -199,7 +202,7 @@ async def running_worker(
                     await workers.leave(connection, worker_id)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await batches.close()
+                await first.close()
                 await recorder.close()
         await doorbell.close()
         await sender.aclose()

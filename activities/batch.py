@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -44,6 +44,7 @@ from hookfast.batch import (
     summary,
     workflow_id,
 )
+from hookfast.batches import Batch, Batches
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Attempt, AttemptEnded, Phase, Trigger, next_step
@@ -109,8 +110,8 @@ class BatchActivities:
         requests: Requests,
         recorder: Recorder,
         troubled: Troubled,
+        batches: Batches,
         on_news: Callable[[News], None],
-        on_rest: Callable[[str], None],
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -120,35 +121,54 @@ class BatchActivities:
         self._recorder = recorder
         self._troubled = troubled
         self._on_news = on_news
-        self._on_rest = on_rest
+        self._batches = batches
         self._clock = clock
         self._under_way: set[asyncio.Task[Any]] = set()
 
     @activity.defn(name=ATTEMPT)
     async def attempt_batch(self, order: BatchOrder) -> BatchReport:
-        """Make the first attempts of these deliveries, as far as they are the batch's to make."""
+        """Make the first attempts of these deliveries, as far as they are the batch's to make, and
+        of those that are added meanwhile."""
         async with heartbeat() as pulse:
             left = TimeLeft(pulse)
-            results = await self._attempt_all(order, left)
+            batch = self._batches.known(order.batch_id)
+            try:
+                results = await self._attempt_all(order, batch, left)
+            finally:
+                batch.end()
             if left.fits(0):
                 await self._settle(results, order.batch_id)
-            return _report(order.delivery_ids, results)
+            return _report(results)
 
-    async def _attempt_all(self, order: BatchOrder, left: TimeLeft) -> dict[str, _Result]:
-        """Every delivery with what became of it."""
-        lanes = Lanes(self._loader, order.delivery_ids)
-        await lanes.renew()
-        endpoints = self._loader.endpoints_of(order.delivery_ids)
-        pending: _Tasks = {
-            self._keep(asyncio.create_task(self._first(hold, order.batch_id, lanes))): hold
-            for hold in (Hold(one, endpoints.get(one, ""), left) for one in order.delivery_ids)
-        }
+    async def _attempt_all(
+        self, order: BatchOrder, batch: Batch, left: TimeLeft
+    ) -> dict[str, _Result]:
+        """Every delivery with what became of it, in the order in which they came."""
+        lanes = Lanes(self._loader)
+        came: list[str] = []
+        pending: _Tasks = {}
+
+        def take(delivery_ids: Sequence[str]) -> None:
+            came.extend(delivery_ids)
+            lanes.add(delivery_ids)
+            endpoints = self._loader.endpoints_of(delivery_ids)
+            for one in delivery_ids:
+                hold = Hold(one, endpoints.get(one, ""), left)
+                pending[self._keep(asyncio.create_task(self._first(hold, batch.id, lanes)))] = hold
+
+        await self._loader.renew(order.delivery_ids)
+        take(order.delivery_ids)
+        batch.open(take)
         results: dict[str, _Result] = {}
         ends_at = asyncio.get_running_loop().time() + _LONGEST.total_seconds()
-        while pending:
+        while pending or not batch.complete.done():
             due = asyncio.get_running_loop().time() + _LOOK_SECONDS
-            done, _ = await asyncio.wait(pending, timeout=_LOOK_SECONDS)
-            results |= {pending.pop(task).delivery_id: task.result() for task in done}
+            awaited: set[asyncio.Future[Any]] = {*pending, batch.complete}
+            await asyncio.wait(awaited, timeout=_LOOK_SECONDS)
+            results |= {
+                pending.pop(task).delivery_id: task.result()
+                for task in [task for task in pending if task.done()]
+            }
             now = asyncio.get_running_loop().time()
             if not left.fits(0):
                 # This worker was frozen, and another has the batch: what rows say is its to change.
@@ -156,9 +176,11 @@ class BatchActivities:
             for hold in pending.values():
                 hold.excuse(now - due)
             results |= await self._leave_behind(pending, order.batch_id, everything=now > ends_at)
-            if pending and _rests(pending.values()):
-                self._on_rest(order.batch_id)
-        return results
+            if now > ends_at:
+                batch.end()
+            elif pending and _rests(pending.values()):
+                batch.rest()
+        return {one: results[one] for one in came}
 
     @activity.defn(name=RECORD)
     async def record_batch(self, order: RecordBatchOrder) -> None:
@@ -359,18 +381,17 @@ def _of(results: dict[str, _Result], fate: _Fate) -> list[str]:
     return [delivery_id for delivery_id, result in results.items() if result.fate is fate]
 
 
-def _report(delivery_ids: Iterable[str], results: dict[str, _Result]) -> BatchReport:
-    """The result of the batch, its deliveries in the order in which they came."""
-    ordered = {one: results[one] for one in delivery_ids}
-    delivered, returned = _of(ordered, _Fate.DELIVERED), _of(ordered, _Fate.RETURNED)
-    unrecorded = [one.unrecorded for one in ordered.values() if one.unrecorded is not None]
+def _report(results: dict[str, _Result]) -> BatchReport:
+    """The result of the batch."""
+    delivered, returned = _of(results, _Fate.DELIVERED), _of(results, _Fate.RETURNED)
+    unrecorded = [one.unrecorded for one in results.values() if one.unrecorded is not None]
     continued = {
         delivery_id: result.why
-        for delivery_id, result in ordered.items()
+        for delivery_id, result in results.items()
         if result.fate in (_Fate.CONTINUES, _Fate.LEAVES, _Fate.UNRECORDED)
     }
     line = summary(
-        len(ordered),
+        len(results),
         delivered=len(delivered),
         continued=len(continued),
         returned=len(returned),

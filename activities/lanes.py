@@ -19,16 +19,20 @@ class Lanes:
     counts no more: one by one, right before each request, that takes a seventh of a batch's CPU.
     """
 
-    def __init__(self, loader: OutgoingLoader, delivery_ids: Iterable[str]) -> None:
+    def __init__(self, loader: OutgoingLoader) -> None:
         self._loader = loader
-        self._waiting = dict.fromkeys(delivery_ids)
-        self._renewed_at = 0.0  # in the event loop's time
+        self._waiting: dict[str, None] = {}
+        self._renewed_at = asyncio.get_running_loop().time()
         self._renewing = asyncio.Lock()
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_ENDPOINT)
         )
 
-    async def renew(self) -> None:
+    def add(self, delivery_ids: Iterable[str]) -> None:
+        """These wait too, and were just read."""
+        self._waiting |= dict.fromkeys(delivery_ids)
+
+    async def _renew(self) -> None:
         """Read anew what is not fresh of those that wait."""
         async with self._renewing:
             now = asyncio.get_running_loop().time()
@@ -40,6 +44,6 @@ class Lanes:
     async def turn(self, hold: Hold) -> AsyncIterator[None]:
         """Have one of the places on the way to its endpoint, once one is free."""
         async with self._places[hold.endpoint_id]:
-            await self.renew()
+            await self._renew()
             self._waiting.pop(hold.delivery_id, None)
             yield

@@ -118,9 +118,4 @@ def summary(count: int, *, delivered: int, continued: int, returned: int) -> str
         parts.append(f"{continued} {'continues' if continued == 1 else 'continue'}")
     if returned:
         parts.append(f"{returned} not begun")
-    return f"{first_attempts(count)}: {', '.join(parts)}"
-
-
-def first_attempts(count: int) -> str:
-    """ "1 first attempt", "100 first attempts"."""
-    return f"{count} first attempt{'' if count == 1 else 's'}"
+    return f"{count} first attempt{'' if count == 1 else 's'}: {', '.join(parts)}"

@@ -19,7 +19,6 @@ from hookfast.batch import (
     WORKFLOW_TYPE,
     BatchOrder,
     BatchReport,
-    first_attempts,
     short_name,
     workflow_id,
 )
@@ -45,7 +44,7 @@ async def start_batch(
             search_attributes=TypedSearchAttributes(
                 [SearchAttributePair(temporal.HOOK_DELIVERIES, names)]
             ),
-            static_summary=first_attempts(len(delivery_ids)),
+            static_summary="First attempts",  # more may be added
             priority=Priority(priority_key=Urgency.FIRST),
             rpc_timeout=START_TIMEOUT,
         )

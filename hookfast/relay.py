@@ -14,8 +14,8 @@ crash leaves behind:
    not marked: its workflow is woken once more.
 
 A batch's rows are its own for a time that is in them (`batch_until`). They are not marked: each
-attempt's record does so. Crash before the batch is started, or a batch that is lost: the time runs
-out, and another relay takes the rows.
+attempt's record does so. Crash before the batch is started, or before it was told of rows that were
+added to it, or a batch that is lost: the time runs out, and another relay takes the rows.
 
 Order of service: what a person asked for, then retries, probes and what circuits let go, then new
 deliveries, then jobs; in each of these, tenants and their endpoints in turns. While retries run
@@ -29,6 +29,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -41,7 +42,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast import batch
-from hookfast.batches import Batches
+from hookfast.batches import Batch, Batches
 from hookfast.clock import Clock, utc_now
 from hookfast.delivery import Urgency
 from hookfast.delivery_start import start_or_wake
@@ -67,7 +68,8 @@ _LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when 
 _NEW_WHILE_LATE = 4  # new deliveries in hand while retries run late
 _WISH_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
 _BATCHES = 2  # at work at once: one is loaded while the other's requests are made
-_LINGER_SECONDS = 0.03
+_LINGER_SECONDS = 0.01
+_OPENS_SECONDS = 0.05  # waits so long for a batch that is being started: it can take more then
 _PER_ENDPOINT = 2 * batch.MOST
 """New deliveries of one endpoint in hand at once."""
 _PER_TROUBLED_ENDPOINT = 16
@@ -75,14 +77,6 @@ _PER_TROUBLED_ENDPOINT = 16
 _MANY = 16  # so many new deliveries at once, and more behind them, are a burst
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """How many more may be leased: to start alone, and in a batch."""
-
-    own: int
-    batched: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +100,7 @@ class Relay:
         fast_lane_timeout: timedelta,
         lateness: Lateness,
         first_attempts: FirstAttempts,
+        batches: Batches,
         troubled: Troubled,
         clock: Clock = utc_now,
     ) -> None:
@@ -123,7 +118,7 @@ class Relay:
         self._fair = FairClaim()
         self._window = StartWindow()
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
-        self._batches = Batches(client, heard=self._heard, on_room=doorbell.wake, clock=clock)
+        self._batches = batches
         # by lease: what was leased again meanwhile is somebody else's to mark
         self._started: defaultdict[datetime, list[str]] = defaultdict(list)
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
@@ -147,6 +142,7 @@ class Relay:
                 if leased.count and self._first_attempts.batched:
                     await asyncio.sleep(_LINGER_SECONDS)
         finally:
+            self._batches.close()
             if leasing is not None:
                 await asyncio.wait([leasing], timeout=_LEAVE_SECONDS)
                 leasing.cancel()  # what it has leased without our knowing, another takes in time
@@ -156,7 +152,7 @@ class Relay:
 
     async def relay_once(self) -> int:
         """One round by itself: lease, start, and wait for that; returns how many were leased."""
-        leased = await self._lease_and_start(_Room(self._batch, batch.MOST))
+        leased = await self._lease_and_start(self._batch)
         await self._settle()
         return leased.count
 
@@ -165,21 +161,26 @@ class Relay:
         async with self._database.write() as connection:
             await self._settle_accounts(connection)
 
-    def rest(self, batch_id: str) -> None:
-        """All that is left of this batch waits for slow receivers: there is room for another."""
-        self._batches.rest(batch_id)
+    async def _lease_and_start(self, room: int) -> _Leased:
+        """Lease what there is room for, at most `room` to start alone, and begin to start or wake
+        its workflows."""
+        batching = self._first_attempts.batched and not self._lateness.now
+        into = self._batches.open if batching else None
+        with into.adding() if into else nullcontext():
+            return await self._lease_for(into, room)
 
-    async def _lease_and_start(self, room: _Room) -> _Leased:
-        """Lease what there is room for and begin to start or wake its workflows."""
+    async def _lease_for(self, into: Batch | None, room: int) -> _Leased:
+        """The same. First attempts go into this batch, or into a new one."""
         try:
             read_at = asyncio.get_running_loop().time()
             now = self._clock()
             async with self._database.write() as connection:
                 await self._settle_accounts(connection)
-                claimed = await self._claim(connection, room, now)
+                claimed = await self._claim(connection, room, self._room_in(into), now)
                 chosen = await self._loader.choose(connection, claimed.rows)
                 batched = self._batched(chosen)
-                batch_id, until, held = new_id("btc", now), now + self._lease, now + BATCH_HOLD
+                until, held = now + self._lease, now + BATCH_HOLD
+                batch_id = new_id("btc", now) if into is None else into.id
                 ids = [one.row.delivery_id for one in batched]
                 own = [row.delivery_id for row in claimed.rows if row.delivery_id not in set(ids)]
                 await outbox.lease(connection, own, until=until)
@@ -200,24 +201,32 @@ class Relay:
             )
             self._starting[task] = one.row
             task.add_done_callback(self._starting.pop)
-        if batched:
-            self._batches.begin(batch_id, [one.row for one in batched], held_until=held)
+        rows = [one.row for one in batched]
+        if rows and into is None:
+            self._batches.begin(batch_id, rows, held_until=held, heard=self._heard)
+        elif rows and into is not None:
+            if into.add(rows):
+                instruments.RELAY_STARTS.add(len(rows), carrier="batch", result="started")
+            else:  # the database took seconds; the rows' time runs out
+                log.warning("A batch ended while it was added to.", batch_id=batch_id)
         return _Leased(len(claimed.rows), more=claimed.more)
 
-    async def _claim(self, connection: AsyncConnection, room: _Room, now: datetime) -> Free:
+    async def _claim(
+        self, connection: AsyncConnection, own: int, batched: int, now: datetime
+    ) -> Free:
         find = partial(self._fair.find, connection, now=now)
         late, batching = self._lateness.now, self._first_attempts.batched
-        if not room.own:
+        if not own:
             urgent = await find(limit=self._batch, least_urgent=Urgency.WISH)
         elif late or batching:
-            urgent = await find(limit=room.own, least_urgent=Urgency.RETRY)
+            urgent = await find(limit=own, least_urgent=Urgency.RETRY)
         else:
-            found = await find(limit=room.own, room=self._room_of)
+            found = await find(limit=own, room=self._room_of)
             self._note(found, now)
             return found
-        few = room.batched if batching else 0
+        few = batched if batching else 0
         if late:
-            few = min(room.own - len(urgent.rows), _NEW_WHILE_LATE - self._new_in_hand())
+            few = min(own - len(urgent.rows), _NEW_WHILE_LATE - self._new_in_hand())
         if few <= 0:
             return Free(urgent.rows, more=not late)  # there was no room to look for others
         new = await find(limit=few, most_urgent=Urgency.FIRST, room=self._room_of)
@@ -267,28 +276,32 @@ class Relay:
             lease, ids = self._failed.popitem()
             await outbox.release(connection, ids, leased_until=lease)
 
-    async def _room(self) -> _Room:
-        """How many more may be leased: of those that start alone, as many as are under way at once
-        wait for their turn. Half of them go first, or what goes within a moment: each lease spends
-        a transaction."""
+    def _room_in(self, into: Batch | None) -> int:
+        """How many new deliveries a batch takes: this one, or a new one."""
+        if into is not None:
+            return into.room
+        return batch.MOST if len(self._batches.at_work) < _BATCHES else 0
+
+    async def _room(self) -> int:
+        """How many more may be leased to start alone: as many as are under way at once wait for
+        their turn. Half of them go first, or what goes within a moment: each lease spends a
+        transaction. Returns when there is room for them, or in a batch, or after a moment."""
         most = min(self._batch, 2 * self._window.size)
         deadline = asyncio.get_running_loop().time() + _WISH_SECONDS
+        if opening := [one.opens for one in self._batches.at_work if one.is_opening]:
+            await asyncio.wait(opening, timeout=_OPENS_SECONDS)
         while True:
             batching = self._first_attempts.batched
-            working = self._batches.at_work
-            if batching and len(working) < _BATCHES:
+            if batching and self._room_in(self._batches.open):
                 break
             if not batching and len(self._starting) <= most // 2:
                 break
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            under_way = [*self._starting, *working]
+            under_way = [*self._starting, *(one.rests for one in self._batches.at_work)]
             await asyncio.wait(under_way, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        return _Room(
-            own=max(0, most - len(self._starting)),
-            batched=batch.MOST if len(working) < _BATCHES else 0,
-        )
+        return max(0, most - len(self._starting))
 
     async def _settle(self) -> None:
         if under_way := [*self._starting, *self._batches.running]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import FailureError
 
 from hookfast.batch import (
@@ -21,10 +21,13 @@ from hookfast.batch import (
     BatchOrder,
     BatchReport,
     RecordBatchOrder,
+    short_name,
     summary,
 )
 from hookfast.delivery import RETRIES_QUEUE
 from hookfast.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY
+
+HOOK_DELIVERIES = SearchAttributeKey.for_keyword_list("HookDeliveries")
 
 _ONCE = RetryPolicy(maximum_attempts=1)
 _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
@@ -32,7 +35,8 @@ _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class BatchWorkflow:
-    """Makes first attempts. Its result lists the deliveries with what came of them."""
+    """Makes first attempts: those it is started with, and those that are added while it does. Its
+    result lists the deliveries with what came of them."""
 
     @workflow.run
     async def run(self, order: BatchOrder) -> BatchReport:
@@ -53,6 +57,10 @@ class BatchWorkflow:
                 summary=f"record {len(report.unrecorded)}",
             )
         workflow.set_current_details(report.summary)
+        ids = [*report.delivered, *report.continued, *report.returned]
+        if len(ids) > len(order.delivery_ids):  # some came while it was at work
+            names = [short_name(delivery_id) for delivery_id in ids]
+            workflow.upsert_search_attributes([HOOK_DELIVERIES.value_set(names)])
         return replace(report, unrecorded=())
 
     async def _attempt(self, order: BatchOrder) -> BatchReport:

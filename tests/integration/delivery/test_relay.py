@@ -15,6 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
+from hookfast.batches import Batches
 from hookfast.clock import utc_now
 from hookfast.first_attempts import FirstAttempts
 from hookfast.keyring import Keyring
@@ -55,6 +56,7 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             fast_lane_timeout=timedelta(seconds=5),
             lateness=Lateness(),
             first_attempts=FirstAttempts("workflow"),
+            batches=Batches(client, on_room=bells[-1].wake),
             troubled=Troubled(),
         )
 
