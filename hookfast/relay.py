@@ -68,7 +68,6 @@ _LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when 
 _NEW_WHILE_LATE = 4  # new deliveries in hand while retries run late
 _WISH_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
 _BATCHES = 2  # at work at once: one is loaded while the other's requests are made
-_LINGER_SECONDS = 0.01
 _OPENS_SECONDS = 0.05  # waits so long for a batch that is being started: it can take more then
 _PER_ENDPOINT = 2 * batch.MOST
 """New deliveries of one endpoint in hand at once."""
@@ -124,6 +123,7 @@ class Relay:
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
         self._trouble: Exception | None = None
         self._backoff = 0.0
+        self._behind = True  # more may wait than can be found within a moment
 
     async def run(self) -> None:
         """Relay until cancelled; what is being started then is still started. A database or a
@@ -140,7 +140,7 @@ class Relay:
                 elif not leased.more:
                     await self._doorbell.wait(_MARK_SECONDS if self._started else _IDLE_SECONDS)
                 if leased.count and self._first_attempts.batched:
-                    await asyncio.sleep(_LINGER_SECONDS)
+                    await asyncio.sleep(self._first_attempts.linger)
         finally:
             self._batches.close()
             if leasing is not None:
@@ -174,7 +174,7 @@ class Relay:
         try:
             read_at = asyncio.get_running_loop().time()
             now = self._clock()
-            async with self._database.write() as connection:
+            async with self._database.write(quick=not self._behind) as connection:
                 await self._settle_accounts(connection)
                 claimed = await self._claim(connection, room, self._room_in(into), now)
                 chosen = await self._loader.choose(connection, claimed.rows)
@@ -185,6 +185,7 @@ class Relay:
                 own = [row.delivery_id for row in claimed.rows if row.delivery_id not in set(ids)]
                 await outbox.lease(connection, own, until=until)
                 await outbox.lease(connection, ids, until=held, batch_id=batch_id)
+            self._behind = claimed.more
             if not claimed.rows:
                 return _Leased(0, more=claimed.more)
             instruments.RELAY_BATCH.record(len(claimed.rows))

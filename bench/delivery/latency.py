@@ -1,7 +1,8 @@
 """How long a single event takes to its 202 and to the sink, at a fixed rate.
 
 An open loop: when each event is due is fixed beforehand, and both times count from then, so that
-whatever makes the sender wait counts for every event that was due meanwhile. Once at a rate that
+whatever makes the sender wait counts for every event that was due meanwhile. What is measured
+begins when the same rate has been kept up for some seconds: `auto` has decided by then. Once at a rate that
 was given, once at 0.3 of what the mode delivers in a closed loop. The floor's rate is measured
 right before, so that aims can be stated for this machine as it is now.
 """
@@ -18,6 +19,7 @@ from bench.loading import Outcome, Plan
 SHARE = 0.3
 _CALM_SECONDS = 3.0
 """Until `auto` has seen that new deliveries come slowly."""
+_WARM_SECONDS = 3.0
 
 
 async def measure_latency(session: Session, *, rate: float, seconds: float) -> list[Latency]:
@@ -30,6 +32,7 @@ async def measure_latency(session: Session, *, rate: float, seconds: float) -> l
         each = rate if of_capacity is None else of_capacity * await session.capacity()
         session.progress.say(f"latency: {each:.0f} a second for {seconds:g} s")
         await asyncio.sleep(_CALM_SECONDS)
+        await send_singles(session, rate=each, seconds=_WARM_SECONDS)
         elsewhere = Elsewhere()
         outcome, cpu = await send_singles(session, rate=each, seconds=seconds)
         busy = elsewhere.cores((time.monotonic_ns() - outcome.begun) / 1e9, cpu)
