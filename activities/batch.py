@@ -144,7 +144,7 @@ class BatchActivities:
         self, order: BatchOrder, batch: Batch, left: TimeLeft
     ) -> dict[str, _Result]:
         """Every delivery with what became of it, in the order in which they came."""
-        lanes = Lanes(self._loader)
+        lanes = Lanes(self._loader, batch.id)
         came: list[str] = []
         pending: _Tasks = {}
 
@@ -156,7 +156,7 @@ class BatchActivities:
                 hold = Hold(one, endpoints.get(one, ""), left)
                 pending[self._keep(asyncio.create_task(self._first(hold, batch.id, lanes)))] = hold
 
-        await self._loader.renew(order.delivery_ids)
+        await self._loader.renew(order.delivery_ids, batch_id=batch.id)
         take(order.delivery_ids)
         batch.open(take)
         results: dict[str, _Result] = {}

@@ -19,8 +19,9 @@ class Lanes:
     counts no more: one by one, right before each request, that takes a seventh of a batch's CPU.
     """
 
-    def __init__(self, loader: OutgoingLoader) -> None:
+    def __init__(self, loader: OutgoingLoader, batch_id: str) -> None:
         self._loader = loader
+        self._batch_id = batch_id
         self._waiting: dict[str, None] = {}
         self._renewed_at = asyncio.get_running_loop().time()
         self._renewing = asyncio.Lock()
@@ -37,7 +38,7 @@ class Lanes:
         async with self._renewing:
             now = asyncio.get_running_loop().time()
             if now - self._renewed_at > COUNTS_FOR / 2:
-                await self._loader.renew(list(self._waiting))
+                await self._loader.renew(list(self._waiting), batch_id=self._batch_id)
                 self._renewed_at = now
 
     @asynccontextmanager

@@ -2,9 +2,9 @@
 
 An open loop: when each event is due is fixed beforehand, and both times count from then, so that
 whatever makes the sender wait counts for every event that was due meanwhile. What is measured
-begins when the same rate has been kept up for some seconds: `auto` has decided by then. Once at a rate that
-was given, once at 0.3 of what the mode delivers in a closed loop. The floor's rate is measured
-right before, so that aims can be stated for this machine as it is now.
+begins when the same rate has been kept up for some seconds: `auto` has decided by then. Once at a
+rate that was given, once at 0.3 of what the mode delivers in a closed loop. The floor's rate is
+measured right before, so that aims can be stated for this machine as it is now.
 """
 
 from __future__ import annotations

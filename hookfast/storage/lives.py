@@ -12,7 +12,7 @@ each first attempt after which there is more to do; that is how a delivery gets 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -50,7 +50,14 @@ _READ = (
     "batch_until",
 )
 COLUMNS = tuple(_C[name] for name in _READ)
-"""What `life_of` reads."""
+"""What `life_of` reads, in this order."""
+_PHASES = {
+    one.value: Phase.WAITING
+    if one in (DeliveryStatus.PENDING, DeliveryStatus.RETRYING)
+    else Phase(one.value)
+    for one in DeliveryStatus
+}
+_NOTHING = timedelta(0)
 WRITTEN = frozenset({*_READ, "next_attempt_at", "updated_at"})
 """The state of a delivery. Nothing but `apply` writes one of these, after the row's insert."""
 
@@ -93,32 +100,49 @@ class Change:
         return self.before.phase is Phase.HELD and self.after.phase is not Phase.HELD
 
 
-def life_of(row: Any) -> Life:
-    """The life in a row that has `COLUMNS`."""
-    status, reason = DeliveryStatus(row.status), row.reason
-    if status in (DeliveryStatus.PENDING, DeliveryStatus.RETRYING):
-        phase = Phase.LIMITED if reason == Reason.ENDPOINT_LIMIT else Phase.WAITING
-    else:
-        phase = Phase(status.value)
+def life_of(row: Sequence[Any]) -> Life:
+    """The life in a row that ends with `COLUMNS`."""
+    (
+        status,
+        reason,
+        attempts,
+        retries,
+        due_at,
+        look_at,
+        began_at,
+        excluded_seconds,
+        waiting_since,
+        resend_asked_at,
+        resend_gently,
+        resend_not_before,
+        released,
+        round_,
+        last_error,
+        finished_at,
+        batch_until,
+    ) = row[-len(_READ) :]
+    phase = _PHASES[status]
+    if phase is Phase.WAITING and reason == Reason.ENDPOINT_LIMIT.value:
+        phase = Phase.LIMITED
     resend = None
-    if row.resend_asked_at is not None:
-        resend = Resend(row.resend_asked_at, bool(row.resend_gently), row.resend_not_before)
+    if resend_asked_at is not None:
+        resend = Resend(resend_asked_at, bool(resend_gently), resend_not_before)
     return Life(
         phase=phase,
         reason=None if reason is None else Reason(reason),
-        attempts=row.attempts,
-        retries=row.retries,
-        due_at=row.due_at,
-        look_at=row.look_at,
-        began_at=row.began_at,
-        excluded=timedelta(seconds=row.excluded_seconds),
-        waiting_since=row.waiting_since,
+        attempts=attempts,
+        retries=retries,
+        due_at=due_at,
+        look_at=look_at,
+        began_at=began_at,
+        excluded=timedelta(seconds=excluded_seconds) if excluded_seconds else _NOTHING,
+        waiting_since=waiting_since,
         resend=resend,
-        released=bool(row.released),
-        round=row.round,
-        last_error=row.last_error,
-        finished_at=row.finished_at,
-        batch_until=row.batch_until,
+        released=bool(released),
+        round=round_,
+        last_error=last_error,
+        finished_at=finished_at,
+        batch_until=batch_until,
     )
 
 

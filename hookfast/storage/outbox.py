@@ -66,12 +66,19 @@ _OWN = (
     "urgency",
     "batch_id",
 )
+_NAMES = ("delivery_id", *_OWN)
 PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _OWN), *COLUMNS)
-"""What `pending` reads."""
+"""What `pending` reads, in this order."""
 
 _TIME = _C.leased_until.type
 _IDS: BindParameter[Any] = bindparam("ids", expanding=True)
 _FIND_ALL = select(*PENDING).where(_C.id.in_(_IDS))
+_UNCHANGED = select(_C.id).where(
+    _C.id.in_(_IDS),
+    _C.wakes == 0,
+    _C.batch_id == bindparam("batch"),
+    _C.batch_until.is_not(None),
+)
 _LEASE = (
     update(_DELIVERIES).where(_C.id.in_(_IDS)).values(leased_until=bindparam("until", type_=_TIME))
 )
@@ -123,8 +130,19 @@ async def find_all_pending(
     connection: AsyncConnection, delivery_ids: Sequence[str]
 ) -> list[PendingDelivery]:
     """The same of several; those without a row are left out."""
+    if not delivery_ids:
+        return []
     found = await connection.execute(_FIND_ALL, {"ids": list(delivery_ids)})
     return [pending(row) for row in found]
+
+
+async def unchanged(
+    connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
+) -> set[str]:
+    """Those of these deliveries that are as this batch took them. Whoever changes one from outside
+    adds to its `wakes`, and nobody else makes an attempt while it is the batch's."""
+    found = await connection.execute(_UNCHANGED, {"ids": list(delivery_ids), "batch": batch_id})
+    return set(found.scalars())
 
 
 async def mark_started(
@@ -244,7 +262,7 @@ async def backlog(connection: AsyncConnection) -> tuple[int, datetime | None]:
 _WOKEN = {"started_at": None, "leased_until": None, "wakes": _C.wakes + 1}
 
 
-def pending(row: object) -> PendingDelivery:
-    """The delivery in a row that has `PENDING`."""
-    own = {name: getattr(row, name) for name in ("delivery_id", *_OWN)}
+def pending(row: Sequence[Any]) -> PendingDelivery:
+    """The delivery in a row of `PENDING`."""
+    own = dict(zip(_NAMES, row, strict=False))  # the life follows
     return PendingDelivery(**own, life=life_of(row))

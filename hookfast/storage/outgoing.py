@@ -27,7 +27,7 @@ from hookfast.storage import lives
 from hookfast.storage.circuits import gates
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_entries import RawRequest
-from hookfast.storage.outbox import PendingDelivery, find_all_pending, find_pending
+from hookfast.storage.outbox import PendingDelivery, find_all_pending, find_pending, unchanged
 from hookfast.storage.raw_requests import RawRequests
 from hookfast.storage.remembered import Remembered
 from hookfast.storage.tables import Event
@@ -148,8 +148,9 @@ class OutgoingLoader:
         while len(self._primed) > _PRIMED_LIMIT:
             self._primed.popitem(last=False)
 
-    async def renew(self, delivery_ids: Sequence[str]) -> None:
-        """Read these deliveries, all at once, where what is known of them is not fresh."""
+    async def renew(self, delivery_ids: Sequence[str], *, batch_id: str) -> None:
+        """Read these deliveries of a batch, all at once, where what is known of them is not fresh.
+        Of those that are as they were only that is read."""
         now = asyncio.get_running_loop().time()
         stale = [
             one
@@ -159,7 +160,12 @@ class OutgoingLoader:
         if not stale:
             return
         async with self._database.read(quick=True) as connection:
-            rows = await find_all_pending(connection, stale)
+            same = await unchanged(connection, stale, batch_id=batch_id)
+            known = {
+                one: self._primed[one].row for one in stale if one in same and one in self._primed
+            }
+            others = [one for one in stale if one not in known]
+            rows = [*known.values(), *await find_all_pending(connection, others)]
             await self.prime(connection, await self.choose(connection, rows), read_at=now)
 
     def endpoints_of(self, delivery_ids: Iterable[str]) -> dict[str, str]:

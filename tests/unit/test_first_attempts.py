@@ -37,13 +37,20 @@ def test_a_setting_that_names_one_is_kept(setting: Setting, batched: bool) -> No
 
 
 def test_auto_begins_with_a_workflow_for_each() -> None:
-    assert not any(World().run(20, rate=100))
+    assert not any(World().run(20, rate=10))
+
+
+def test_auto_batches_where_workflows_would_take_too_much_of_the_machine() -> None:
+    world = World()
+    seen = world.run(2, rate=30)
+    assert not seen[0]
+    assert seen[-1]
 
 
 def test_auto_batches_while_deliveries_come_too_late() -> None:
     world = World()
-    world.run(5, rate=100)
-    assert all(world.run(60, rate=100, oldest=LATE))
+    world.run(5, rate=10)
+    assert all(world.run(60, rate=10, oldest=LATE))
 
 
 def test_auto_batches_at_once_when_there_are_more_than_there_is_room_for() -> None:
@@ -55,18 +62,26 @@ def test_auto_batches_at_once_when_there_are_more_than_there_is_room_for() -> No
 def test_auto_does_not_go_back_because_batches_keep_up() -> None:
     """Once it batches nothing is late any more: only fewer deliveries say that it is over."""
     world = World()
-    world.run(5, rate=100)
-    world.run(1, rate=100, oldest=LATE)
-    assert all(world.run(600, rate=60))
+    world.run(5, rate=20)
+    world.run(1, rate=20, oldest=LATE)
+    assert all(world.run(600, rate=20))
 
 
 def test_auto_goes_back_when_deliveries_come_at_less_than_half_the_rate() -> None:
     world = World()
-    world.run(5, rate=100)
-    world.run(1, rate=100, oldest=LATE)
-    seen = world.run(30, rate=40)
+    world.run(5, rate=20)
+    world.run(1, rate=20, oldest=LATE)
+    assert all(world.run(30, rate=10))
+    seen = world.run(30, rate=5)  # rounded to none: nothing is told
     assert seen[0]
     assert not seen[-1]
+
+
+@pytest.mark.parametrize(("rate", "linger"), [(0, 0.0), (50, 0.005), (200, 0.02), (1000, 0.03)])
+def test_the_faster_they_come_the_longer_they_gather(rate: float, linger: float) -> None:
+    world = World()
+    world.run(3, rate=rate)
+    assert world.mode.linger == pytest.approx(linger, rel=0.15)
 
 
 def test_auto_batches_for_some_seconds_at_least() -> None:

@@ -13,7 +13,7 @@ from hookfast.circuit import EndpointState
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Phase
 from hookfast.errors import Misconfigured
-from hookfast.storage import endpoint_state, outgoing, wishes
+from hookfast.storage import endpoint_state, outbox, outgoing, wishes
 from hookfast.storage.engine import Database
 from hookfast.storage.outbox import find_pending
 from hookfast.storage.outgoing import OutgoingLoader
@@ -152,6 +152,37 @@ async def test_a_second_look_reads_what_may_have_changed(database: Database) -> 
     )
     assert seen.read_at >= loaded.read_at + LONG - 1
     assert seen.event is loaded.event
+
+
+@pytest.mark.parametrize("change", ["pause", "cancel", "resend", "taken", "given back", "recorded"])
+async def test_what_changes_while_it_waits_in_a_batch_is_seen_when_it_is_looked_at_again(
+    database: Database, change: Any
+) -> None:
+    loader, endpoint = (
+        OutgoingLoader(database, KEYRING),
+        await seed_endpoint(database, "https://example.com/hook"),
+    )
+    until = utc_now() + timedelta(seconds=20)
+    mine = {"batch_id": "btc_1", "batch_until": until, "leased_until": until}
+    ids = [await seed_delivery(database, endpoint, **mine) for _ in range(2)]
+    for one in ids:
+        await prime(database, loader, one, seconds_ago=LONG)
+    async with database.write() as connection:
+        if change == "taken":
+            await outbox.lease(connection, ids[:1], until=utc_now(), batch_id="btc_2")
+        elif change == "given back":
+            await outbox.return_from_batch(connection, ids[:1], batch_id="btc_1")
+        elif change != "recorded":
+            await wishes.ask(connection, ids[0], change, now=utc_now())
+    if change == "recorded":
+        fact = success(await life_of(database, ids[0]), utc_now())
+        record = AttemptRecord(delivery_id=ids[0], ended=fact, in_batch=True)
+        await Recorder(database).record(record)
+    await loader.renew(ids, batch_id="btc_1")
+    seen = [await loader.load(one, fresh=True) for one in ids]
+    assert seen[0].life == await life_of(database, ids[0])
+    assert (seen[1].life.batch_until, seen[1].batch_id, seen[1].fresh) == (until, "btc_1", True)
+    assert seen[0].batch_id == ("btc_2" if change == "taken" else "btc_1")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -38,7 +37,7 @@ from hookfast.deliveries.life import (
 )
 from hookfast.outcome import Outcome, Reason, Result
 from hookfast.retry_plan import PlanSpec
-from hookfast.storage.lives import WRITTEN, Change, _values, life_of
+from hookfast.storage.lives import COLUMNS, WRITTEN, Change, _values, life_of
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -281,7 +280,7 @@ def a_life_is_the_same_when_it_comes_back_from_storage(step: Step) -> None:
     values = _values(Change("dlv_1", "ep_1", "tnt_1", step.before, step.after), step.now)
     row = {name.removeprefix("b_"): value for name, value in values.items()}
     assert row.keys() == WRITTEN | {"id"}
-    assert life_of(SimpleNamespace(**row)) == step.after
+    assert life_of([row[column.name] for column in COLUMNS]) == step.after
 
 
 def only_a_resend_moves_what_has_ended(step: Step) -> None:
