@@ -24,6 +24,19 @@ async def a_batch_of_which_some_continue(stack: Stack) -> str:
     return await _batch_of(stack, [await stack.deliver(one) for one in endpoints])
 
 
+async def a_batch_that_was_added_to(stack: Stack) -> str:
+    endpoint = await stack.endpoint("/ok")
+    first = await stack.deliver(endpoint)
+    await stack.ring()
+    await stack.until_status(first, "delivered")
+    second = await stack.deliver(endpoint)
+    await stack.ring()
+    await stack.until_status(second, "delivered")
+    name = await _batch_of(stack, [second])
+    assert name == await _batch_of(stack, [first])
+    return name
+
+
 async def a_batch_that_was_recorded_later(stack: Stack) -> str:
     with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
@@ -76,6 +89,7 @@ async def _batch_of(stack: Stack, deliveries: list[str]) -> str:
 BATCH_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     a_batch_that_delivered_all,
     a_batch_of_which_some_continue,
+    a_batch_that_was_added_to,
     a_batch_that_was_recorded_later,
     a_batch_that_could_not_work,
     an_attempt_that_its_batch_could_not_wait_for,
