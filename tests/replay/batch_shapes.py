@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest.mock import AsyncMock, patch
+
+from temporalio.service import RPCError
 
 from activities.batch import BatchActivities
 from activities.requests import Requests
@@ -78,12 +81,17 @@ async def answered_after_its_batch_had_ended(stack: Stack) -> str:
 
 
 async def _batch_of(stack: Stack, deliveries: list[str]) -> str:
-    """The batch that took the last of these deliveries."""
+    """The batch that took the last of these deliveries, once Temporal has it."""
 
-    async def batch() -> Any:
-        return (await stack.row(deliveries[-1])).batch_id
+    async def begun() -> str | None:
+        batch = (await stack.row(deliveries[-1])).batch_id
+        if batch is not None:
+            with contextlib.suppress(RPCError):
+                await stack.client.get_workflow_handle(workflow_id(batch)).describe()
+                return workflow_id(batch)
+        return None
 
-    return workflow_id(await eventually(batch))
+    return str(await eventually(begun))
 
 
 BATCH_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
