@@ -36,9 +36,9 @@ fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time
 slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; workflows once more, on SQLite
 	$(BIN)/pytest -n 2 -o faulthandler_timeout=0 -m slow tests
 
-chaos: $(VENV)/.dev-ready   ## a storm of kills and outages; nothing may be lost (EVENTS=2000 SEED= DATABASE= KILL= RATE= CALM=)
+chaos: $(VENV)/.dev-ready   ## a storm of kills and outages; nothing may be lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
-	  $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM))
+	  $(if $(MODE),--mode $(MODE)) $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM))
 
 bench: $(VENV)/.dev-ready   ## the product against the floor, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
 	@$(BIN)/python -m bench.delivery $(if $(PARTS),--only $(PARTS)) $(if $(DATABASE),--database $(DATABASE)) \

@@ -283,7 +283,8 @@ class Settings(BaseSettings):
         "auto",
         description="`workflow`: each delivery has a workflow of its own from the start; `batch`: "
         "first attempts travel up to a hundred to a workflow, and a delivery has its own once it "
-        "does not succeed at once; `auto`: batches while new deliveries come faster than that.",
+        "does not succeed at once; `auto`: batches while more than 20 new deliveries a second come "
+        "to a worker, or it does not keep up.",
     )
     max_concurrent_attempts: int = Field(
         200, ge=1, description="Attempts one worker runs at once, per lane."

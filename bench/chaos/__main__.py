@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--calm", type=float, default=CALM, help="most seconds between faults")
     parser.add_argument("--seed", default=secrets.token_hex(3), help="default: a new one")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default=None)
+    parser.add_argument("--mode", choices=("auto", "workflow", "batch"), default="auto")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--kill", choices=tuple(KILLS), help="one part only, again and again")
     only.add_argument("--only", choices=KINDS, help="one kind of fault only, again and again")
@@ -50,6 +51,7 @@ def main() -> None:
         calm=given.calm,
         seed=given.seed,
         database=given.database or ("postgresql" if kind in ON_POSTGRESQL else "sqlite"),
+        mode=given.mode,
         only=kind,
     )
     if kind in (ON_SQLITE if order.database == "postgresql" else ON_POSTGRESQL):

@@ -51,14 +51,15 @@ class TookTooLong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The run that was asked for. `calm`: at most so many seconds between two faults; `only`: the
-    one kind of fault in it."""
+    """The run that was asked for. `calm`: at most so many seconds between two faults; `mode`: how
+    first attempts travel; `only`: the one kind of fault in it."""
 
     events: int
     rate: float
     calm: float
     seed: str
     database: str
+    mode: str
     only: str | None
 
     @property
@@ -70,7 +71,7 @@ class Order:
     def title(self) -> str:
         """The title of its table."""
         what = f"{self.only} again and again" if self.only else "everything at once"
-        return f"{self.events:,} events, {what}, on {self.database}, seed {self.seed}"
+        return f"{self.events:,} events, {what}, on {self.database}, {self.mode}, seed {self.seed}"
 
 
 async def run(order: Order, home: Path, console: Console, *, keep: Path | None) -> bool:
@@ -83,7 +84,9 @@ async def run(order: Order, home: Path, console: Console, *, keep: Path | None) 
             console.print("The disk is never full in this run: that takes root, on Linux.")
         try:
             async with (
-                running_service(home, disk, kind=order.database, seed=order.seed) as service,
+                running_service(
+                    home, disk, kind=order.database, mode=order.mode, seed=order.seed
+                ) as service,
                 Database(service.database.url) as database,
             ):
                 watch = Watch(database)

@@ -81,7 +81,7 @@ class Service:
 
 @asynccontextmanager
 async def running_service(
-    home: Path, disk: Disk, *, kind: str, seed: str
+    home: Path, disk: Disk, *, kind: str, mode: str, seed: str
 ) -> AsyncIterator[Service]:
     """The service, ready, while the block lasts; afterwards none of its processes is left."""
     async with AsyncExitStack() as stack:
@@ -97,6 +97,7 @@ async def running_service(
         )
         api_port = free_port(18080)
         environment = _environment(home, database.url, temporal_server.address, api_port)
+        environment["HOOKFAST_FIRST_ATTEMPTS"] = mode
 
         def part(name: str, *command: str) -> Part:
             made = Part(name, command, environment=environment, log=home / f"{name}.log")

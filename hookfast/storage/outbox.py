@@ -82,6 +82,12 @@ _UNCHANGED = select(_C.id).where(
 _LEASE = (
     update(_DELIVERIES).where(_C.id.in_(_IDS)).values(leased_until=bindparam("until", type_=_TIME))
 )
+_NOTHING_BEGAN = _C.wakes == 0
+_LEASE_ALONE = _LEASE.values(
+    # a batch that was lost: its word is not awaited any more (`has_workflow`)
+    batch_id=case((_NOTHING_BEGAN, None), else_=_C.batch_id),
+    batch_until=case((_NOTHING_BEGAN, None), else_=_C.batch_until),
+)
 _GIVE_TO_BATCH = _LEASE.values(
     batch_id=bindparam("batch"), batch_until=bindparam("until", type_=_TIME)
 )
@@ -109,12 +115,12 @@ async def lease(
     batch_id: str | None = None,
 ) -> None:
     """Lease rows that `FairClaim` found free in this transaction. With `batch_id`, that batch alone
-    makes their first attempts until then."""
+    makes their first attempts until then; without it, each has a workflow of its own."""
     if not delivery_ids:
         return
     given: dict[str, object] = {"ids": list(delivery_ids), "until": until}
     if batch_id is None:
-        await connection.execute(_LEASE, given)
+        await connection.execute(_LEASE_ALONE, given)
     else:
         await connection.execute(_GIVE_TO_BATCH, given | {"batch": batch_id})
 
@@ -191,7 +197,9 @@ async def return_from_batch(
     """The batch did not begin with these: they wait again as if it had not taken them."""
     held = _held(delivery_ids, batch_id)
     await connection.execute(
-        update(_DELIVERIES).where(_C.id.in_(held)).values(leased_until=None, batch_until=None)
+        update(_DELIVERIES)
+        .where(_C.id.in_(held))
+        .values(leased_until=None, batch_until=None, batch_id=None)
     )
 
 

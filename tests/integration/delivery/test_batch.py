@@ -21,7 +21,7 @@ from hookfast.batch import BatchReport
 from hookfast.batch_start import start_batch
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
-from hookfast.storage import endpoint_state
+from hookfast.storage import endpoint_state, outbox
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.tables import Delivery
 from hookfast.time_budget import RECORD_SHARE
@@ -295,6 +295,32 @@ async def test_a_batch_sends_nothing_that_is_not_its_own_any_more(stack: Stack) 
     report = await handle.result()
     assert report.continued == {delivery: "pending"}
     assert sent(stack) == {}
+
+
+@pytest.mark.parametrize("how", ["lost", "given back"])
+async def test_one_that_a_batch_took_in_vain_hears_what_is_asked_of_it(
+    stack: Stack, how: str
+) -> None:
+    """Its own workflow is its first, and what comes next has to reach that one."""
+    endpoint = await stack.endpoint("/hook", plan=PATIENT, max_in_flight=5)
+    stack.receiver.routes["/hook"] = "/status/500"
+    over = utc_now() - timedelta(seconds=1)
+    later = utc_now() + timedelta(minutes=5)
+    until = over if how == "lost" else later
+    delivery = await stack.deliver(
+        endpoint, batch_id="btc_1", batch_until=until, leased_until=until
+    )
+    if how == "given back":
+        async with stack.database.write() as connection:
+            await outbox.return_from_batch(connection, [delivery], batch_id="btc_1")
+    await stack.ring()
+    await stack.until_status(delivery, "retrying")
+    await stack.until_told(delivery)
+    assert (await stack.row(delivery)).batch_id is None
+    assert await (await stack.workflow(delivery).describe()).static_details() is None
+    stack.receiver.routes["/hook"] = "/ok"
+    await stack.ask(delivery, "resend")
+    await stack.until_status(delivery, "delivered")
 
 
 async def test_a_delivery_that_is_delivered_can_be_sent_again(stack: Stack) -> None:
