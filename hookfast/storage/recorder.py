@@ -27,6 +27,7 @@ from hookfast.storage.tables import Attempt
 _ATTEMPTS: Table = Attempt.__table__
 
 _MAX_BATCH = 500
+_QUICK = 200  # records whose statements take less than 5 ms
 _PATIENCE_SECONDS = 20.0
 """Below the time that Temporal gives an activity that does nothing but record."""
 
@@ -93,7 +94,7 @@ class Recorder:
         await self._group.close()
 
     async def _commit(self, records: list[AttemptRecord]) -> list[Change | None]:
-        async with self._database.write(quick=True) as connection:
+        async with self._database.write(quick=len(records) <= _QUICK) as connection:
             changes, news = await _write(
                 connection, records, policy=self._policy, now=self._clock()
             )

@@ -1,0 +1,126 @@
+"""Transactions whose statements run on the event loop's thread, where the database is SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.storage.engine import Database
+from hookfast.storage.sqlite_connection import SqliteConnection, connector
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+OURS = threading.get_ident
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "quick.db"
+
+
+@pytest.fixture
+async def quick_database(file: Path) -> AsyncIterator[Database]:
+    async with Database(f"sqlite+aiosqlite:///{file}") as database:
+        async with database.write() as connection:
+            await connection.execute(text("CREATE TABLE t (n INTEGER)"))
+        yield database
+
+
+def driver_of(connection: AsyncConnection) -> SqliteConnection:
+    assert connection.sync_connection is not None
+    driver = connection.sync_connection.connection.driver_connection
+    assert isinstance(driver, SqliteConnection)
+    return driver
+
+
+async def thread_of(connection: AsyncConnection) -> int:
+    """Where the connection's statements run."""
+    driver_of(connection)._conn.create_function("thread", 0, threading.get_ident)
+    found = await connection.execute(text("SELECT thread()"))
+    return int(found.scalar_one())
+
+
+async def count(database: Database, *, quick: bool) -> int:
+    async with database.read(quick=quick) as connection:
+        return int((await connection.execute(text("SELECT count(*) FROM t"))).scalar_one())
+
+
+async def add(database: Database, *, quick: bool) -> None:
+    async with database.write(quick=quick) as connection:
+        await connection.execute(text("INSERT INTO t VALUES (1)"))
+
+
+async def test_only_the_statements_of_a_quick_one_run_on_this_thread(
+    quick_database: Database,
+) -> None:
+    for quick in (True, False, True):
+        async with quick_database.write(quick=quick) as connection:
+            assert (await thread_of(connection) == OURS()) is quick
+        async with quick_database.read(quick=quick) as connection:
+            assert (await thread_of(connection) == OURS()) is quick
+
+
+async def test_a_quick_one_is_committed_and_seen_by_all(
+    quick_database: Database, file: Path
+) -> None:
+    await add(quick_database, quick=True)
+    assert await count(quick_database, quick=True) == 1
+    async with Database(f"sqlite+aiosqlite:///{file}") as other:
+        assert await count(other, quick=False) == 1
+
+
+async def test_a_quick_one_that_raises_leaves_nothing(quick_database: Database) -> None:
+    async def fail() -> None:
+        async with quick_database.write(quick=True) as connection:
+            await connection.execute(text("INSERT INTO t VALUES (1)"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    await add(quick_database, quick=True)
+    assert await count(quick_database, quick=False) == 1
+
+
+async def test_a_quick_one_waits_for_another_process_and_holds_nobody_up(
+    quick_database: Database, file: Path
+) -> None:
+    async with Database(f"sqlite+aiosqlite:///{file}") as other:
+        async with other.write() as connection:
+            await connection.execute(text("INSERT INTO t VALUES (1)"))
+            waiting = asyncio.create_task(add(quick_database, quick=True))
+            for _ in range(20):  # of this loop's own turns
+                await asyncio.sleep(0.005)
+            assert not waiting.done()
+            assert await count(quick_database, quick=True) == 0
+        await asyncio.wait_for(waiting, PATIENCE)
+    assert await count(quick_database, quick=True) == 2
+
+
+async def test_what_follows_a_cancelled_call_waits_behind_it(file: Path) -> None:
+    """The thread is still at work for the caller that was cancelled."""
+    connection = await connector(str(file), "BEGIN")()
+    assert isinstance(connection, SqliteConnection)
+    connection.quick = True
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+
+    cancelled = asyncio.create_task(connection._execute(slow))
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    next_one = asyncio.create_task(connection.run("execute", "SELECT 1", ()))
+    await asyncio.sleep(0.05)
+    assert not next_one.done()
+    go_on.set()
+    assert (await asyncio.wait_for(next_one, PATIENCE)).rows == [(1,)]
+    await connection.close()
