@@ -20,7 +20,8 @@ async def flushing(
         is_last = False
         while not is_last:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await ended.wait()
             is_last = ended.is_set()  # before: what comes during a writing needs one more
             await write()
 

@@ -94,7 +94,8 @@ class Conductor:
             self._rung.clear()
             await self._try_to_conduct()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._rung.wait(), _IDLE_SECONDS)
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    await self._rung.wait()
 
     async def on_ring(self) -> None:
         """Conduct whenever rung, until cancelled: for a process beside which a worker runs."""

@@ -59,7 +59,8 @@ class Part:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._keeper), patience)
+                async with asyncio.timeout(patience):
+                    await asyncio.shield(self._keeper)
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -68,7 +68,8 @@ class _Rung:
 
     async def wait(self, timeout: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
         self._event.clear()
 
 
@@ -182,7 +183,8 @@ class NotifyDoorbell:
                     self._rung.set()  # whatever was missed while away
                     while not gone.is_set():
                         with contextlib.suppress(TimeoutError):
-                            await asyncio.wait_for(gone.wait(), _LISTEN_SECONDS)
+                            async with asyncio.timeout(_LISTEN_SECONDS):
+                                await gone.wait()
                         await connection.execute("SELECT 1")
             except _LOST as error:
                 await self._lost(error)

@@ -155,7 +155,8 @@ class _Keeper:
             if loop.time() - started >= _STEADY_AFTER:
                 delay = _FIRST_DELAY
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await self._stopping.wait()
             delay = min(delay * 2, _LONGEST_DELAY)
 
     def _signal(self, number: signal.Signals) -> None:

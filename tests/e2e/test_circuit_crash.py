@@ -68,9 +68,8 @@ class Outage:
                 await asyncio.sleep(0.05)
 
     async def until_died(self, process: asyncio.subprocess.Process) -> None:
-        assert await asyncio.wait_for(process.wait(), PATIENCE) == -signal.SIGKILL, (
-            self.log.read_text()
-        )
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == -signal.SIGKILL, self.log.read_text()
 
     async def until_all(self, deliveries: list[str], *statuses: str) -> None:
         async def reached() -> bool:
@@ -109,7 +108,8 @@ class Outage:
         """The circuit is closed, its workflow has ended, and nothing is held any more."""
         await self.until_circuit("closed")
         workflow = self.client.get_workflow_handle(workflow_id(self.endpoint))
-        await asyncio.wait_for(workflow.result(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await workflow.result()
         description = await workflow.describe()
         assert description.status is WorkflowExecutionStatus.COMPLETED
         async with self.database.read() as connection:

@@ -129,7 +129,8 @@ async def deliver_many(stack: Stack, endpoint: str, count: int) -> list[str]:
 async def until_over(stack: Stack, endpoint: str) -> EpisodeState:
     """The end of the endpoint's episode."""
     handle = stack.client.get_workflow_handle(workflow_id(endpoint), result_type=EpisodeState)
-    state: EpisodeState = await asyncio.wait_for(handle.result(), PATIENCE)
+    async with asyncio.timeout(PATIENCE):
+        state: EpisodeState = await handle.result()
     assert state.state == "closed"
     assert (await circuit(stack, endpoint)).state == "closed"
     assert await count_held(stack, endpoint) == 0

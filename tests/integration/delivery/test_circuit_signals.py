@@ -193,7 +193,8 @@ async def test_a_look_may_start_the_workflow_of_an_endpoint_that_never_failed(st
         start_signal=LOOK,
         result_type=EpisodeState,
     )
-    state = await asyncio.wait_for(handle.result(), PATIENCE)
+    async with asyncio.timeout(PATIENCE):
+        state = await handle.result()
     assert (state.state, state.episode) == ("closed", 0)
     delivery = await stack.deliver(endpoint)
     await stack.until_status(delivery, "delivered")

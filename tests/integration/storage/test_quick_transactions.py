@@ -99,7 +99,8 @@ async def test_a_quick_one_waits_for_another_process_and_holds_nobody_up(
                 await asyncio.sleep(0.005)
             assert not waiting.done()
             assert await count(quick_database, quick=True) == 0
-        await asyncio.wait_for(waiting, PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await waiting
     assert await count(quick_database, quick=True) == 2
 
 
@@ -122,5 +123,6 @@ async def test_what_follows_a_cancelled_call_waits_behind_it(file: Path) -> None
     await asyncio.sleep(0.05)
     assert not next_one.done()
     go_on.set()
-    assert (await asyncio.wait_for(next_one, PATIENCE)).rows == [(1,)]
+    async with asyncio.timeout(PATIENCE):
+        assert (await next_one).rows == [(1,)]
     await connection.close()
