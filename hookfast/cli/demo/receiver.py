@@ -42,7 +42,7 @@ class Receiver:
     verified: int = 0
     refused: int = 0
     _seen: Counter[str] = field(default_factory=Counter)
-    _begun: float = field(default_factory=time.monotonic)
+    _outages_since: float | None = None  # the first delivery to it
 
     def url(self, name: str) -> str:
         """The endpoint URL of the receiver with this name."""
@@ -83,7 +83,9 @@ class Receiver:
             case Mood.GONE:
                 return Response("we have moved", status_code=410)
             case Mood.OUTAGES:
-                if (time.monotonic() - self._begun) % _OUTAGE_EVERY < _OUTAGE_SECONDS:
+                if self._outages_since is None:
+                    self._outages_since = time.monotonic()
+                if (time.monotonic() - self._outages_since) % _OUTAGE_EVERY < _OUTAGE_SECONDS:
                     return Response("down for maintenance", status_code=503)
                 return Response("thanks")
             case _:
