@@ -132,7 +132,7 @@ async def running_worker(
         lateness=lateness,
     )
     batches = Batches(client, on_room=doorbell.wake)
-    first = BatchActivities(
+    batch_attempts = BatchActivities(
         client=client,
         database=database,
         loader=loader,
@@ -146,7 +146,7 @@ async def running_worker(
         client,
         task_queue=DELIVERIES_QUEUE,
         workflows=[DeliveryWorkflow, BatchWorkflow],
-        activities=[attempts.step, first.attempt_batch],
+        activities=[attempts.step, batch_attempts.attempt_batch],
         # Our workflows import nothing that could break determinism (import-linter checks), and the
         # sandbox costs 0.6-1.2 ms a run where this costs 0.02 ms. Tests run sandboxed.
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
@@ -158,7 +158,7 @@ async def running_worker(
     retries = Worker(
         client,
         task_queue=RETRIES_QUEUE,
-        activities=[attempts.step, attempts.record_attempt, first.record_batch],
+        activities=[attempts.step, attempts.record_attempt, batch_attempts.record_batch],
         max_concurrent_activities=settings.max_concurrent_attempts,
         graceful_shutdown_timeout=settings.shutdown_grace,
     )
@@ -202,7 +202,7 @@ async def running_worker(
                     await workers.leave(connection, worker_id)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await first.close()
+                await batch_attempts.close()
                 await recorder.close()
         await doorbell.close()
         await sender.aclose()
@@ -326,7 +326,8 @@ async def _connect(stop: asyncio.Event) -> Client | None:
         except (RuntimeError, RPCError) as error:
             log.warning("Temporal is not there yet; trying again.", error=str(error)[:200])
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _RECONNECT_SECONDS)
+                async with asyncio.timeout(_RECONNECT_SECONDS):
+                    await stop.wait()
         else:
             return client
     return None

@@ -44,7 +44,7 @@ from hookfast.batch import (
     summary,
     workflow_id,
 )
-from hookfast.batches import Batch, Batches
+from hookfast.batches import Batch, Batches, closed_batch
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Attempt, AttemptEnded, Phase, Trigger, next_step
@@ -127,11 +127,11 @@ class BatchActivities:
 
     @activity.defn(name=ATTEMPT)
     async def attempt_batch(self, order: BatchOrder) -> BatchReport:
-        """Make the first attempts of these deliveries, as far as they are the batch's to make, and
-        of those that are added meanwhile."""
+        """Make the first attempts of these deliveries and of those that are added meanwhile.
+        Deliveries that do not belong to this batch any more are left alone."""
         async with heartbeat() as pulse:
             left = TimeLeft(pulse)
-            batch = self._batches.known(order.batch_id)
+            batch = self._batches.get(order.batch_id) or closed_batch(order.batch_id)
             try:
                 results = await self._attempt_all(order, batch, left)
             finally:
@@ -143,7 +143,7 @@ class BatchActivities:
     async def _attempt_all(
         self, order: BatchOrder, batch: Batch, left: TimeLeft
     ) -> dict[str, _Result]:
-        """Every delivery with what became of it, in the order in which they came."""
+        """Attempt the deliveries of the batch. Return the result of each, in order of arrival."""
         lanes = Lanes(self._loader, batch.id)
         came: list[str] = []
         pending: _Tasks = {}

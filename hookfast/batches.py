@@ -1,8 +1,8 @@
-"""The batches that a worker has in hand, which its relay fills and its activity attempts.
+"""The batches of this worker: its relay fills them, and its activity attempts them.
 
-A batch is started with the deliveries that were waiting. While its attempts are made it stays open,
-and the relay adds what comes meanwhile: that costs no workflow and waits for none. What was added
-is lost with the worker, not with the batch: its rows are free again when the time in them runs out.
+A batch starts with the deliveries that were waiting. It stays open while it attempts them, and the
+relay adds what comes meanwhile: that costs no workflow, and waits for none. If the worker dies, a
+relay takes what was added again, as soon as the time in its rows runs out.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Take = Callable[[Sequence[str]], None]
 Heard = Callable[[RPCError | None], None]
 
 _OPEN_SECONDS = 1.0
-"""A batch takes more for so long: at 50 deliveries a second that is one workflow for 50 of them."""
-_LATER = timedelta(seconds=1)  # between two tries to start one
-_LONGEST_SECONDS = 10.0  # one that takes longer is waited for no more: its worker is gone
+"""How long a batch stays open. At 50 deliveries a second that is one workflow for 50 of them."""
+_LATER = timedelta(seconds=1)  # between two tries to start a batch
+_LONGEST_SECONDS = 10.0  # a batch that takes longer has lost its worker
 
 
 class Batch:
-    """One that this worker has in hand. `endpoints`: how many deliveries of each.
+    """A batch of this worker. `endpoints` counts its deliveries by endpoint.
 
-    `opens` is done when more may be added, or never will be; `complete` when nothing will be added
-    any more; `rests` when all that is left of it waits for slow receivers, or nothing is.
+    `opens` is done as soon as deliveries may be added, or never can be. `complete` is done when no
+    more can be added, and `rests` when nothing is left but requests to slow receivers.
     """
 
     def __init__(self, batch_id: str, rows: Sequence[PendingDelivery] = ()) -> None:
@@ -53,21 +53,21 @@ class Batch:
 
     @property
     def room(self) -> int:
-        """How many more it takes, once it is open."""
+        """How many more deliveries fit into it."""
         return 0 if self._closed else MOST - self.endpoints.total()
 
     @property
     def is_opening(self) -> bool:
-        """Whether it will take more as soon as its attempts begin."""
+        """Whether deliveries can be added as soon as its attempts begin."""
         return not self.opens.done() and self.room > 0
 
     @property
     def is_open(self) -> bool:
-        """Whether more may be added now."""
+        """Whether deliveries can be added now."""
         return self._take is not None and self.room > 0
 
     def open(self, take: Take) -> None:
-        """Its attempts are made from now on, and those of what `take` is called with."""
+        """Let deliveries be added from now on: `take` is called with their ids to attempt them."""
         self._take = take
         _done(self.opens)
         if self.room:
@@ -77,7 +77,7 @@ class Batch:
 
     @contextmanager
     def adding(self) -> Iterator[None]:
-        """While the block runs, deliveries are being leased for it: it waits for them."""
+        """Keep the batch from ending while deliveries are being leased for it."""
         self._adding += 1
         try:
             yield
@@ -87,7 +87,8 @@ class Batch:
                 _done(self.complete)
 
     def add(self, rows: Sequence[PendingDelivery]) -> bool:
-        """Have these attempted, whose rows say that they are this batch's. False: it is over."""
+        """Attempt these deliveries, which were leased for this batch. Return False if the batch has
+        ended."""
         if self._take is None:
             return False
         self.endpoints.update(row.endpoint_id for row in rows)
@@ -97,26 +98,26 @@ class Batch:
         return True
 
     def close(self) -> None:
-        """It takes no more, but what is being leased for it."""
+        """Add nothing more, apart from what is being leased for it already."""
         self._closed = True
         _done(self.opens)
         if not self._adding:
             _done(self.complete)
 
     def rest(self) -> None:
-        """All that is left of it waits for slow receivers: there is room for another."""
+        """Make room for another batch: only requests to slow receivers are left of this one."""
         self.close()
         _done(self.rests)
 
     def end(self) -> None:
-        """Its attempts are over, whatever is being leased for it."""
+        """End the batch, whatever is being leased for it."""
         self._take = None
         self.rest()
         _done(self.complete)
 
 
 class Batches:
-    """One per worker. `on_room` is called when there is room for more."""
+    """The batches of one worker. `on_room` is called when there is room for more."""
 
     def __init__(
         self, client: Client, *, on_room: Callable[[], None], clock: Clock = utc_now
@@ -129,31 +130,28 @@ class Batches:
 
     @property
     def at_work(self) -> list[Batch]:
-        """Those that keep the worker busy."""
+        """The batches that keep the worker busy."""
         return [one for one in self._known.values() if not one.rests.done()]
 
     @property
     def open(self) -> Batch | None:
-        """One that takes more."""
+        """A batch that deliveries can be added to now."""
         return next((one for one in self._known.values() if one.is_open), None)
 
     def in_hand(self, endpoint_id: str) -> int:
-        """How many of their deliveries are this endpoint's."""
+        """How many deliveries of this endpoint are in batches."""
         return sum(one.endpoints[endpoint_id] for one in self._known.values())
 
-    def known(self, batch_id: str) -> Batch:
-        """The batch of this id; one that takes no more, where another worker had begun it."""
-        if (known := self._known.get(batch_id)) is None:
-            known = Batch(batch_id)
-            known.close()
-        return known
+    def get(self, batch_id: str) -> Batch | None:
+        """The batch with this id, or None if another worker started it."""
+        return self._known.get(batch_id)
 
     def begin(
         self, batch_id: str, rows: Sequence[PendingDelivery], *, held_until: datetime, heard: Heard
     ) -> None:
-        """Start a batch of these rows, which are its own until then. `heard` is told what Temporal
-        says to each try: None, or its error."""
-        self._known[batch_id] = known = Batch(batch_id, rows)
+        """Start a batch of these rows, which belong to it until `held_until`. `heard` is called
+        after each try to start it, with None or with Temporal's error."""
+        self._known[batch_id] = batch = Batch(batch_id, rows)
         ids = [row.delivery_id for row in rows]
         task = asyncio.create_task(self._run(batch_id, ids, held_until, heard), name=batch_id)
         self.running.add(task)
@@ -161,13 +159,13 @@ class Batches:
         def over(task: asyncio.Task[None]) -> None:
             self.running.discard(task)
             del self._known[batch_id]
-            known.end()
+            batch.end()
             self._on_room()  # its endpoints may have more waiting than an endpoint may have in hand
 
         task.add_done_callback(over)
 
     def close(self) -> None:
-        """No batch takes more, so that each ends soon."""
+        """Close every batch, so that each ends soon."""
         for one in self._known.values():
             one.close()
 
@@ -192,6 +190,13 @@ class Batches:
         with contextlib.suppress(TimeoutError, RPCError, WorkflowFailureError):
             async with asyncio.timeout(_LONGEST_SECONDS):
                 await handle.result()
+
+
+def closed_batch(batch_id: str) -> Batch:
+    """A batch that another worker started, with which what was added to it is lost."""
+    batch = Batch(batch_id)
+    batch.close()
+    return batch
 
 
 def _done(future: asyncio.Future[None]) -> None:

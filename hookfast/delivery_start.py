@@ -91,12 +91,10 @@ def _order(
 
 
 def _details(row: PendingDelivery) -> str | None:
-    """Where the Temporal UI shows what came before this workflow."""
-    return (
-        None
-        if row.new or row.batch_id is None
-        else f"Began in `{batch.workflow_id(row.batch_id)}`."
-    )
+    """Name the batch that made the first attempt, for the Temporal UI."""
+    if row.new or row.batch_id is None:
+        return None
+    return f"Began in `{batch.workflow_id(row.batch_id)}`."
 
 
 def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:

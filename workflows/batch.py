@@ -35,8 +35,8 @@ _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class BatchWorkflow:
-    """Makes first attempts: those it is started with, and those that are added while it does. Its
-    result lists the deliveries with what came of them."""
+    """Makes the first attempts of its deliveries, and of those that are added meanwhile. Its result
+    says what became of each."""
 
     @workflow.run
     async def run(self, order: BatchOrder) -> BatchReport:

@@ -145,8 +145,8 @@ async def find_all_pending(
 async def unchanged(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
 ) -> set[str]:
-    """Those of these deliveries that are as this batch took them. Whoever changes one from outside
-    adds to its `wakes`, and nobody else makes an attempt while it is the batch's."""
+    """Return the ids of the deliveries that nobody has changed since this batch took them. A change
+    from outside always adds to `wakes`, and only the batch itself attempts them meanwhile."""
     found = await connection.execute(_UNCHANGED, {"ids": list(delivery_ids), "batch": batch_id})
     return set(found.scalars())
 

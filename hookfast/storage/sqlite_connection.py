@@ -115,8 +115,8 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
 
 
 class SqliteConnection(aiosqlite.Connection):
-    """`begin` starts its transactions. `quick`: the statements of the one that is about to begin
-    are short, and run on the event loop's thread."""
+    """A connection whose transactions start with `begin`. With `quick`, the next transaction runs
+    its statements on the event loop's thread."""
 
     begin: Begin = "BEGIN"
     quick: bool = False

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from hookfast import batches
 from hookfast.batch import MOST
-from hookfast.batches import Batch
+from hookfast.batches import Batch, closed_batch
 from hookfast.storage.outbox import PendingDelivery
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +68,8 @@ async def test_one_is_open_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(batches, "_OPEN_SECONDS", 0.01)
     batch = Batch("btc_1", rows(1))
     batch.open(Taken())
-    await asyncio.wait_for(batch.complete, 10)
+    async with asyncio.timeout(10):
+        await batch.complete
     assert not batch.is_open
 
 
@@ -95,8 +95,8 @@ async def test_one_whose_attempts_are_over_takes_nothing() -> None:
     assert taken.ids == []
 
 
-async def test_one_that_another_worker_began_takes_no_more() -> None:
-    batch = batches.Batches(Mock(), on_room=Mock()).known("btc_1")
+async def test_a_batch_that_another_worker_started_takes_no_more() -> None:
+    batch = closed_batch("btc_1")
     batch.open(Taken())
     assert batch.complete.done()
     assert not batch.is_open
