@@ -77,7 +77,7 @@ class Batch:
 
     @contextmanager
     def adding(self) -> Iterator[None]:
-        """Keep the batch from ending while deliveries are being leased for it."""
+        """Keep the batch from being complete while deliveries are being leased for it."""
         self._adding += 1
         try:
             yield
@@ -193,7 +193,7 @@ class Batches:
 
 
 def closed_batch(batch_id: str) -> Batch:
-    """A batch that another worker started, with which what was added to it is lost."""
+    """A batch that another worker started. Nothing can be added to it here."""
     batch = Batch(batch_id)
     batch.close()
     return batch

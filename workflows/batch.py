@@ -35,8 +35,8 @@ _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class BatchWorkflow:
-    """Makes the first attempts of its deliveries, and of those that are added meanwhile. Its result
-    says what became of each."""
+    """Makes the first attempts of its deliveries and of those that are added meanwhile. The result
+    lists each delivery as delivered, continued or returned."""
 
     @workflow.run
     async def run(self, order: BatchOrder) -> BatchReport:
