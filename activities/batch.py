@@ -165,17 +165,20 @@ class BatchActivities:
             due = asyncio.get_running_loop().time() + _LOOK_SECONDS
             awaited: set[asyncio.Future[Any]] = {*pending, batch.complete}
             await asyncio.wait(awaited, timeout=_LOOK_SECONDS)
-            results |= {
+            ended = {
                 pending.pop(task).delivery_id: task.result()
                 for task in [task for task in pending if task.done()]
             }
             now = asyncio.get_running_loop().time()
             if not left.fits(0):
                 # This worker was frozen, and another has the batch: what rows say is its to change.
-                return results | {hold.delivery_id: _GIVEN_UP for hold in pending.values()}
+                given_up = {hold.delivery_id: _GIVEN_UP for hold in pending.values()}
+                return results | ended | given_up
             for hold in pending.values():
                 hold.excuse(now - due)
-            results |= await self._leave_behind(pending, order.batch_id, everything=now > ends_at)
+            ended |= await self._leave_behind(pending, order.batch_id, everything=now > ends_at)
+            results |= ended
+            batch.finished(ended)
             if now > ends_at:
                 batch.end()
             elif pending and _rests(pending.values()):

@@ -42,7 +42,7 @@ async def start_batch(
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             request_eager_start=True,
             search_attributes=TypedSearchAttributes(
-                [SearchAttributePair(temporal.HOOK_DELIVERIES, names)]
+                [SearchAttributePair(temporal.HOOK_DELIVERIES, names)] if names else []
             ),
             static_summary="First attempts",  # more may be added
             priority=Priority(priority_key=Urgency.FIRST),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -29,12 +30,16 @@ Heard = Callable[[RPCError | None], None]
 
 _OPEN_SECONDS = 1.0
 """How long a batch stays open. At 50 deliveries a second that is one workflow for 50 of them."""
+_NEXT_SECONDS = 0.85
+"""The next batch is started when one has been open for so long, or is half full, so that nothing
+waits for a workflow to start: at 346 deliveries a second that was the slowest twentieth of them."""
 _LATER = timedelta(seconds=1)  # between two tries to start a batch
 _LONGEST_SECONDS = 10.0  # a batch that takes longer has lost its worker
 
 
 class Batch:
-    """A batch of this worker. `endpoints` counts its deliveries by endpoint.
+    """A batch of this worker. `in_hand` counts the deliveries that it has not finished with, by
+    endpoint.
 
     `opens` is done as soon as deliveries may be added, or never can be. `complete` is done when no
     more can be added, and `rests` when nothing is left but requests to slow receivers.
@@ -43,18 +48,21 @@ class Batch:
     def __init__(self, batch_id: str, rows: Sequence[PendingDelivery] = ()) -> None:
         loop = asyncio.get_running_loop()
         self.id = batch_id
-        self.endpoints = Counter(row.endpoint_id for row in rows)
+        self.in_hand: Counter[str] = Counter()
+        self._endpoints: dict[str, str] = {}
         self.opens: asyncio.Future[None] = loop.create_future()
         self.complete: asyncio.Future[None] = loop.create_future()
         self.rests: asyncio.Future[None] = loop.create_future()
         self._take: Take | None = None
+        self._next_at = math.inf
         self._closed = False
         self._adding = 0
+        self._note(rows)
 
     @property
     def room(self) -> int:
         """How many more deliveries fit into it."""
-        return 0 if self._closed else MOST - self.endpoints.total()
+        return 0 if self._closed else MOST - len(self._endpoints)
 
     @property
     def is_opening(self) -> bool:
@@ -66,12 +74,19 @@ class Batch:
         """Whether deliveries can be added now."""
         return self._take is not None and self.room > 0
 
+    @property
+    def closes_soon(self) -> bool:
+        """Whether it is time to start the next one."""
+        return self.room <= MOST // 2 or asyncio.get_running_loop().time() > self._next_at
+
     def open(self, take: Take) -> None:
         """Let deliveries be added from now on: `take` is called with their ids to attempt them."""
         self._take = take
         _done(self.opens)
         if self.room:
-            asyncio.get_running_loop().call_later(_OPEN_SECONDS, self.close)
+            loop = asyncio.get_running_loop()
+            self._next_at = loop.time() + _NEXT_SECONDS
+            loop.call_later(_OPEN_SECONDS, self.close)
         else:
             self.close()
 
@@ -91,11 +106,17 @@ class Batch:
         ended."""
         if self._take is None:
             return False
-        self.endpoints.update(row.endpoint_id for row in rows)
+        self._note(rows)
         self._take([row.delivery_id for row in rows])
         if not self.room:
             self.close()
         return True
+
+    def finished(self, delivery_ids: Iterable[str]) -> None:
+        """Count these deliveries no more: they were attempted, or have left the batch."""
+        self.in_hand.subtract(
+            self._endpoints[one] for one in delivery_ids if one in self._endpoints
+        )
 
     def close(self) -> None:
         """Add nothing more, apart from what is being leased for it already."""
@@ -112,8 +133,13 @@ class Batch:
     def end(self) -> None:
         """End the batch, whatever is being leased for it."""
         self._take = None
+        self.in_hand.clear()
         self.rest()
         _done(self.complete)
+
+    def _note(self, rows: Sequence[PendingDelivery]) -> None:
+        self._endpoints |= {row.delivery_id: row.endpoint_id for row in rows}
+        self.in_hand.update(row.endpoint_id for row in rows)
 
 
 class Batches:
@@ -135,12 +161,18 @@ class Batches:
 
     @property
     def open(self) -> Batch | None:
-        """A batch that deliveries can be added to now."""
+        """The first batch that deliveries can be added to now."""
         return next((one for one in self._known.values() if one.is_open), None)
+
+    @property
+    def next_is_due(self) -> bool:
+        """Whether the batch that takes deliveries closes soon, and none is there to follow it."""
+        usable = [one for one in self._known.values() if one.is_open or one.is_opening]
+        return len(usable) == 1 and usable[0].is_open and usable[0].closes_soon
 
     def in_hand(self, endpoint_id: str) -> int:
         """How many deliveries of this endpoint are in batches."""
-        return sum(one.endpoints[endpoint_id] for one in self._known.values())
+        return sum(one.in_hand[endpoint_id] for one in self._known.values())
 
     def get(self, batch_id: str) -> Batch | None:
         """The batch with this id, or None if another worker started it."""
@@ -149,8 +181,9 @@ class Batches:
     def begin(
         self, batch_id: str, rows: Sequence[PendingDelivery], *, held_until: datetime, heard: Heard
     ) -> None:
-        """Start a batch of these rows, which belong to it until `held_until`. `heard` is called
-        after each try to start it, with None or with Temporal's error."""
+        """Start a batch of these rows, which belong to it until `held_until`; without rows, one that
+        waits for deliveries to be added. `heard` is called after each try to start it, with None or
+        with Temporal's error."""
         self._known[batch_id] = batch = Batch(batch_id, rows)
         ids = [row.delivery_id for row in rows]
         task = asyncio.create_task(self._run(batch_id, ids, held_until, heard), name=batch_id)

@@ -24,7 +24,7 @@ _SPAN: Final = 5.0
 """Seconds for which batching lasts at least, and over which the rate is taken that ends it."""
 _LATELY: Final = 1.0
 """Seconds over which the rate is taken that begins it."""
-_LONGEST_LINGER: Final = 0.03
+_LONGEST_LINGER: Final = 0.003
 _BRISK: Final = 20.0
 """Deliveries per second that are too much in any case. Workflows of their own would take half of a
 core for each 20 of them, and triple the time until a delivery's request."""

@@ -210,6 +210,8 @@ class Relay:
                 instruments.RELAY_STARTS.add(len(rows), carrier="batch", result="started")
             else:  # the database took seconds; the rows' time runs out
                 log.warning("A batch ended while it was added to.", batch_id=batch_id)
+            if self._batches.next_is_due and len(self._batches.at_work) < _BATCHES:
+                self._batches.begin(new_id("btc", now), (), held_until=held, heard=self._heard)
         return _Leased(len(claimed.rows), more=claimed.more)
 
     async def _claim(
@@ -289,7 +291,8 @@ class Relay:
         transaction. Returns when there is room for them, or in a batch, or after a moment."""
         most = min(self._batch, 2 * self._window.size)
         deadline = asyncio.get_running_loop().time() + _WISH_SECONDS
-        if opening := [one.opens for one in self._batches.at_work if one.is_opening]:
+        opening = [one.opens for one in self._batches.at_work if one.is_opening]
+        if opening and self._batches.open is None:
             await asyncio.wait(opening, timeout=_OPENS_SECONDS)
         while True:
             batching = self._first_attempts.batched

@@ -42,7 +42,7 @@ class BatchWorkflow:
     async def run(self, order: BatchOrder) -> BatchReport:
         """Attempt each, and record what could not be recorded at once."""
         report = BatchReport(unrecorded=order.unrecorded)
-        if order.delivery_ids:
+        if not order.unrecorded:
             report = await self._attempt(order)
         if report.unrecorded:
             # These requests were made and only their records failed. They are in history now: from

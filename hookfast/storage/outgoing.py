@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Table, select
+from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import Gate
@@ -33,7 +33,11 @@ from hookfast.storage.remembered import Remembered
 from hookfast.storage.tables import Event
 from hookfast.storage.targets import Target, Targets
 
-_EVENTS: Table = Event.__table__
+_E = Event.__table__.c
+# Built once: building it for each claim takes 4 % of a worker's CPU at 50 deliveries a second.
+_FIND_EVENTS = select(
+    _E.id, _E.tenant_id, _E.created_at, _E.body, _E.traceparent, _E.inbox_id
+).where(_E.id.in_(bindparam("ids", expanding=True)))
 
 _EVENT_CACHE_BYTES = 16 * 1024 * 1024
 _EVENT_BYTES = 700  # of one, without its body
@@ -268,12 +272,7 @@ class OutgoingLoader:
         found = {key: event for key in event_ids if (event := self._events.get(key)) is not None}
         missing = sorted(event_ids - found.keys())
         if missing:
-            c = _EVENTS.c
-            rows = await connection.execute(
-                select(c.id, c.tenant_id, c.created_at, c.body, c.traceparent, c.inbox_id).where(
-                    c.id.in_(missing)
-                )
-            )
+            rows = await connection.execute(_FIND_EVENTS, {"ids": missing})
             for event_id, tenant_id, created_at, body, traceparent, inbox_id in rows:
                 found[event_id] = EventBody(
                     event_id=event_id,
