@@ -30,6 +30,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 from activities.attempt import AttemptActivities
 from activities.batch import BatchActivities
 from activities.circuit import CircuitActivities
+from activities.fast_lane import FastLane
 from activities.job import JobActivities
 from activities.notify import MailActivities
 from activities.requests import Requests
@@ -126,7 +127,7 @@ async def running_worker(
         loader=loader,
         requests=requests,
         recorder=recorder,
-        fast_lane_per_endpoint=settings.fast_lane_per_endpoint,
+        fast_lane=FastLane(settings.max_concurrent_attempts),
         held_backstop=settings.held_backstop,
         on_news=on_news,
         lateness=lateness,
@@ -150,8 +151,10 @@ async def running_worker(
         # Our workflows import nothing that could break determinism (import-linter checks), and the
         # sandbox costs 0.6-1.2 ms a run where this costs 0.02 ms. Tests run sandboxed.
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
-        max_concurrent_workflow_tasks=settings.max_concurrent_attempts,
-        max_concurrent_local_activities=settings.max_concurrent_attempts,
+        # Twice as many as the fast lane has places: when it is full of slow receivers, batches and
+        # the tasks of other workflows go on.
+        max_concurrent_workflow_tasks=2 * settings.max_concurrent_attempts,
+        max_concurrent_local_activities=2 * settings.max_concurrent_attempts,
         max_cached_workflows=2_000,
         graceful_shutdown_timeout=settings.shutdown_grace,
     )

@@ -77,7 +77,7 @@ class AttemptActivities:
         loader: OutgoingLoader,
         requests: Requests,
         recorder: Recorder,
-        fast_lane_per_endpoint: int,
+        fast_lane: FastLane,
         held_backstop: timedelta,
         on_news: Callable[[News], None],
         lateness: Lateness,
@@ -88,7 +88,7 @@ class AttemptActivities:
         self._loader = loader
         self._requests = requests
         self._recorder = recorder
-        self._fast_lane = FastLane(fast_lane_per_endpoint)
+        self._fast_lane = fast_lane
         self._held_backstop = held_backstop
         self._on_news = on_news
         self._lateness = lateness

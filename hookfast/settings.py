@@ -276,9 +276,6 @@ class Settings(BaseSettings):
         le=FAST_LANE,
         description="First attempts with a timeout up to this run as local activities (seconds).",
     )
-    fast_lane_per_endpoint: int = Field(
-        16, ge=1, description="First attempts one worker has open to one endpoint in the fast lane."
-    )
     first_attempts: Literal["auto", "workflow", "batch"] = Field(
         "auto",
         description="`workflow`: each delivery has a workflow of its own from the start; `batch`: "
@@ -287,7 +284,7 @@ class Settings(BaseSettings):
         "to a worker, or it does not keep up.",
     )
     max_concurrent_attempts: int = Field(
-        200, ge=1, description="Attempts one worker runs at once, per lane."
+        400, ge=1, description="Attempts one worker runs at once, per lane."
     )
     max_concurrent_control: int = Field(
         100, ge=1, description="Circuits, jobs and mails one worker is busy with at once."

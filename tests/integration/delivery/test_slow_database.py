@@ -19,6 +19,7 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 import worker
 from activities import heartbeat, requests
 from activities.attempt import AttemptActivities
+from activities.fast_lane import FastLane
 from activities.requests import Requests
 from hookfast import relay
 from hookfast.clock import utc_now
@@ -96,7 +97,7 @@ class Attempts:
                 public_url="https://hooks.example.com",
             ),
             recorder=self.recorder,
-            fast_lane_per_endpoint=16,
+            fast_lane=FastLane(16),
             held_backstop=timedelta(hours=6),
             on_news=lambda _: None,
             lateness=Lateness(),
