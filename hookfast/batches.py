@@ -181,9 +181,9 @@ class Batches:
     def begin(
         self, batch_id: str, rows: Sequence[PendingDelivery], *, held_until: datetime, heard: Heard
     ) -> None:
-        """Start a batch of these rows, which belong to it until `held_until`; without rows, one that
-        waits for deliveries to be added. `heard` is called after each try to start it, with None or
-        with Temporal's error."""
+        """Start a batch of these rows, which belong to it until `held_until`; without rows it waits
+        for deliveries to be added. `heard` is called after each try to start it, with None or with
+        Temporal's error."""
         self._known[batch_id] = batch = Batch(batch_id, rows)
         ids = [row.delivery_id for row in rows]
         task = asyncio.create_task(self._run(batch_id, ids, held_until, heard), name=batch_id)

@@ -81,7 +81,7 @@ def _worker() -> None:
     from hookfast.cli.console import read_settings
 
     settings = read_settings()  # complains about a wrong setting in words
-    from hookfast.cli.prepare import reach
+    from hookfast.cli.reach import reach
 
     asyncio.run(reach(settings))  # and this about a database that is not there
     import worker

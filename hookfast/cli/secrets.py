@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from hookfast.cli.console import read_settings
-from hookfast.cli.prepare import reached
+from hookfast.cli.reach import reached
 from hookfast.cli.remote.moment import duration
 from hookfast.cli.remote.screen import counted, say
 from hookfast.clock import rfc3339, utc_now

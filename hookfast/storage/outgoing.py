@@ -39,7 +39,7 @@ _FIND_EVENTS = select(
     _E.id, _E.tenant_id, _E.created_at, _E.body, _E.traceparent, _E.inbox_id
 ).where(_E.id.in_(bindparam("ids", expanding=True)))
 
-_EVENT_CACHE_BYTES = 16 * 1024 * 1024
+_EVENT_CACHE_BYTES = 8 * 1024 * 1024
 _EVENT_BYTES = 700  # of one, without its body
 _PRIMED_LIMIT = 10_000
 COUNTS_FOR = 0.5

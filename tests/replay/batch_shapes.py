@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from activities.batch import BatchActivities
 from activities.requests import Requests
-from hookfast.batch import workflow_id
+from hookfast.batch import MOST, workflow_id
 from tests.integration.delivery.conftest import Stack, eventually
 
 QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}
@@ -38,6 +38,17 @@ async def a_batch_that_was_added_to(stack: Stack) -> str:
     name = await _batch_of(stack, [second])
     assert name == await _batch_of(stack, [first])
     return name
+
+
+async def a_batch_that_began_before_its_deliveries(stack: Stack) -> str:
+    """The next is started when one is half full."""
+    endpoint = await stack.endpoint("/ok")
+    for count in (1, MOST // 2, MOST // 2 - 1, 1):
+        ids = [await stack.deliver(endpoint) for _ in range(count)]
+        await stack.ring()
+        for one in ids:
+            await stack.until_status(one, "delivered")
+    return await _batch_of(stack, ids)
 
 
 async def a_batch_that_was_recorded_later(stack: Stack) -> str:
@@ -98,6 +109,7 @@ BATCH_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     a_batch_that_delivered_all,
     a_batch_of_which_some_continue,
     a_batch_that_was_added_to,
+    a_batch_that_began_before_its_deliveries,
     a_batch_that_was_recorded_later,
     a_batch_that_could_not_work,
     an_attempt_that_its_batch_could_not_wait_for,

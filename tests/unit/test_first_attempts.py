@@ -77,13 +77,6 @@ def test_auto_goes_back_when_deliveries_come_at_less_than_half_the_rate() -> Non
     assert not seen[-1]
 
 
-@pytest.mark.parametrize(("rate", "linger"), [(0, 0.0), (50, 0.005), (200, 0.02), (1000, 0.03)])
-def test_the_faster_they_come_the_longer_they_gather(rate: float, linger: float) -> None:
-    world = World()
-    world.run(3, rate=rate)
-    assert world.mode.linger == pytest.approx(linger, rel=0.15)
-
-
 def test_auto_batches_for_some_seconds_at_least() -> None:
     world = World()
     world.mode.took(20, oldest=LATE, full=True)

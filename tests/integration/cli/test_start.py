@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.cli.prepare import prepare, reach
+from hookfast.cli.prepare import prepare
+from hookfast.cli.reach import reach
 from hookfast.errors import Misconfigured
 from hookfast.settings import Settings
 from hookfast.supervisor import home_lock

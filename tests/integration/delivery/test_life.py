@@ -220,7 +220,7 @@ async def test_nothing_is_sent_to_an_endpoint_disabled_meanwhile(stack: Stack) -
 
 
 async def test_a_crowd_to_one_endpoint_spills_into_the_regular_lane(stack: Stack) -> None:
-    """The fast lane holds 16 attempts to one endpoint; the others are delivered all the same."""
+    """A third of the fast lane is one endpoint's; what finds no place is delivered all the same."""
     endpoint = await stack.endpoint("/slow/0.5")
     deliveries = [await stack.deliver(endpoint) for _ in range(30)]
 

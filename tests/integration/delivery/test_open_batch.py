@@ -105,6 +105,23 @@ async def test_a_slow_receiver_that_joins_holds_no_batch_up(stack: Stack) -> Non
     assert [one.message_id for one in stack.receiver.requests] == [*first, late]
 
 
+async def test_the_next_batch_is_there_before_one_is_full(stack: Stack) -> None:
+    """So what comes then does not wait for a workflow to start."""
+    endpoint = await stack.endpoint("/ok")
+    ids: list[str] = []
+    for count in (1, batch.MOST // 2, batch.MOST // 2 - 1, 1):
+        ids = await deliver(stack, endpoint, count)
+        await delivered(stack, ids)
+    [name] = await batches_of(stack, ids)
+    history = await stack.client.get_workflow_handle(batch.workflow_id(name)).fetch_history()
+    given = history.events[0].workflow_execution_started_event_attributes.input.payloads
+    [order] = await stack.client.data_converter.decode(given, [batch.BatchOrder])
+    assert order.delivery_ids == ()
+    report = await result_of(stack, name)
+    assert list(report.delivered) == ids
+    assert report.summary == "1 first attempt: 1 delivered"
+
+
 async def test_no_batch_takes_more_than_a_hundred(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     ids = await deliver(stack, endpoint)
