@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime
 
 from activities.time_left import TimeLeft
@@ -14,7 +15,8 @@ from hookfast.storage.targets import Target
 class Hold:
     """A delivery in the batch's hands: until when, as its row may say, and in the event loop's
     time. `endpoint_id` is where it goes, as far as is known before it is looked at.
-    `unanswered_since` is when its request began, while that has no answer."""
+    `unanswered_since` is when its request began, while that has no answer, and `on_answer` is
+    called once when it is over."""
 
     def __init__(self, delivery_id: str, endpoint_id: str, left: TimeLeft) -> None:
         self.delivery_id = delivery_id
@@ -22,6 +24,7 @@ class Hold:
         self._left: TimeLeft | None = left
         self.target: Target | None = None
         self.begun = False
+        self.on_answer: Callable[[], None] | None = None
         self.unanswered_since: float | None = None
         self._untils: set[datetime] = set()
         self._ends_at = 0.0
@@ -51,8 +54,11 @@ class Hold:
             self.unanswered_since += max(0.0, late)
 
     def answered(self) -> None:
-        """Its request is over."""
+        """Its request is over, or is not made."""
         self.unanswered_since = None
+        if (call := self.on_answer) is not None:
+            self.on_answer = None
+            call()
 
     @property
     def slow(self) -> bool:

@@ -43,8 +43,14 @@ class Lanes:
 
     @asynccontextmanager
     async def turn(self, hold: Hold) -> AsyncIterator[None]:
-        """Have one of the places on the way to its endpoint, once one is free."""
-        async with self._places[hold.endpoint_id]:
+        """Have one of the places on the way to its endpoint, once one is free, until its request is
+        over: another may begin while it is recorded."""
+        place = self._places[hold.endpoint_id]
+        await place.acquire()
+        hold.on_answer = place.release
+        try:
             await self._renew()
             self._waiting.pop(hold.delivery_id, None)
             yield
+        finally:
+            hold.answered()

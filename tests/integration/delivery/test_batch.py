@@ -23,6 +23,7 @@ from hookfast.clock import utc_now
 from hookfast.ids import new_id
 from hookfast.storage import endpoint_state, outbox
 from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.recorder import Recorder
 from hookfast.storage.tables import Delivery
 from hookfast.time_budget import RECORD_SHARE
 from tests.integration.delivery.conftest import Stack, eventually
@@ -139,6 +140,32 @@ async def test_a_slow_receiver_holds_no_batch_up(stack: Stack) -> None:
     await stack.until_closed(late)
     assert sent(stack)[late] == 1
     assert len(await stack.attempts(late)) == 1
+
+
+async def test_a_batch_has_so_many_requests_open_to_one_endpoint_and_no_more(stack: Stack) -> None:
+    ids = await deliver(stack, await stack.endpoint("/slow/0.2"), 3 * batch.PER_ENDPOINT)
+    for one in ids:
+        await stack.until_status(one, "delivered")
+    taken_by = {(await stack.row(one)).batch_id for one in ids}  # one, unless the machine is busy
+    assert 1 < stack.receiver.most_under_way <= batch.PER_ENDPOINT * len(taken_by)
+
+
+async def test_requests_wait_for_no_record_of_those_before_them(stack: Stack) -> None:
+    """A receiver is as busy as it may be, however slow our database is."""
+    record, recorded = Recorder.record, asyncio.Event()
+
+    async def late(*args: Any, **options: Any) -> Any:
+        await recorded.wait()
+        return await record(*args, **options)
+
+    with patch.object(Recorder, "record", late):
+        ids = await deliver(stack, await stack.endpoint("/ok"), 2 * batch.PER_ENDPOINT)
+        await stack.receiver.wait_for(2 * batch.PER_ENDPOINT)
+        assert {(await stack.row(one)).status for one in ids} == {"pending"}
+        recorded.set()
+        for one in ids:
+            await stack.until_status(one, "delivered")
+    assert Counter(one.message_id for one in stack.receiver.requests) == Counter(ids)
 
 
 async def test_slow_receivers_leave_room_for_another_batch(
