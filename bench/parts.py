@@ -54,7 +54,10 @@ def cpu_seconds(process: psutil.Process) -> float:
     """What a process has spent, with its children (PostgreSQL has one for each connection)."""
     times = process.cpu_times()
     spent = times.user + times.system + times.children_user + times.children_system
-    return spent + sum(cpu_seconds(child) for child in process.children())
+    for child in process.children():
+        with suppress(psutil.NoSuchProcess):  # it has ended since: from now on its parent has it
+            spent += cpu_seconds(child)
+    return spent
 
 
 def machine_seconds() -> float:

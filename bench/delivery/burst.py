@@ -41,5 +41,5 @@ async def measure_burst(session: Session, *, rate: float, seconds: float) -> Bur
         accept=Quantiles.of(outcome.latencies),
         arrive=Quantiles.of(latencies),
         waiting=len(late),
-        oldest_seconds=max(late, default=0.0) / 1000,
+        oldest_seconds=max([0.0, *late]) / 1000,
     )
