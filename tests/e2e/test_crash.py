@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.storage.engine import Database
+from hookfast.storage.tables import Delivery
 from tests.e2e.processes import environment, running, stop, worker
 from tests.receiver import Receiver
 from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
@@ -46,6 +48,17 @@ async def until_delivered(database: Database, delivery: str) -> Any:
         while (row := await delivery_row(database, delivery)).status != "delivered":  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     return row
+
+
+async def until_any_delivered(database: Database) -> None:
+    columns = Delivery.__table__.c
+    delivered = select(columns.id).where(columns.status == "delivered").limit(1)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with database.read() as connection:
+                if (await connection.execute(delivered)).first() is not None:
+                    return
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +138,11 @@ async def test_a_worker_killed_in_the_middle_of_a_batch_repeats_only_what_was_no
     env = environment(tmp_path, database_url, address) | batching
     log = tmp_path / "worker.log"
     async with Receiver() as receiver:
-        endpoints = [await seed_endpoint(database, receiver.url("/slow/0.2")) for _ in range(2)]
+        # 16 at once to each of two: four waves of half a second
+        endpoints = [await seed_endpoint(database, receiver.url("/slow/0.5")) for _ in range(2)]
         ids = [await seed_delivery(database, endpoints[n % 2]) for n in range(100)]
         async with worker(env, log) as first:
-            await receiver.wait_for(60)
+            await until_any_delivered(database)  # the next requests do not wait for records
             await stop(first)
         at_the_kill = [await delivery_row(database, one) for one in ids]
         recorded = {row.id for row in at_the_kill if row.status == "delivered"}
