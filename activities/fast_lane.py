@@ -13,7 +13,7 @@ class FastLane:
     An endpoint may have half as many as are free ("dynamic thresholds", Choudhury and Hahne, 1998).
     So a receiver that never answers takes at most a third of all places, two of them take a quarter
     each, and however many there are, some are left for the others. The rest go to the regular
-    queue, which costs Temporal three times as much for each.
+    queue: one more activity for Temporal, and one of the slots that retries need.
     """
 
     def __init__(self, places: int) -> None:

@@ -70,8 +70,8 @@ _WISH_SECONDS = 0.2  # looks this often for wishes while there is no room for an
 _BATCHES = 2  # at work at once: one is loaded while the other's requests are made
 _GATHER_SECONDS = 0.003
 """New deliveries gather for so long before they are added to a batch, so that they share what that
-costs. 30 ms saved a worker half its CPU at 350 a second, where it has plenty, and nothing flat out,
-where they gather anyway; every delivery waited for it."""
+costs. 30 ms halved a worker's CPU at 350 a second, where it has plenty, and made no flat-out rate
+higher, as they gather then anyway; every delivery waited for it."""
 _OPENS_SECONDS = 0.05  # waits so long for a batch that is being started: it can take more then
 _PER_ENDPOINT = 2 * batch.MOST
 """New deliveries of one endpoint in hand at once."""

@@ -34,7 +34,7 @@ from hookfast.storage.tables import Event
 from hookfast.storage.targets import Target, Targets
 
 _E = Event.__table__.c
-# Built once: building it for each claim takes 4 % of a worker's CPU at 50 deliveries a second.
+# Built once: to build its condition for each claim took 6 % of a worker's busy time at 50/s.
 _FIND_EVENTS = select(
     _E.id, _E.tenant_id, _E.created_at, _E.body, _E.traceparent, _E.inbox_id
 ).where(_E.id.in_(bindparam("ids", expanding=True)))
