@@ -22,8 +22,8 @@ from activities.observed_attempt import observed_attempt
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Attempt, AttemptEnded, Life, next_step
-from hookfast.envelope import thin_body
 from hookfast.errors import Unavailable
+from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
 from hookfast.outcome import Outcome
 from hookfast.outgoing_request import outgoing_request

@@ -12,7 +12,7 @@ from api.fields import Description, Email, Input, Metadata, TenantId, Time
 from api.networks import check_network
 from hookfast.encryption import Algorithm, ContentEncryption, checked_jwk
 from hookfast.errors import Conflict, InvalidInput
-from hookfast.event_type import parse_pattern
+from hookfast.events.event_type import parse_pattern
 from hookfast.notice import one_per_owner
 from hookfast.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.sender import check_url

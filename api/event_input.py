@@ -12,9 +12,9 @@ from api.authentication import Principal
 from api.fields import Input, TenantId, TimeInput
 from api.problems import invalid_members
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
-from hookfast.event_type import MAX_LENGTH, parse_event_type
+from hookfast.events.event_type import MAX_LENGTH, parse_event_type
+from hookfast.events.operational import refuse_reserved
 from hookfast.json_text import MAX_DEPTH, Source, parse_object, parse_source
-from hookfast.operational import refuse_reserved
 from hookfast.storage.new_events import NewEvent
 
 MAX_BATCH = 1_000

@@ -16,8 +16,8 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from api.json_pointer import join
-from hookfast.bounded_schema import BoundedSchema, Budget, OverBudget, compiled
 from hookfast.errors import InvalidInput
+from hookfast.events.schema import BoundedSchema, Budget, OverBudget, compiled
 
 MAX_BYTES = 65_536
 MAX_PATTERN = 500

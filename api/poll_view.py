@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from api.fields import Time
-from hookfast.envelope import thin_body
+from hookfast.events.envelope import thin_body
 from hookfast.outcome import DeliveryStatus
 from hookfast.storage.feed import Gap
 from hookfast.storage.poll import PollItem, PollPage

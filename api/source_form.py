@@ -12,9 +12,9 @@ from api.json_pointer import join
 from api.networks import check_network
 from api.source_cache import rules_of
 from hookfast.errors import InvalidInput
-from hookfast.event_type import parse_event_type, parse_pattern
+from hookfast.events.event_type import parse_event_type, parse_pattern
+from hookfast.events.operational import refuse_reserved
 from hookfast.inbox import PROVIDERS, Provider, provider
-from hookfast.operational import refuse_reserved
 from hookfast.source_secrets import MAX_LIVE
 from hookfast.storage.inbox_tables import Source
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import utc_now
 from hookfast.delivery import PlanSpec
-from hookfast.envelope import full_body
+from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.keyring import Keyring
 from hookfast.retry_plan import DEFAULT_PLAN, parse_plan

@@ -28,7 +28,7 @@ from api.routes.event_types import (
     put_event_type,
 )
 from hookfast.errors import Conflict, HookfastError, InvalidInput
-from hookfast.operational import is_reserved
+from hookfast.events.operational import is_reserved
 from hookfast.storage import event_types
 
 routes = page_router()

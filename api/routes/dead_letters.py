@@ -17,7 +17,7 @@ from api.jobs import JOB_ANSWERS, JobView
 from api.pagination import Listing, PageQuery
 from api.routes.deliveries import DeliveryView
 from api.routing import router
-from hookfast.event_type import parse_event_type
+from hookfast.events.event_type import parse_event_type
 from hookfast.job import JobKind
 from hookfast.outcome import parse_reason
 from hookfast.storage import dead_letters

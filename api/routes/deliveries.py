@@ -31,7 +31,7 @@ from hookfast.audit import Change
 from hookfast.deliveries.life import Attempt as PlannedAttempt
 from hookfast.deliveries.life import next_step
 from hookfast.delivery import workflow_id
-from hookfast.event_type import parse_event_type
+from hookfast.events.event_type import parse_event_type
 from hookfast.outcome import DeliveryStatus, Result
 from hookfast.storage import attempts, deliveries, lives, wishes
 from hookfast.storage.circuits import gates

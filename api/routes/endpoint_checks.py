@@ -18,9 +18,9 @@ from api.ownership import owned
 from api.routing import router
 from api.verification import EVERYTHING, verify_stored
 from hookfast import traceparent
-from hookfast.envelope import full_body
 from hookfast.errors import InvalidInput
-from hookfast.event_type import MAX_LENGTH, parse_event_type
+from hookfast.events.envelope import full_body
+from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.ids import new_id
 from hookfast.inbox.samples import sample_data
 from hookfast.outcome import DeliveryStatus, Outcome, Result

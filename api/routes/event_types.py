@@ -17,8 +17,8 @@ from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.routing import router
 from hookfast.errors import InvalidInput, NotFound
-from hookfast.event_type import MAX_LENGTH, parse_event_type
-from hookfast.operational import refuse_reserved
+from hookfast.events.event_type import MAX_LENGTH, parse_event_type
+from hookfast.events.operational import refuse_reserved
 from hookfast.storage import event_types
 from hookfast.storage.audited import created, deleted, facts, updated
 from hookfast.storage.tables import EventType

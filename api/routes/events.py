@@ -19,7 +19,7 @@ from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.routes.deliveries import DeliveryView
 from api.routing import router
-from hookfast.event_type import parse_event_type
+from hookfast.events.event_type import parse_event_type
 from hookfast.storage import deliveries, events, idempotency_keys
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.events import EventFilter, EventSummary

@@ -16,7 +16,7 @@ from api.routing import router
 from api.stream_response import Pieces, StreamResponse
 from api.stream_text import event_block
 from hookfast.errors import InvalidInput
-from hookfast.event_type import parse_pattern
+from hookfast.events.event_type import parse_pattern
 from hookfast.ids import is_id
 from hookfast.storage import events as stored_events
 from hookfast.storage import feed, inbox_entries, sources, tenants

@@ -20,7 +20,7 @@ from api.pagination import Listing, PageQuery
 from api.routing import router
 from api.verification import VERIFIED, verify_stored
 from hookfast.errors import Conflict
-from hookfast.event_type import parse_event_type
+from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
 from hookfast.storage import endpoints, subscriptions, tenants
 from hookfast.storage.audited import created, deleted, facts, updated

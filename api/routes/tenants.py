@@ -15,8 +15,8 @@ from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.routing import router
 from hookfast.errors import Conflict
+from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id
-from hookfast.operational import SYSTEM_TENANT
 from hookfast.storage import api_keys, endpoint_state, endpoints, sources, subscriptions, tenants
 from hookfast.storage.audited import created, deleted, facts, updated
 from hookfast.storage.tables import Tenant

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hookfast.errors import InvalidInput
-from hookfast.event_type import matches, parse_pattern
+from hookfast.events.event_type import matches, parse_pattern
 from hookfast.inbox.expression import Expression, compile_expression
 from hookfast.inbox.provider import Provider
 from hookfast.inbox.received import Received

@@ -12,8 +12,8 @@ import re
 from typing import Final
 
 from hookfast.errors import InvalidInput
-from hookfast.event_type import MAX_LENGTH, parse_event_type
-from hookfast.operational import is_reserved
+from hookfast.events.event_type import MAX_LENGTH, parse_event_type
+from hookfast.events.operational import is_reserved
 
 NO_VERB: Final = "received"
 """The verb of events that a provider names by a noun alone (a push)."""

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hookfast.errors import FieldError, InvalidInput
-from hookfast.event_type import matches
+from hookfast.events.event_type import matches
 from hookfast.inbox.form import JSON
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import UnsupportedContentType

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from hookfast.errors import HookfastError, InvalidInput
-from hookfast.event_type import matching_patterns
+from hookfast.events.event_type import matching_patterns
 from hookfast.inbox.expression import Expression
 from hookfast.inbox.form import FORM
 from hookfast.inbox.idempotency_key import BusinessKeys, delivery_key

@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import Cause, Circuit, Policy, State
 from hookfast.clock import rfc3339
+from hookfast.events.operational import Kind, OperationalEvent
 from hookfast.notice import NoticeKind
-from hookfast.operational import Kind, OperationalEvent
 from hookfast.storage import notices, operational
 from hookfast.storage.circuits import Owned
 from hookfast.storage.tables import Delivery

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Select, Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.event_type import matching_patterns
+from hookfast.events.event_type import matching_patterns
 from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 
 _PATTERNS: Table = SubscriptionPattern.__table__

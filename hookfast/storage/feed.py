@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.event_type import matching_patterns
+from hookfast.events.event_type import matching_patterns
 from hookfast.ids import first_id_at
 from hookfast.storage import inbox_entries, retention_runs
 from hookfast.storage.feed_cursor import START, Cursor

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import EndpointState
 from hookfast.clock import rfc3339
-from hookfast.envelope import full_body
 from hookfast.errors import Unavailable
+from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.outcome import DeliveryStatus, Reason
 from hookfast.storage import idempotency_keys

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.event_type import matches
+from hookfast.events.event_type import matches
 from hookfast.storage import feed, inbox_entries
 from hookfast.storage.feed import FeedEvent, FeedFilter
 from hookfast.storage.feed_cursor import START, Cursor

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
-from hookfast.bounded_schema import Budget, OverBudget
 from hookfast.errors import HookfastError, InvalidInput, Unavailable
+from hookfast.events.schema import Budget, OverBudget
 from hookfast.storage.schemas import Schema
 
 # Seconds of processor time. An ordinary event takes a ten-thousandth.

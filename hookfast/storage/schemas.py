@@ -18,8 +18,8 @@ from referencing.exceptions import Unresolvable
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.bounded_schema import BoundedSchema, Budget
 from hookfast.errors import FieldError, InvalidInput
+from hookfast.events.schema import BoundedSchema, Budget
 from hookfast.storage.tables import EventType
 
 _EVENT_TYPES: Table = EventType.__table__

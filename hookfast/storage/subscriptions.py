@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, delete, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.event_type import matching_patterns
+from hookfast.events.event_type import matching_patterns
 from hookfast.storage.keyset import newest_first
 from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 

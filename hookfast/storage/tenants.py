@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.operational import SYSTEM_TENANT
+from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.storage.keyset import newest_first
 from hookfast.storage.tables import Tenant
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from hookfast.operational import Kind
+from hookfast.events.operational import Kind
 from tests.api_client import MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio

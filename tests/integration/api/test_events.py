@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from api.context import Context
 from hookfast.clock import rfc3339
-from hookfast.envelope import full_body
+from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.storage.tables import Delivery, Event
 from tests.api_client import KeyClient, Make, MakeEventType

@@ -7,7 +7,7 @@ import pytest
 
 from api.context import Context
 from hookfast.clock import utc_now
-from hookfast.operational import SYSTEM_TENANT, Kind, OperationalEvent
+from hookfast.events.operational import SYSTEM_TENANT, Kind, OperationalEvent
 from hookfast.storage import operational
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 

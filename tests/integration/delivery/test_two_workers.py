@@ -12,7 +12,7 @@ from sqlalchemy import Table, func, select
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.episode import workflow_id
-from hookfast.operational import Kind
+from hookfast.events.operational import Kind
 from hookfast.payloads import DATA_CONVERTER
 from hookfast.settings import Settings
 from hookfast.storage.doorbell import Doorbell, doorbell_for

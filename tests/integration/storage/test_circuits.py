@@ -16,7 +16,7 @@ from sqlalchemy import select, update
 
 from hookfast.circuit import AttemptResult, Cause, State, begin_probe
 from hookfast.episode import CircuitOrder
-from hookfast.operational import Kind
+from hookfast.events.operational import Kind
 from hookfast.storage import circuits, endpoint_health, endpoint_state
 from hookfast.storage.circuits import Circuits
 from hookfast.storage.control_tables import EndpointHealth

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import Cause, EndpointState, State, begin_probe
 from hookfast.clock import rfc3339
-from hookfast.operational import Kind
+from hookfast.events.operational import Kind
 from hookfast.storage import circuits, endpoint_state
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.engine import Database

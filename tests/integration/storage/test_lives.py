@@ -25,7 +25,7 @@ from hookfast.deliveries.life import (
     next_step,
 )
 from hookfast.delivery import Urgency
-from hookfast.operational import Kind
+from hookfast.events.operational import Kind
 from hookfast.outcome import Reason
 from hookfast.storage import lives
 from hookfast.storage.engine import Database

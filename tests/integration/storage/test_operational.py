@@ -11,7 +11,7 @@ from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import insert, select
 
 from hookfast.clock import utc_now
-from hookfast.operational import SYSTEM_TENANT, Kind, OperationalEvent
+from hookfast.events.operational import SYSTEM_TENANT, Kind, OperationalEvent
 from hookfast.storage import operational
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Delivery, Endpoint, Event, Subscription, SubscriptionPattern

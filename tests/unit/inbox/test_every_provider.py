@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookfast.errors import InvalidInput
-from hookfast.event_type import parse_event_type, parse_pattern
+from hookfast.events.event_type import parse_event_type, parse_pattern
 from hookfast.inbox import PROVIDERS, Provider, Received, UnsupportedContentType, provider
 from hookfast.inbox.expression import compile_expression
 from hookfast.inbox.provider import Unsigned

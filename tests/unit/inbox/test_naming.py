@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.event_type import MAX_LENGTH, parse_event_type
+from hookfast.events.event_type import MAX_LENGTH, parse_event_type
+from hookfast.events.operational import is_reserved
 from hookfast.inbox.naming import MAX_NAMESPACE, event_name, folded, kept_or_folded
-from hookfast.operational import is_reserved
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hookfast.bounded_schema import BoundedSchema
 from hookfast.clock import utc_now
 from hookfast.errors import InvalidInput, Unavailable
+from hookfast.events.schema import BoundedSchema
 from hookfast.storage import schema_checks
 from hookfast.storage.schema_checks import SchemaChecks
 from hookfast.storage.schemas import Schema

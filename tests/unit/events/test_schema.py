@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from hookfast.bounded_schema import BoundedSchema, Budget, OverBudget, compiled
+from hookfast.events.schema import BoundedSchema, Budget, OverBudget, compiled
 
 PLENTY = 30.0
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hookfast.errors import InvalidInput
-from hookfast.event_type import (
+from hookfast.events.event_type import (
     MAX_LENGTH,
     matches,
     matching_patterns,

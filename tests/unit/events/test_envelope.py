@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.envelope import full_body, thin_body
+from hookfast.events.envelope import full_body, thin_body
 
 CREATED = datetime(2026, 11, 20, 11, 15, 0, 250, tzinfo=UTC)
 
