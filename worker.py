@@ -41,7 +41,7 @@ from hookfast.batches import Batches
 from hookfast.circuit import Policy
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.conductor import conductor_for
-from hookfast.delivery import DELIVERIES_QUEUE, RETRIES_QUEUE
+from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.first_attempts import FirstAttempts
 from hookfast.garbage import freeze_startup
 from hookfast.keys import keyring_of

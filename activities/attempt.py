@@ -32,7 +32,7 @@ from activities.time_left import TimeLeft
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Attempt, Life, Trigger, next_step
-from hookfast.delivery import (
+from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
     RECORD,
     STEP,
@@ -40,9 +40,9 @@ from hookfast.delivery import (
     StepOrder,
     StepReport,
 )
+from hookfast.deliveries.outcome import DeliveryStatus, Outcome
 from hookfast.errors import NotFound, Unavailable
 from hookfast.lateness import Lateness
-from hookfast.outcome import DeliveryStatus, Outcome
 from hookfast.pace import Go
 from hookfast.storage import admission, lives, pace, wishes
 from hookfast.storage.admission import PROBE_MARGIN

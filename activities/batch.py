@@ -33,7 +33,10 @@ from activities.hold import Hold
 from activities.lanes import Lanes
 from activities.requests import NotWanted, Planned, Requests
 from activities.time_left import TimeLeft
-from hookfast.batch import (
+from hookfast.batches import Batch, Batches, closed_batch
+from hookfast.circuit import Admission, admit
+from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.batch_messages import (
     ATTEMPT,
     RECORD,
     WORKFLOW_TYPE,
@@ -44,17 +47,14 @@ from hookfast.batch import (
     summary,
     workflow_id,
 )
-from hookfast.batches import Batch, Batches, closed_batch
-from hookfast.circuit import Admission, admit
-from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Attempt, AttemptEnded, Phase, Trigger, next_step
-from hookfast.delivery import DELIVERIES_QUEUE
+from hookfast.deliveries.messages import DELIVERIES_QUEUE
+from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
 from hookfast.errors import HookfastError, NotFound
 from hookfast.storage import endpoints, outbox
 from hookfast.storage.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, News, Recorder
-from hookfast.time_budget import RECORD_SHARE, SLACK
 from hookfast.troubled import Troubled
 
 _LOOK_SECONDS = 0.1

@@ -24,13 +24,13 @@ from hookfast.circuit import (
     release_all,
 )
 from hookfast.clock import Clock, rfc3339, utc_now
+from hookfast.deliveries.job import Spacing
 from hookfast.deliveries.life import Wish
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.duration import in_words
 from hookfast.episode import DrainOrder, Situation
-from hookfast.job import Spacing
 from hookfast.notice import NoticeKind
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage import (
     announcements,
     circuits,

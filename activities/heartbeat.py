@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from temporalio import activity
 
-from hookfast.time_budget import HEARTBEAT
+from hookfast.deliveries.time_budget import HEARTBEAT
 
 _EVERY_SECONDS = 4.0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from activities.time_left import TimeLeft
-from hookfast.batch import SLOW
+from hookfast.deliveries.batch_messages import SLOW
 from hookfast.deliveries.life import Life
 from hookfast.storage.targets import Target
 

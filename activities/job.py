@@ -20,8 +20,8 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.job import JobOrder, JobProgress, JobStatus, Rest, Spacing
 from hookfast.deliveries.life import Wish
-from hookfast.job import JobOrder, JobProgress, JobStatus, Rest, Spacing
 from hookfast.storage import chosen_deliveries, jobs, lives, wishes
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job

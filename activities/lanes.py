@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from activities.hold import Hold
-from hookfast.batch import PER_ENDPOINT
+from hookfast.deliveries.batch_messages import PER_ENDPOINT
 from hookfast.storage.outgoing import COUNTS_FOR, OutgoingLoader
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from hookfast.deliveries.life import Attempt, Trigger
-from hookfast.outcome import Outcome
+from hookfast.deliveries.outcome import Outcome
 from hookfast.storage.lives import Change
 from hookfast.storage.outgoing import Outgoing
 from hookfast.telemetry import instruments, spans

@@ -21,19 +21,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from activities.observed_attempt import observed_attempt
 from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.headers import JSON
 from hookfast.deliveries.life import Attempt, AttemptEnded, Life, next_step
+from hookfast.deliveries.outcome import Outcome
+from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.errors import Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
-from hookfast.outcome import Outcome
 from hookfast.outgoing_request import outgoing_request
-from hookfast.request_headers import JSON
 from hookfast.sender import Sender
 from hookfast.storage.lives import Change
 from hookfast.storage.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import spans
-from hookfast.time_budget import RECORD_SHARE
 
 log = structlog.get_logger()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hookfast.deliveries.life import Life, Phase
-from hookfast.delivery import StepReport
-from hookfast.outcome import Outcome, Reason
-from hookfast.retry_plan import PlanSpec, parse_plan
+from hookfast.deliveries.messages import StepReport
+from hookfast.deliveries.outcome import Outcome, Reason
+from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
 
 
 def report_of(life: Life, plan: PlanSpec, *, after: Outcome | None = None) -> StepReport:

@@ -10,9 +10,9 @@ from pydantic import Field, Strict
 
 from api.fields import DeliveryId, EndpointId, EventId, Input, SubscriptionId, TenantId, TimeInput
 from api.jobs import JobOptions
+from hookfast.deliveries.outcome import DeliveryStatus, Reason, parse_reason
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type
-from hookfast.outcome import DeliveryStatus, Reason, parse_reason
 from hookfast.storage.chosen_deliveries import MAX_IDS, ChosenDeliveries
 from hookfast.storage.wishes import Action
 

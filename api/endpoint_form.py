@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 from api.custom_headers import check_headers, masked
 from api.fields import Description, Email, Input, Metadata, TenantId, Time
 from api.networks import check_network
+from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.encryption import Algorithm, ContentEncryption, checked_jwk
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.notice import one_per_owner
-from hookfast.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.sender import check_url
 from hookfast.settings import Settings
 from hookfast.signature import DEFAULT_PROFILES, Profile, parse_profiles

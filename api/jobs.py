@@ -23,10 +23,10 @@ from api.fields import Input, Time
 from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Action as AuditAction
 from hookfast.audit import Change, differences
+from hookfast.deliveries.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_workflow_id
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
-from hookfast.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_workflow_id
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.audited import facts
 from hookfast.storage.chosen_deliveries import ChosenDeliveries

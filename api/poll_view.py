@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from api.fields import Time
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.events.envelope import thin_body
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage.feed import Gap
 from hookfast.storage.poll import PollItem, PollPage
 from hookfast.storage.poll_positions import Acknowledged

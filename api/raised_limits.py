@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.authentication import Principal
 from api.context import Context
 from api.jobs import draft_job
-from hookfast.job import MIN_RATE, JobKind
-from hookfast.outcome import DeliveryStatus
+from hookfast.deliveries.job import MIN_RATE, JobKind
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage import chosen_deliveries, jobs, pace
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job

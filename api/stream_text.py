@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from hookfast.clock import rfc3339
-from hookfast.request_headers import JSON
+from hookfast.deliveries.headers import JSON
 from hookfast.storage.feed import FeedEvent, Gap
 from hookfast.storage.feed_cursor import Cursor
 from hookfast.storage.inbox_entries import RawRequest

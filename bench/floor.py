@@ -20,9 +20,9 @@ from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from hookfast import temporal
+from hookfast.deliveries.headers import request_headers
+from hookfast.deliveries.outcome import Outcome
 from hookfast.ids import new_id
-from hookfast.outcome import Outcome
-from hookfast.request_headers import request_headers
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signature import HashName, Profile
 from hookfast.traceparent import new as new_traceparent

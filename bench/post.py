@@ -32,7 +32,7 @@ from activities.observed_attempt import observed_attempt
 from hookfast.circuit import EndpointState, Gate
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Attempt, Life, Trigger
-from hookfast.outcome import Outcome
+from hookfast.deliveries.outcome import Outcome
 from hookfast.outgoing_request import outgoing_request
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signature import DEFAULT_PROFILES, HashName

@@ -15,14 +15,14 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from hookfast import temporal
-from hookfast.batch import (
+from hookfast.deliveries.batch_messages import (
     WORKFLOW_TYPE,
     BatchOrder,
     BatchReport,
     short_name,
     workflow_id,
 )
-from hookfast.delivery import DELIVERIES_QUEUE, Urgency
+from hookfast.deliveries.messages import DELIVERIES_QUEUE, Urgency
 from hookfast.delivery_start import START_TIMEOUT
 
 

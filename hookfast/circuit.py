@@ -25,7 +25,7 @@ from enum import StrEnum, auto
 from typing import Any, assert_never
 
 from hookfast.deliveries.life import Attempt, Trigger
-from hookfast.retry_plan import PRESETS
+from hookfast.deliveries.retry_plan import PRESETS
 
 PROBE_DELAYS: tuple[float, ...] = PRESETS["hourly"].delays[:7]
 """Seconds before each probe, the last one repeated: 1, 2, 4 … 32 min, then hourly."""

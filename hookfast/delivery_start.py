@@ -13,8 +13,9 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 
-from hookfast import batch, temporal
-from hookfast.delivery import (
+from hookfast import temporal
+from hookfast.deliveries import batch_messages
+from hookfast.deliveries.messages import (
     DELIVERIES_QUEUE,
     WAKE,
     WORKFLOW_TYPE,
@@ -94,7 +95,7 @@ def _details(row: PendingDelivery) -> str | None:
     """Name the batch that made the first attempt, for the Temporal UI."""
     if row.new or row.batch_id is None:
         return None
-    return f"Began in `{batch.workflow_id(row.batch_id)}`."
+    return f"Began in `{batch_messages.workflow_id(row.batch_id)}`."
 
 
 def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:

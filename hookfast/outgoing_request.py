@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from hookfast.deliveries.headers import JSON, request_headers
 from hookfast.encryption import CONTENT_TYPE as ENCRYPTED
-from hookfast.request_headers import JSON, request_headers
 from hookfast.storage.targets import Target
 
 

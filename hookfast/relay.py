@@ -41,10 +41,11 @@ from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from hookfast import batch
 from hookfast.batches import Batch, Batches
 from hookfast.clock import Clock, utc_now
-from hookfast.delivery import Urgency
+from hookfast.deliveries import batch_messages
+from hookfast.deliveries.messages import Urgency
+from hookfast.deliveries.time_budget import BATCH_HOLD
 from hookfast.delivery_start import start_or_wake
 from hookfast.first_attempts import FirstAttempts
 from hookfast.ids import new_id
@@ -58,7 +59,6 @@ from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.outgoing import Chosen, OutgoingLoader
 from hookfast.storage.targets import Target
 from hookfast.telemetry import instruments, spans
-from hookfast.time_budget import BATCH_HOLD
 from hookfast.troubled import Troubled
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
@@ -73,7 +73,7 @@ _GATHER_SECONDS = 0.003
 costs. 30 ms halved a worker's CPU at 350 a second, where it has plenty, and made no flat-out rate
 higher, as they gather then anyway; every delivery waited for it."""
 _OPENS_SECONDS = 0.05  # waits so long for a batch that is being started: it can take more then
-_PER_ENDPOINT = 2 * batch.MOST
+_PER_ENDPOINT = 2 * batch_messages.MOST
 """New deliveries of one endpoint in hand at once."""
 _PER_TROUBLED_ENDPOINT = 16
 """The same of one that was slow or failing lately."""
@@ -98,7 +98,7 @@ class Relay:
         database: Database,
         loader: OutgoingLoader,
         doorbell: Doorbell,
-        batch: int,
+        batch_messages: int,
         lease: timedelta,
         fast_lane_timeout: timedelta,
         lateness: Lateness,
@@ -111,7 +111,7 @@ class Relay:
         self._database = database
         self._loader = loader
         self._doorbell = doorbell
-        self._batch = batch
+        self._batch = batch_messages
         self._lease = lease
         self._fast_lane_timeout = fast_lane_timeout
         self._lateness = lateness
@@ -287,7 +287,7 @@ class Relay:
         """How many new deliveries a batch takes: this one, or a new one."""
         if into is not None:
             return into.room
-        return batch.MOST if len(self._batches.at_work) < _BATCHES else 0
+        return batch_messages.MOST if len(self._batches.at_work) < _BATCHES else 0
 
     async def _room(self) -> int:
         """How many more may be leased to start alone: as many as are under way at once wait for

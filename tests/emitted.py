@@ -8,7 +8,7 @@ import httpx2
 from sqlalchemy import update
 
 from api.context import Context
-from hookfast.job import JobStatus
+from hookfast.deliveries.job import JobStatus
 from hookfast.storage import jobs
 from hookfast.storage.tables import Delivery
 from tests.api_client import Json

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.job import JobKind
 from hookfast.ids import new_id
-from hookfast.job import JobKind
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job

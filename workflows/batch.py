@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import FailureError
 
-from hookfast.batch import (
+from hookfast.deliveries.batch_messages import (
     ATTEMPT,
     RECORD,
     WORKFLOW_TYPE,
@@ -24,8 +24,8 @@ from hookfast.batch import (
     short_name,
     summary,
 )
-from hookfast.delivery import RETRIES_QUEUE
-from hookfast.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY
+from hookfast.deliveries.messages import RETRIES_QUEUE
+from hookfast.deliveries.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY
 
 HOOK_DELIVERIES = SearchAttributeKey.for_keyword_list("HookDeliveries")
 

@@ -21,7 +21,7 @@ from temporalio.common import (
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
 from hookfast.deliveries.life import Wish
-from hookfast.delivery import (
+from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
     RECORD,
     RETRIES_QUEUE,
@@ -35,9 +35,9 @@ from hookfast.delivery import (
     StepReport,
     Urgency,
 )
-from hookfast.outcome import DeliveryStatus
-from hookfast.retry_plan import parse_plan
-from hookfast.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.deliveries.retry_plan import parse_plan
+from hookfast.deliveries.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
 
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
 HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")

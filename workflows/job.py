@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
-from hookfast.job import JOB_WORKFLOW, JobOrder, JobProgress
+from hookfast.deliveries.job import JOB_WORKFLOW, JobOrder, JobProgress
 
 # A stint takes half a minute, and a little longer while Temporal or the database is away.
 _STINT_TIMEOUT = timedelta(minutes=3)

@@ -20,7 +20,7 @@ from api.pagination import Listing, Page, PageQuery
 from api.routes.deliveries import DeliveryView, list_deliveries
 from api.routes.endpoints import list_endpoints
 from hookfast.clock import rfc3339
-from hookfast.outcome import DeliveryStatus
+from hookfast.deliveries.outcome import DeliveryStatus
 
 routes = page_router()
 

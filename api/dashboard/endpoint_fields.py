@@ -9,8 +9,8 @@ from typing import Any, Final
 from api.dashboard.form import Form
 from api.endpoint_form import EndpointView
 from api.merge_patch import patch_between
+from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.errors import InvalidInput
-from hookfast.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.signature import DEFAULT_PROFILES, Profile
 
 CUSTOM: Final = "custom"

@@ -13,7 +13,7 @@ from api.dashboard.page_route import page_router
 from api.fields import JobPath
 from api.pagination import PageQuery
 from api.routes.jobs import cancel_job, get_job, list_jobs
-from hookfast.job import JobStatus
+from hookfast.deliveries.job import JobStatus
 
 routes = page_router()
 

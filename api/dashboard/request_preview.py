@@ -10,8 +10,8 @@ from typing import Final
 from api.custom_headers import MASK
 from api.endpoint_form import EndpointView
 from api.routes.deliveries import AttemptView, DeliveryView
+from hookfast.deliveries.headers import JSON, request_headers
 from hookfast.encryption import CONTENT_TYPE as ENCRYPTED
-from hookfast.request_headers import JSON, request_headers
 from hookfast.signature import HashName, Profile
 
 MAX_BODY: Final = 65_536

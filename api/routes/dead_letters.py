@@ -17,9 +17,9 @@ from api.jobs import JOB_ANSWERS, JobView
 from api.pagination import Listing, PageQuery
 from api.routes.deliveries import DeliveryView
 from api.routing import router
+from hookfast.deliveries.job import JobKind
+from hookfast.deliveries.outcome import parse_reason
 from hookfast.events.event_type import parse_event_type
-from hookfast.job import JobKind
-from hookfast.outcome import parse_reason
 from hookfast.storage import dead_letters
 from hookfast.storage.dead_letters import DEAD, TOP, DeadLetterFilter, DeadLetterStats
 

@@ -26,13 +26,13 @@ from api.ownership import owned
 from api.pagination import Listing, PageQuery
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view
-from hookfast import batch
 from hookfast.audit import Change
+from hookfast.deliveries import batch_messages
 from hookfast.deliveries.life import Attempt as PlannedAttempt
 from hookfast.deliveries.life import next_step
-from hookfast.delivery import workflow_id
+from hookfast.deliveries.messages import workflow_id
+from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.events.event_type import parse_event_type
-from hookfast.outcome import DeliveryStatus, Result
 from hookfast.storage import attempts, deliveries, lives, wishes
 from hookfast.storage.circuits import gates
 from hookfast.storage.deliveries import DeliveryFilter
@@ -99,7 +99,7 @@ class DeliveryDetail(DeliveryView):
         description="Where to follow it in Temporal: its own workflow, or, where it arrived at the "
         "first attempt in a batch, that batch's."
     )
-    batch: WorkflowView | None = Field(
+    batch_messages: WorkflowView | None = Field(
         description="The batch that took its first attempt; null where none did."
     )
 
@@ -156,16 +156,16 @@ async def get_delivery(
         delivery,
         attempts=[AttemptView.of(attempt) for attempt in made],
         workflow=workflow_view(context, _workflow_id(delivery)),
-        batch=None
+        batch_messages=None
         if delivery.batch_id is None
-        else workflow_view(context, batch.workflow_id(delivery.batch_id)),
+        else workflow_view(context, batch_messages.workflow_id(delivery.batch_id)),
     )
 
 
 def _workflow_id(delivery: Delivery) -> str:
     """It has a workflow of its own from the moment one was asked for."""
     if delivery.batch_id is not None and delivery.wakes == 0:
-        return batch.workflow_id(delivery.batch_id)
+        return batch_messages.workflow_id(delivery.batch_id)
     return workflow_id(delivery.id)
 
 

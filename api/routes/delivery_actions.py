@@ -12,7 +12,7 @@ from api.context import AppContext
 from api.delivery_choice import ChoiceOptions, DeliveryChoiceForm
 from api.jobs import JOB_ANSWERS, JobView
 from api.routing import router
-from hookfast.job import JobKind
+from hookfast.deliveries.job import JobKind
 from hookfast.storage.wishes import Action
 
 routes = router("Deliveries")

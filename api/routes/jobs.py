@@ -13,8 +13,8 @@ from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.routing import router
 from api.shown_keys import shown_keys
+from hookfast.deliveries.job import JobStatus
 from hookfast.errors import Conflict
-from hookfast.job import JobStatus
 from hookfast.storage import jobs
 from hookfast.storage.audited import done
 from hookfast.storage.control_tables import Job

@@ -15,7 +15,7 @@ from bench.chaos.storm import (
     WORKER_KILLED,
     WORKER_STOPPED,
 )
-from hookfast.time_budget import LOCAL_STEP
+from hookfast.deliveries.time_budget import LOCAL_STEP
 
 UNEXPLAINED: Final = "unexplained"
 

@@ -26,7 +26,7 @@ from bench.chaos.report import Verdict, show
 from bench.chaos.rows import Watch, read_rows
 from bench.chaos.service import Service, running_service
 from bench.chaos.storm import Storm
-from hookfast.delivery import WORKFLOW_TYPE
+from hookfast.deliveries.messages import WORKFLOW_TYPE
 from hookfast.doctor.database import AWAY
 from hookfast.storage.engine import Database
 

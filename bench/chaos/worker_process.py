@@ -12,8 +12,8 @@ from typing import Any
 from temporalio.client import Client
 
 import worker
-from hookfast import request_headers
-from hookfast.delivery import WORKFLOW_TYPE
+from hookfast.deliveries import headers
+from hookfast.deliveries.messages import WORKFLOW_TYPE
 
 _MOST_STARTS = 5
 
@@ -36,7 +36,7 @@ async def _start_and_perhaps_die(self: Client, workflow: Any, *args: Any, **opti
     return handle
 
 
-request_headers._USER_AGENT += f" worker/{os.getpid()}"
+headers._USER_AGENT += f" worker/{os.getpid()}"
 Client.start_workflow = _start_and_perhaps_die  # type: ignore[method-assign, assignment]
 signal.signal(signal.SIGUSR1, _arm)
 worker.main()

@@ -36,8 +36,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
-from hookfast.outcome import DeliveryStatus, Outcome, Reason
-from hookfast.retry_plan import Next, PlanSpec, decide, parse_plan
+from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
+from hookfast.deliveries.retry_plan import Next, PlanSpec, decide, parse_plan
 
 
 class Phase(StrEnum):

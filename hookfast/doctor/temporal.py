@@ -22,9 +22,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from hookfast import retention, temporal, upkeep, whereabouts
 from hookfast.clock import Clock
 from hookfast.conducting import CONTROL_QUEUE
-from hookfast.delivery import DELIVERIES_QUEUE, RETRIES_QUEUE
+from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
+from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.doctor.finding import Finding, fail, ok, warn
-from hookfast.retry_plan import PRESETS
 from hookfast.settings import Settings
 from hookfast.whereabouts import Whereabouts
 

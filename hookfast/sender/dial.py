@@ -11,7 +11,7 @@ import errno
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 
-from hookfast.outcome import Result
+from hookfast.deliveries.outcome import Result
 from hookfast.sender.address_guard import AddressGuard, AddressRefused, Network, is_address
 from hookfast.sender.failure import RequestFailed, address_refused, not_connected, unresolved
 from hookfast.sender.progress import Phase, current_progress

@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 
-from hookfast.outcome import Result
+from hookfast.deliveries.outcome import Result
 from hookfast.sender.address_guard import AddressRefused
 from hookfast.sender.progress import Phase, Progress
 

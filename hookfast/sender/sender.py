@@ -21,8 +21,8 @@ from typing import cast
 import httpx2
 
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.errors import Unavailable
-from hookfast.outcome import Outcome, Result
 from hookfast.sender.address_guard import AddressGuard, Network
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, timed_out

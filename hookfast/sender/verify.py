@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
+from hookfast.deliveries.outcome import Outcome
 from hookfast.errors import InvalidInput
-from hookfast.outcome import Outcome
 from hookfast.sender.address_guard import Network
 from hookfast.sender.sender import Sender
 from hookfast.version import VERSION

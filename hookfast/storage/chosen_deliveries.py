@@ -29,8 +29,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.ids import first_id_at
-from hookfast.outcome import DeliveryStatus, Reason
 from hookfast.storage.deliveries import DeliveryFilter, conditions
 from hookfast.storage.keyset import by_name
 from hookfast.storage.residual import Residual

@@ -16,8 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.conducting import Wanted
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.episode import WORKFLOW_TYPE, CircuitOrder, workflow_id
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.tables import Delivery, Endpoint
 

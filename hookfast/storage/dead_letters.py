@@ -13,8 +13,8 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, Table, and_, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import first_id_at
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage.keyset import newest_first
 from hookfast.storage.residual import Residual
 from hookfast.storage.tables import Delivery

@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, ScalarSelect, Select, Table, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import first_id_at
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage.keyset import newest_first
 from hookfast.storage.residual import Implied, Residual
 from hookfast.storage.tables import Delivery

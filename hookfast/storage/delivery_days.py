@@ -18,8 +18,8 @@ from sqlalchemy import Table, and_, case, delete, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import Prefix, first_id_at, time_of
-from hookfast.outcome import DeliveryStatus, Result
 from hookfast.retention import midnight
 from hookfast.storage.engine import Database
 from hookfast.storage.retention_tables import CountedDay, DeliveryDay

@@ -11,7 +11,7 @@ from sqlalchemy import Select, Table, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import State
-from hookfast.outcome import DeliveryStatus
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.tables import Delivery
 

@@ -17,8 +17,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from sqlalchemy import Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import first_id_at
-from hookfast.outcome import DeliveryStatus, Result
 from hookfast.storage.attempts import of
 from hookfast.storage.retention_tables import CountedDay, DeliveryDay
 from hookfast.storage.tables import Attempt, Delivery

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.retry_plan import PlanSpec
+from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.storage.keyset import newest_first
 from hookfast.storage.tables import Endpoint
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from sqlalchemy import TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
 from hookfast.storage.column_types import UtcDateTime
 from hookfast.storage.outbox import PENDING, PendingDelivery, pending
 

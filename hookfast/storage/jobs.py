@@ -10,7 +10,7 @@ from sqlalchemy import Table, Update, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.conducting import Wanted
-from hookfast.job import JOB_WORKFLOW, JobOrder, JobProgress, JobStatus, job_workflow_id
+from hookfast.deliveries.job import JOB_WORKFLOW, JobOrder, JobProgress, JobStatus, job_workflow_id
 from hookfast.storage.control_tables import Job
 from hookfast.storage.keyset import newest_first
 

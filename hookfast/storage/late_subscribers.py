@@ -10,8 +10,8 @@ from datetime import datetime
 from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import NotFound
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage.announcements import deliveries_dead
 from hookfast.storage.events import EventSummary
 from hookfast.storage.fan_out import Subscriber, find_subscribers

@@ -21,8 +21,8 @@ from sqlalchemy import Table, bindparam, case, func, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.life import Fact, Life, Phase, Resend, after
-from hookfast.delivery import Urgency
-from hookfast.outcome import DeliveryStatus, Reason
+from hookfast.deliveries.messages import Urgency
+from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.storage.announcements import deliveries_dead
 from hookfast.storage.tables import Delivery
 from hookfast.telemetry import instruments

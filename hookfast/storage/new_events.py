@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import EndpointState
 from hookfast.clock import rfc3339
+from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.errors import Unavailable
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
-from hookfast.outcome import DeliveryStatus, Reason
 from hookfast.storage import idempotency_keys
 from hookfast.storage.fan_out import Audience, Subscriber
 from hookfast.storage.plain_insert import PlainInsert

@@ -16,7 +16,7 @@ from sqlalchemy import BindParameter, Select, Table, and_, bindparam, case, func
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.life import Life
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
 from hookfast.storage.lives import COLUMNS, life_of
 from hookfast.storage.tables import Delivery
 

@@ -20,9 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.circuit import Gate
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Life
+from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.errors import Misconfigured, NotFound
 from hookfast.keyring import Keyring
-from hookfast.retry_plan import PlanSpec
 from hookfast.storage import lives
 from hookfast.storage.circuits import gates
 from hookfast.storage.engine import Database

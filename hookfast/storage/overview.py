@@ -26,8 +26,8 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import EndpointState, State
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import first_id_at, time_of
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.residual import Implied
 from hookfast.storage.tables import Delivery, Endpoint

@@ -25,8 +25,8 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import State
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.notice import NoticeStatus
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage import workers
 from hookfast.storage.control_tables import EndpointHealth, Notice
 from hookfast.storage.tables import Delivery, WorkerHeartbeat

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from sqlalchemy import JSON, BigInteger, Index, LargeBinary, Table, Text, false, text
 from sqlmodel import Field, SQLModel
 
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
 from hookfast.storage.column_types import UtcDateTime
 from hookfast.storage.feed_position import NextPosition
 

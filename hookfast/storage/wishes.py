@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.circuit import EndpointState
 from hookfast.deliveries.life import Life, Wish
-from hookfast.delivery import Heard, Urgency
+from hookfast.deliveries.messages import Heard, Urgency
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage import lives
 from hookfast.storage.circuits import gates
 from hookfast.storage.lives import Change

@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from activities.batch import BatchActivities
 from activities.requests import Requests
-from hookfast.batch import MOST, workflow_id
+from hookfast.deliveries.batch_messages import MOST, workflow_id
 from tests.integration.delivery.conftest import Stack, eventually
 
 QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}

@@ -13,7 +13,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from hookfast.delivery import WORKFLOW_TYPE, DeliveryOrder
+from hookfast.deliveries.messages import WORKFLOW_TYPE, DeliveryOrder
 from hookfast.payloads import DATA_CONVERTER
 from tests.integration.delivery.conftest import SANDBOX
 from tests.replay.shapes import HISTORIES, SHAPES

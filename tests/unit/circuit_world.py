@@ -44,8 +44,8 @@ from hookfast.deliveries.life import (
     after,
     next_step,
 )
-from hookfast.outcome import Outcome, Reason, Result
-from hookfast.retry_plan import PlanSpec
+from hookfast.deliveries.outcome import Outcome, Reason, Result
+from hookfast.deliveries.retry_plan import PlanSpec
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 THRESHOLD, SPAN = 3, timedelta(seconds=10)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from hookfast.retry_plan import PRESETS
+from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.signature import Profile, generate_secret, secret_key, sign
 
 _ROOT = Path(__file__).parents[2]

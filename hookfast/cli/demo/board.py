@@ -10,7 +10,7 @@ from typing import Any
 
 from hookfast.cli.demo.client import Api
 from hookfast.clock import rfc3339
-from hookfast.outcome import DeliveryStatus
+from hookfast.deliveries.outcome import DeliveryStatus
 
 _PAGE = 200
 

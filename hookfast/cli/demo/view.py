@@ -11,7 +11,7 @@ from rich.text import Text
 from hookfast.cli.demo.board import Board, Line
 from hookfast.cli.demo.receiver import Receiver
 from hookfast.cli.demo.scene import RECEIVERS
-from hookfast.outcome import DeliveryStatus
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.supervisor.service import Service
 from hookfast.version import VERSION
 

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import httpx2
 
 from hookfast.cli.remote.connection_failure import reason
+from hookfast.deliveries.headers import request_headers
 from hookfast.errors import InvalidInput
-from hookfast.request_headers import request_headers
 from hookfast.signature import DEFAULT_PROFILES, HashName, secret_key
 
 _TIMEOUT = httpx2.Timeout(30.0, connect=5.0)

@@ -15,7 +15,7 @@ from sqlalchemy import insert, select, update
 from api.app import create_app
 from api.context import Context
 from hookfast.clock import rfc3339, utc_now
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
 from hookfast.ids import new_id
 from hookfast.settings import Settings
 from hookfast.storage.control_tables import EndpointHealth

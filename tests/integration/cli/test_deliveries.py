@@ -16,8 +16,8 @@ import httpx2
 import pytest
 from sqlalchemy import insert, update
 
+from hookfast.deliveries.job import JobStatus
 from hookfast.ids import new_id
-from hookfast.job import JobStatus
 from hookfast.storage import jobs
 from hookfast.storage.tables import Attempt, Delivery
 from tests.api_client import Json

@@ -14,8 +14,8 @@ from fastapi import FastAPI
 from api.authentication import Principal
 from api.context import Context
 from api.jobs import count, draft_job
+from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
-from hookfast.job import JobKind
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from tests.api_client import KeyClient
 from tests.integration.dashboard.belongings import end

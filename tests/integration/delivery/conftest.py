@@ -22,7 +22,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Wish
-from hookfast.delivery import DeliveryState, workflow_id
+from hookfast.deliveries.messages import DeliveryState, workflow_id
 from hookfast.settings import Settings
 from hookfast.storage import outbox, wishes
 from hookfast.storage.doorbell import doorbell_for

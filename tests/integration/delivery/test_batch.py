@@ -16,16 +16,17 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities import hold
 from activities.batch import BatchActivities
 from activities.requests import Requests
-from hookfast import batch, batches
-from hookfast.batch import BatchReport
+from hookfast import batches
 from hookfast.batch_start import start_batch
 from hookfast.clock import utc_now
+from hookfast.deliveries import batch_messages
+from hookfast.deliveries.batch_messages import BatchReport
+from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.ids import new_id
 from hookfast.storage import endpoint_state, outbox
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import Recorder
 from hookfast.storage.tables import Delivery
-from hookfast.time_budget import RECORD_SHARE
 from tests.integration.delivery.conftest import Stack, eventually
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +52,7 @@ async def report_of(stack: Stack, delivery: str) -> BatchReport:
     async def batch_id() -> Any:
         return (await stack.row(delivery)).batch_id
 
-    name = batch.workflow_id(await eventually(batch_id))
+    name = batch_messages.workflow_id(await eventually(batch_id))
     handle = stack.client.get_workflow_handle(name, result_type=BatchReport)
     return await handle.result()
 
@@ -92,13 +93,13 @@ async def test_what_arrives_at_once_needs_no_workflow_of_its_own(stack: Stack) -
 async def test_a_batch_is_found_by_a_delivery_of_it(stack: Stack) -> None:
     [delivery] = await deliver(stack, await stack.endpoint("/ok"), 1)
     await stack.until_status(delivery, "delivered")
-    query = f'HookDeliveries="{batch.short_name(delivery)}"'
+    query = f'HookDeliveries="{batch_messages.short_name(delivery)}"'
 
     async def found() -> list[str]:
         return [one.id async for one in stack.client.list_workflows(query)]
 
     row = await stack.row(delivery)
-    assert await eventually(found) == [batch.workflow_id(row.batch_id)]
+    assert await eventually(found) == [batch_messages.workflow_id(row.batch_id)]
 
 
 async def test_one_that_fails_goes_on_in_a_workflow_of_its_own(stack: Stack) -> None:
@@ -114,7 +115,10 @@ async def test_one_that_fails_goes_on_in_a_workflow_of_its_own(stack: Stack) -> 
     assert (await stack.workflow(delivery).result())["attempts"] == 2
     described = await stack.workflow(delivery).describe()
     row = await stack.row(delivery)
-    assert await described.static_details() == f"Began in `{batch.workflow_id(row.batch_id)}`."
+    assert (
+        await described.static_details()
+        == f"Began in `{batch_messages.workflow_id(row.batch_id)}`."
+    )
 
 
 async def test_one_that_is_over_at_once_ends_its_own_workflow_so(stack: Stack) -> None:
@@ -143,11 +147,11 @@ async def test_a_slow_receiver_holds_no_batch_up(stack: Stack) -> None:
 
 
 async def test_a_batch_has_so_many_requests_open_to_one_endpoint_and_no_more(stack: Stack) -> None:
-    ids = await deliver(stack, await stack.endpoint("/slow/0.2"), 3 * batch.PER_ENDPOINT)
+    ids = await deliver(stack, await stack.endpoint("/slow/0.2"), 3 * batch_messages.PER_ENDPOINT)
     for one in ids:
         await stack.until_status(one, "delivered")
     taken_by = {(await stack.row(one)).batch_id for one in ids}  # one, unless the machine is busy
-    assert 1 < stack.receiver.most_under_way <= batch.PER_ENDPOINT * len(taken_by)
+    assert 1 < stack.receiver.most_under_way <= batch_messages.PER_ENDPOINT * len(taken_by)
 
 
 async def test_requests_wait_for_no_record_of_those_before_them(stack: Stack) -> None:
@@ -159,8 +163,8 @@ async def test_requests_wait_for_no_record_of_those_before_them(stack: Stack) ->
         return await record(*args, **options)
 
     with patch.object(Recorder, "record", late):
-        ids = await deliver(stack, await stack.endpoint("/ok"), 2 * batch.PER_ENDPOINT)
-        await stack.receiver.wait_for(2 * batch.PER_ENDPOINT)
+        ids = await deliver(stack, await stack.endpoint("/ok"), 2 * batch_messages.PER_ENDPOINT)
+        await stack.receiver.wait_for(2 * batch_messages.PER_ENDPOINT)
         assert {(await stack.row(one)).status for one in ids} == {"pending"}
         recorded.set()
         for one in ids:
@@ -272,7 +276,7 @@ async def test_a_batch_whose_records_fail_hands_them_to_temporal(stack: Stack) -
     names = {(await stack.row(delivery)).batch_id for delivery in ids}
     assert names != {None}
     for name in names - {None}:  # on a busy machine some take too long for a batch
-        handle = stack.client.get_workflow_handle(batch.workflow_id(name))
+        handle = stack.client.get_workflow_handle(batch_messages.workflow_id(name))
         await handle.result()
         described = await handle.describe()
         assert described.raw_description.workflow_execution_info.history_size_bytes < 100_000

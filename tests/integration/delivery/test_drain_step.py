@@ -8,7 +8,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.circuit import CircuitActivities
 from hookfast.circuit import Cause, Policy, State, release_all
 from hookfast.clock import utc_now
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
 from hookfast.episode import DrainOrder, Situation
 from hookfast.storage import circuits
 from hookfast.storage.engine import Database

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hookfast.delivery import workflow_id
+from hookfast.deliveries.messages import workflow_id
 from hookfast.temporal import SEARCH_ATTRIBUTES
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK

@@ -17,7 +17,7 @@ from activities import job as job_module
 from hookfast import liveness, relay
 from hookfast.clock import utc_now
 from hookfast.conductor import conductor_for, stopped
-from hookfast.job import JobProgress
+from hookfast.deliveries.job import JobProgress
 from hookfast.settings import Settings
 from hookfast.storage import endpoint_state, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries

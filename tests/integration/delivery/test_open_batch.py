@@ -9,9 +9,10 @@ from unittest.mock import patch
 
 import pytest
 
-from hookfast import batch, batches, relay
-from hookfast.batch import BatchReport
+from hookfast import batches, relay
 from hookfast.batches import Batch
+from hookfast.deliveries import batch_messages
+from hookfast.deliveries.batch_messages import BatchReport
 from tests.integration.delivery.conftest import Stack, eventually
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,7 @@ async def batches_of(stack: Stack, ids: list[str]) -> set[str]:
 
 
 async def result_of(stack: Stack, batch_id: str) -> BatchReport:
-    name = batch.workflow_id(batch_id)
+    name = batch_messages.workflow_id(batch_id)
     handle = stack.client.get_workflow_handle(name, result_type=BatchReport)
     return await handle.result()
 
@@ -72,12 +73,12 @@ async def test_a_batch_is_found_by_a_delivery_that_joined_it(stack: Stack) -> No
     await delivered(stack, [second])
     [name] = await batches_of(stack, [first, second])
     for one in (first, second):
-        query = f'HookDeliveries="{batch.short_name(one)}"'
+        query = f'HookDeliveries="{batch_messages.short_name(one)}"'
 
         async def found(query: str = query) -> list[str]:
             return [one.id async for one in stack.client.list_workflows(query)]
 
-        assert await eventually(found) == [batch.workflow_id(name)]
+        assert await eventually(found) == [batch_messages.workflow_id(name)]
 
 
 async def test_one_that_joins_and_fails_goes_on_in_a_workflow_of_its_own(stack: Stack) -> None:
@@ -109,13 +110,15 @@ async def test_the_next_batch_is_there_before_one_is_full(stack: Stack) -> None:
     """So what comes then does not wait for a workflow to start."""
     endpoint = await stack.endpoint("/ok")
     ids: list[str] = []
-    for count in (1, batch.MOST // 2, batch.MOST // 2 - 1, 1):
+    for count in (1, batch_messages.MOST // 2, batch_messages.MOST // 2 - 1, 1):
         ids = await deliver(stack, endpoint, count)
         await delivered(stack, ids)
     [name] = await batches_of(stack, ids)
-    history = await stack.client.get_workflow_handle(batch.workflow_id(name)).fetch_history()
+    history = await stack.client.get_workflow_handle(
+        batch_messages.workflow_id(name)
+    ).fetch_history()
     given = history.events[0].workflow_execution_started_event_attributes.input.payloads
-    [order] = await stack.client.data_converter.decode(given, [batch.BatchOrder])
+    [order] = await stack.client.data_converter.decode(given, [batch_messages.BatchOrder])
     assert order.delivery_ids == ()
     report = await result_of(stack, name)
     assert list(report.delivered) == ids
@@ -129,7 +132,7 @@ async def test_no_batch_takes_more_than_a_hundred(stack: Stack) -> None:
     ids += await deliver(stack, endpoint, 150)
     await delivered(stack, ids)
     sizes = Counter([(await stack.row(one)).batch_id for one in ids])
-    assert max(sizes.values()) <= batch.MOST
+    assert max(sizes.values()) <= batch_messages.MOST
     for name, size in sizes.items():
         report = await result_of(stack, name)
         assert len(report.delivered) == size

@@ -7,8 +7,8 @@ from sqlalchemy import update
 
 from hookfast.clock import utc_now
 from hookfast.conductor import conductor_for
-from hookfast.job import JobKind
-from hookfast.outcome import DeliveryStatus
+from hookfast.deliveries.job import JobKind
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.settings import Settings
 from hookfast.storage import pace
 from hookfast.storage.chosen_deliveries import ChosenDeliveries

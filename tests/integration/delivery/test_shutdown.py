@@ -10,7 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from hookfast.conducting import CONTROL_QUEUE
-from hookfast.delivery import DELIVERIES_QUEUE, RETRIES_QUEUE
+from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.sender import Sender
 from hookfast.settings import Settings
 from hookfast.storage.engine import Database

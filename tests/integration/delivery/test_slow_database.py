@@ -23,10 +23,10 @@ from activities.fast_lane import FastLane
 from activities.requests import Requests
 from hookfast import relay
 from hookfast.clock import utc_now
-from hookfast.delivery import StepOrder
+from hookfast.deliveries.messages import StepOrder
+from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.errors import NotFound, Unavailable
 from hookfast.lateness import Lateness
-from hookfast.retry_plan import DEFAULT_PLAN
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings import Settings
 from hookfast.storage.engine import Database

@@ -8,8 +8,8 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
-from hookfast.delivery import workflow_id
-from hookfast.retry_plan import PRESETS
+from hookfast.deliveries.messages import workflow_id
+from hookfast.deliveries.retry_plan import PRESETS
 from tests.integration.delivery.conftest import Stack
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]

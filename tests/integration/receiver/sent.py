@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 
-from hookfast.request_headers import request_headers
+from hookfast.deliveries.headers import request_headers
 from hookfast.signature import HashName, Profile, generate_secret, secret_key
 
 SECRET = generate_secret()

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import pytest
 import trustme
 
-from hookfast.outcome import Outcome
+from hookfast.deliveries.outcome import Outcome
 from hookfast.sender import AddressGuard, Sender
 from tests.receiver import Receiver
 

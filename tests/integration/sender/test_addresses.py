@@ -11,7 +11,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hookfast.outcome import Result
+from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.resolver import Lookup
 from tests.integration.sender.conftest import LOOPBACK, post

@@ -14,7 +14,7 @@ from ipaddress import ip_network
 import httpx2
 import pytest
 
-from hookfast.outcome import Result
+from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
 from hookfast.sender.progress import Phase, begin_progress

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from hookfast.outcome import Outcome, Result
+from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import connect_tcp
 from hookfast.sender.resolver import Lookup

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hookfast.outcome import Outcome, Result
+from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from tests.integration.sender.conftest import LOOPBACK
 from tests.receiver import Receiver

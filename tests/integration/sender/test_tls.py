@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trustme
 
-from hookfast.outcome import Outcome, Result
+from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.sender import default_ssl_context
 from tests.integration.sender.conftest import LOOPBACK

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from hookfast.deliveries.life import Attempt, AttemptEnded, Life, Trigger
+from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.ids import new_id
-from hookfast.outcome import Outcome, Result
-from hookfast.retry_plan import PlanSpec
 
 MINUTES: PlanSpec = {"delays_seconds": [60, 600], "jitter": 0}
 NO_RETRIES: PlanSpec = {"delays_seconds": []}

@@ -18,7 +18,7 @@ from hookfast.deliveries.life import (
     Wish,
     after,
 )
-from hookfast.outcome import Reason
+from hookfast.deliveries.outcome import Reason
 from hookfast.storage import lives
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Delivery

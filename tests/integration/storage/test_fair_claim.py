@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from hookfast.clock import utc_now
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
 from hookfast.ids import new_id
 from hookfast.storage import outbox
 from hookfast.storage.engine import Database

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from hookfast.deliveries.job import JobOrder, JobProgress, JobStatus
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import new_id
-from hookfast.job import JobOrder, JobProgress, JobStatus
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job

@@ -24,9 +24,9 @@ from hookfast.deliveries.life import (
     after,
     next_step,
 )
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
+from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
-from hookfast.outcome import Reason
 from hookfast.storage import lives
 from hookfast.storage.engine import Database
 from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from hookfast.deliveries.life import Wish
-from hookfast.delivery import Urgency
+from hookfast.deliveries.messages import Urgency
 from hookfast.storage import lives, outbox, wishes
 from hookfast.storage.engine import Database
 from hookfast.storage.outbox import PendingDelivery

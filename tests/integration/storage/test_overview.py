@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import Select, insert, text
 
 from hookfast.circuit import State
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import new_id
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage import endpoint_glances, overview
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.engine import Database

@@ -15,8 +15,8 @@ from sqlalchemy import Select, select, text
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.delivery import Urgency
-from hookfast.outcome import DeliveryStatus
+from hookfast.deliveries.messages import Urgency
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage import (
     chosen_deliveries,
     circuits,

@@ -11,10 +11,10 @@ import pytest
 from hookfast.circuit import Cause, Circuit, State
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Attempt, Fact, Held, Phase, Trigger, Wish, next_step
+from hookfast.deliveries.outcome import Reason
+from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.errors import NotFound
 from hookfast.ids import new_id
-from hookfast.outcome import Reason
-from hookfast.retry_plan import PlanSpec
 from hookfast.storage import circuits, lives
 from hookfast.storage.engine import Database
 from hookfast.storage.lives import Change

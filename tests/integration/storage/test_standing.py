@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql import Executable
 
 from hookfast.circuit import State
-from hookfast.outcome import DeliveryStatus
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage import workers
 from hookfast.storage.backlog import waiting
 from hookfast.storage.control_tables import Notice

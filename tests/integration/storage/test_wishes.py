@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from hookfast.deliveries.life import Phase, Wish
-from hookfast.delivery import Heard, Urgency
+from hookfast.deliveries.messages import Heard, Urgency
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
-from hookfast.outcome import DeliveryStatus
 from hookfast.storage import wishes
 from hookfast.storage.engine import Database
 from hookfast.storage.lives import Change

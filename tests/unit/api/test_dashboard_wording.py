@@ -10,8 +10,8 @@ from api.dashboard import wording
 from api.dashboard.form import Form
 from api.dashboard.page import own_path
 from hookfast.circuit import State
-from hookfast.job import JobStatus
-from hookfast.outcome import DeliveryStatus, Result
+from hookfast.deliveries.job import JobStatus
+from hookfast.deliveries.outcome import DeliveryStatus, Result
 
 NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hookfast.cli.remote.job_progress import EXIT_CODES, counts, outcome, pace, started
-from hookfast.job import JobStatus
+from hookfast.deliveries.job import JobStatus
 
 _NOW = datetime(2026, 11, 20, 12, 0, 20, tzinfo=UTC)
 _JOB: dict[str, Any] = {

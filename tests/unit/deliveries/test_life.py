@@ -26,8 +26,8 @@ from hookfast.deliveries.life import (
     after,
     next_step,
 )
-from hookfast.outcome import DeliveryStatus, Outcome, Reason, Result
-from hookfast.retry_plan import PlanSpec
+from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason, Result
+from hookfast.deliveries.retry_plan import PlanSpec
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TIMEOUT = 10.0

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hookfast.outcome import Outcome, Result
+from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.deliveries.retry_plan import PRESETS, Next, RetryPlan, decide
 from hookfast.receiver import (
     Answer,
     Fresh,
@@ -21,7 +22,6 @@ from hookfast.receiver import (
     Verifier,
     Webhook,
 )
-from hookfast.retry_plan import PRESETS, Next, RetryPlan, decide
 from tests.unit.receiver.signing import ALL, BODY, ID, KEY, NOW, SECRET, TIME, key_set, signed
 
 

@@ -12,6 +12,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from hookfast import receiver
+from hookfast.deliveries.headers import request_headers
 from hookfast.receiver import (
     Misconfigured,
     OutsideTolerance,
@@ -24,7 +25,6 @@ from hookfast.receiver import (
     WrongSignature,
 )
 from hookfast.receiver.profiles import STRONGEST_FIRST
-from hookfast.request_headers import request_headers
 from hookfast.signature import DEFAULT_PROFILES, HashName, Profile, generate_secret, secret_key
 from hookfast.signing_key import (
     ed25519_jwk,

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Final, Self
 
 from hookfast.deliveries.life import Attempt, AttemptEnded, Trigger
-from hookfast.outcome import Outcome
-from hookfast.retry_plan import PlanSpec
+from hookfast.deliveries.outcome import Outcome
+from hookfast.deliveries.retry_plan import PlanSpec
 
 WORKFLOW_TYPE: Final = "BatchWorkflow"
 ATTEMPT: Final = "attempt_batch"

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from hookfast.outcome import DeliveryStatus, Outcome, Result
+from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Result
 
 
 @pytest.mark.parametrize("result", Result)

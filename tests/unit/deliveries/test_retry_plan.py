@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.errors import InvalidInput
-from hookfast.outcome import Outcome, Result
-from hookfast.retry_plan import (
+from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.deliveries.retry_plan import (
     DEFAULT_PLAN,
     MAX_DELAY,
     PRESETS,
@@ -24,6 +23,7 @@ from hookfast.retry_plan import (
     next_delay,
     parse_plan,
 )
+from hookfast.errors import InvalidInput
 
 HOUR = 3600
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, assert_never
 
+from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.errors import InvalidInput
-from hookfast.outcome import Outcome, Result
 
 MAX_DELAY = 24 * 3600.0
 """Longest single delay, in seconds; also the cap on `Retry-After`."""

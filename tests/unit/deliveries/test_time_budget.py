@@ -9,10 +9,8 @@ from annotated_types import Ge, Le
 from pydantic import ValidationError
 
 from api.endpoint_form import EndpointForm
-from hookfast.retry_plan import PRESETS
-from hookfast.settings import Settings
-from hookfast.storage.recorder import _PATIENCE_SECONDS
-from hookfast.time_budget import (
+from hookfast.deliveries.retry_plan import PRESETS
+from hookfast.deliveries.time_budget import (
     BATCH_HOLD,
     FAST_LANE,
     HEARTBEAT_AT,
@@ -24,6 +22,8 @@ from hookfast.time_budget import (
     SLACK,
     WORKFLOW_TASK,
 )
+from hookfast.settings import Settings
+from hookfast.storage.recorder import _PATIENCE_SECONDS
 
 LANES = {FAST_LANE: LOCAL_STEP, LONGEST_REQUEST: REGULAR_STEP}
 

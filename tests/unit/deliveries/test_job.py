@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.job import JobProgress, JobStatus, Rest, Spacing
+from hookfast.deliveries.job import JobProgress, JobStatus, Rest, Spacing
 
 
 def taken(spacing: Spacing, nows: list[float], *, most: int = 100) -> list[int]:

@@ -12,8 +12,8 @@ from typing import Final
 
 from hookfast.clock import rfc3339
 from hookfast.deliveries.life import AttemptEnded, Wish
-from hookfast.outcome import DeliveryStatus
-from hookfast.retry_plan import PlanSpec
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.deliveries.retry_plan import PlanSpec
 
 WORKFLOW_TYPE: Final = "DeliveryWorkflow"
 STEP: Final = "step"
