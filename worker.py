@@ -38,10 +38,10 @@ from activities.retention import RetentionActivities
 from activities.upkeep import UpkeepActivities
 from hookfast import retention_schedule, temporal, upkeep_schedule
 from hookfast.batches import Batches
-from hookfast.circuit import Policy
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.conductor import conductor_for
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
+from hookfast.endpoints.circuit import Policy
 from hookfast.first_attempts import FirstAttempts
 from hookfast.garbage import freeze_startup
 from hookfast.keys import keyring_of

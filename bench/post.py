@@ -29,10 +29,10 @@ import httpx2
 import uvloop
 
 from activities.observed_attempt import observed_attempt
-from hookfast.circuit import EndpointState, Gate
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Attempt, Life, Trigger
 from hookfast.deliveries.outcome import Outcome
+from hookfast.endpoints.circuit import EndpointState, Gate
 from hookfast.outgoing_request import outgoing_request
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signature import DEFAULT_PROFILES, HashName

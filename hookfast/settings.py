@@ -24,8 +24,8 @@ from pydantic_settings import (
 )
 
 from hookfast import retention
-from hookfast.circuit import Policy
 from hookfast.deliveries.time_budget import FAST_LANE
+from hookfast.endpoints.circuit import Policy
 from hookfast.local_url import local_url
 from hookfast.port_ranges import parse_port_ranges
 from hookfast.secret_files import SecretFiles

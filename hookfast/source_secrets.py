@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from hookfast.clock import rfc3339
-from hookfast.endpoint_secrets import Secret, live, sealed_secret
+from hookfast.endpoints.secrets import Secret, live, sealed_secret
 from hookfast.errors import Conflict
 from hookfast.keyring import Keyring
 

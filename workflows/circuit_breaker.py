@@ -16,9 +16,9 @@ from typing import Any, assert_never
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from hookfast.circuit import RAMP_STEP, EndpointState, State, ramp_rate
 from hookfast.duration import in_words
-from hookfast.episode import (
+from hookfast.endpoints.circuit import RAMP_STEP, EndpointState, State, ramp_rate
+from hookfast.endpoints.outage import (
     WORKFLOW_TYPE,
     CircuitOrder,
     DrainOrder,

@@ -29,8 +29,8 @@ from api.routes.endpoint_control import (
 from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
 from api.routes.endpoints import delete_endpoint, get_endpoint
 from api.routes.recovery import RecoverForm, recover_endpoint
-from hookfast.circuit import EndpointState
 from hookfast.clock import rfc3339
+from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
 from hookfast.storage import endpoints
 from hookfast.storage.chosen_deliveries import ChosenDeliveries

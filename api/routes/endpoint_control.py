@@ -19,9 +19,9 @@ from api.ownership import found, owned
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Action
-from hookfast.circuit import Cause, Circuit, EndpointState, State
 from hookfast.deliveries.job import JobKind
-from hookfast.episode import workflow_id
+from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
+from hookfast.endpoints.outage import workflow_id
 from hookfast.errors import Conflict
 from hookfast.notice import NoticeKind, NoticeStatus
 from hookfast.storage import (

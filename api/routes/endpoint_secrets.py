@@ -13,7 +13,7 @@ from api.endpoint_form import EndpointView, pushes
 from api.fields import EndpointPath, Input
 from api.ownership import found, owned
 from api.routing import router
-from hookfast.endpoint_secrets import rotated
+from hookfast.endpoints.secrets import rotated
 from hookfast.storage import endpoints
 from hookfast.storage.audited import done, facts
 

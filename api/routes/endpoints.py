@@ -31,7 +31,7 @@ from api.routes.subscriptions import (
 )
 from api.routing import router
 from api.verification import VERIFIED, verify
-from hookfast.endpoint_secrets import (
+from hookfast.endpoints.secrets import (
     Secret,
     has_ed25519,
     new_ed25519,

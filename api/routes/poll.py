@@ -17,7 +17,7 @@ from api.poll_view import PollView, body_of
 from api.routing import router
 from api.stream_connection import reach_of
 from api.stream_hub import Follower
-from hookfast.circuit import EndpointState
+from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, Forbidden, InvalidInput
 from hookfast.storage import endpoints, feed, poll, poll_positions
 from hookfast.storage.feed import Gap

@@ -25,9 +25,9 @@ from api.jobs import (
 )
 from api.ownership import found, owned
 from api.routing import router
-from hookfast.circuit import EndpointState
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage import endpoints, events, late_subscribers
 from hookfast.storage import jobs as stored_jobs

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.context import AppContext
 from api.openapi import problem_responses
-from hookfast.endpoint_secrets import live
+from hookfast.endpoints.secrets import live
 from hookfast.ids import is_id
 from hookfast.signing_key import Jwk, ed25519_jwk
 from hookfast.storage import endpoints, signing_keys

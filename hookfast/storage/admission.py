@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import Admission, EndpointState, Gate, admit
 from hookfast.clock import Clock
 from hookfast.deliveries.life import Attempt, Held, Limited, Refused, next_step
 from hookfast.deliveries.outcome import Reason
-from hookfast.pace import Go, Limits
+from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
+from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage import circuits, lives, pace
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.lives import Change

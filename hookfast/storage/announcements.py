@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import Cause, Circuit, Policy, State
 from hookfast.clock import rfc3339
+from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.events.operational import Kind, OperationalEvent
 from hookfast.notice import NoticeKind
 from hookfast.storage import notices, operational

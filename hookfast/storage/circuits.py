@@ -1,4 +1,4 @@
-"""Circuits as stored: every transition is a function of `hookfast.circuit` on a locked row.
+"""Circuits as stored: every transition is a function of `hookfast.endpoints.circuit` on a locked row.
 
 What a circuit means for one delivery is `admission`'s.
 """
@@ -14,10 +14,10 @@ from sqlalchemy import Table, bindparam, case, func, null, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.conducting import Wanted
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.episode import WORKFLOW_TYPE, CircuitOrder, workflow_id
+from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
+from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitOrder, workflow_id
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.tables import Delivery, Endpoint
 
@@ -122,7 +122,7 @@ async def change(
 
 
 async def count_let_go(connection: AsyncConnection, endpoint_id: str) -> None:
-    """A delivery is on hold no more, without an attempt. With one, `hookfast.circuit` counts it."""
+    """A delivery is on hold no more, without an attempt. With one, `hookfast.endpoints.circuit` counts it."""
     await connection.execute(
         update(_HEALTH)
         .where(_H.endpoint_id == endpoint_id, _H.circuit == State.DRAINING.value)

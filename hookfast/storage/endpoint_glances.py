@@ -10,8 +10,8 @@ from datetime import datetime
 from sqlalchemy import Select, Table, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import State
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.circuit import State
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.tables import Delivery
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import AttemptResult, Policy, State, after_attempt
+from hookfast.endpoints.circuit import AttemptResult, Policy, State, after_attempt
 from hookfast.storage import announcements, circuits
 
 

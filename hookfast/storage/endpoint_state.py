@@ -15,7 +15,7 @@ from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import SYSTEM, Change, differences
-from hookfast.circuit import Cause, Circuit, EndpointState, State, closed, release_all
+from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, closed, release_all
 from hookfast.storage import announcements, audit, circuits
 from hookfast.storage.tables import Endpoint
 

@@ -12,9 +12,9 @@ from typing import Any, Self, TypeAlias
 from sqlalchemy import Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import EndpointState
 from hookfast.clock import rfc3339
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
+from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Unavailable
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id

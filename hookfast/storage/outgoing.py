@@ -17,10 +17,10 @@ from datetime import datetime
 from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import Gate
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.endpoints.circuit import Gate
 from hookfast.errors import Misconfigured, NotFound
 from hookfast.keyring import Keyring
 from hookfast.storage import lives

@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import EndpointState, State
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.circuit import EndpointState, State
 from hookfast.ids import first_id_at, time_of
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.residual import Implied

@@ -1,4 +1,4 @@
-"""The limits of an endpoint, exact across every worker: the state behind `hookfast.pace`.
+"""The limits of an endpoint, exact across every worker: the state behind `hookfast.endpoints.limits`.
 
 Whoever wants to send takes a permission first, in a write transaction that holds the endpoint's
 row in `endpoint_pace` (PostgreSQL locks the row; SQLite has one writer anyway). A request under way
@@ -24,7 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
-from hookfast.pace import Answer, Go, Limits, Pace, decide, mean_after
+from hookfast.endpoints.limits import Answer, Go, Limits, Pace, decide, mean_after
 from hookfast.storage.control_tables import EndpointPace, InFlight
 
 _PACE: Table = EndpointPace.__table__

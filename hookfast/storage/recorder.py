@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import AttemptResult, Cause, Policy
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import AttemptEnded
+from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
 from hookfast.storage import attempts, circuits, endpoint_health, endpoint_state, lives, pace
 from hookfast.storage.engine import Database

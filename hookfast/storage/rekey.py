@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from sqlalchemy import Row, Table, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast import endpoint_secrets
 from hookfast.audit import CLI, Change, differences
 from hookfast.clock import Clock, utc_now
+from hookfast.endpoints import secrets as endpoint_secrets
 from hookfast.errors import Misconfigured
 from hookfast.keyring import Keyring
 from hookfast.storage import audit, signing_keys

@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import State
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.circuit import State
 from hookfast.notice import NoticeStatus
 from hookfast.storage import workers
 from hookfast.storage.control_tables import EndpointHealth, Notice

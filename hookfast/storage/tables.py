@@ -68,7 +68,7 @@ class EventType(Record, table=True):
 class Endpoint(Record, table=True):
     """A URL with its secrets, signature profiles, retry plan, limits and state.
 
-    `secrets` and `headers` are sealed; `hookfast.endpoint_secrets` tells their form. `encryption`
+    `secrets` and `headers` are sealed; `hookfast.endpoints.secrets` tells their form. `encryption`
     is the receiver's public key and how it is used. Deleted endpoints keep their row, because their
     deliveries still point to it.
     """

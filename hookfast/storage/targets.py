@@ -17,10 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import Clock
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.encryption import Encryption
-from hookfast.endpoint_secrets import open_headers, open_secrets
+from hookfast.endpoints.limits import Limits
+from hookfast.endpoints.secrets import open_headers, open_secrets
 from hookfast.errors import HookfastError, Misconfigured
 from hookfast.keyring import Keyring
-from hookfast.pace import Limits
 from hookfast.settings import Network
 from hookfast.signature import HashName, Profile, parse_profiles
 from hookfast.signing_key import RsaSigner

@@ -10,10 +10,10 @@ from typing import Literal
 from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import EndpointState
 from hookfast.deliveries.life import Life, Wish
 from hookfast.deliveries.messages import Heard, Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage import lives
 from hookfast.storage.circuits import gates

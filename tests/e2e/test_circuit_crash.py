@@ -20,7 +20,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
 from hookfast.conductor import Conductor
-from hookfast.episode import workflow_id
+from hookfast.endpoints.outage import workflow_id
 from hookfast.storage import circuits, endpoint_state
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.engine import Database

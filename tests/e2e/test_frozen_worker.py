@@ -16,8 +16,8 @@ import psutil
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast.circuit import Cause
 from hookfast.clock import utc_now
+from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
 from hookfast.storage import endpoint_state, wishes
 from hookfast.storage.engine import Database

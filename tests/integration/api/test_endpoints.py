@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from api.context import Context
-from hookfast.endpoint_secrets import open_headers
+from hookfast.endpoints.secrets import open_headers
 from hookfast.signature import secret_key
 from hookfast.storage import endpoints, subscriptions
 from tests.api_client import KeyClient, Make, assert_problem

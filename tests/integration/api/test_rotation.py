@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from api.context import Context
 from hookfast.clock import utc_now
-from hookfast.endpoint_secrets import open_secrets
+from hookfast.endpoints.secrets import open_secrets
 from hookfast.signature import secret_key
 from hookfast.storage import endpoints
 from hookfast.storage.tables import SigningKey

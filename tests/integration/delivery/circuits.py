@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Table, insert, select
 
 from hookfast.clock import utc_now
-from hookfast.episode import EpisodeState, workflow_id
+from hookfast.endpoints.outage import EpisodeState, workflow_id
 from hookfast.ids import new_id
 from hookfast.storage import circuits, endpoint_state
 from hookfast.storage.control_tables import Notice

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
-from hookfast.circuit import Cause
 from hookfast.clock import utc_now
-from hookfast.episode import workflow_id
+from hookfast.endpoints.circuit import Cause
+from hookfast.endpoints.outage import workflow_id
 from hookfast.settings import Settings
 from hookfast.storage import endpoint_state
 from hookfast.storage.control_tables import Notice

@@ -10,7 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from hookfast.conducting import CONTROL_QUEUE, LOOK
 from hookfast.deliveries.life import Wish
-from hookfast.episode import WORKFLOW_TYPE, CircuitOrder, EpisodeState, workflow_id
+from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitOrder, EpisodeState, workflow_id
 from hookfast.settings import Settings
 from hookfast.storage.engine import Database
 from tests.integration.delivery.circuits import (

@@ -6,10 +6,10 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.circuit import CircuitActivities
-from hookfast.circuit import Cause, Policy, State, release_all
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
-from hookfast.episode import DrainOrder, Situation
+from hookfast.endpoints.circuit import Cause, Policy, State, release_all
+from hookfast.endpoints.outage import DrainOrder, Situation
 from hookfast.storage import circuits
 from hookfast.storage.engine import Database
 from tests.seed import delivery_row, seed_delivery, seed_endpoint

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hookfast.circuit import Cause
 from hookfast.clock import utc_now
+from hookfast.endpoints.circuit import Cause
 from hookfast.storage import endpoint_state
 from tests.integration.delivery.circuits import (
     ON_REQUEST,

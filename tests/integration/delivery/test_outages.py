@@ -22,10 +22,10 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 import worker
-from hookfast.circuit import RAMP_FIRST, RAMP_STEP
 from hookfast.clock import utc_now
 from hookfast.conductor import Conductor, conductor_for
-from hookfast.episode import workflow_id
+from hookfast.endpoints.circuit import RAMP_FIRST, RAMP_STEP
+from hookfast.endpoints.outage import workflow_id
 from hookfast.payloads import DATA_CONVERTER
 from hookfast.settings import Settings
 from hookfast.storage import endpoint_state

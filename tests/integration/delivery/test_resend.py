@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from hookfast.circuit import Cause
 from hookfast.clock import utc_now
+from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
 from hookfast.storage import endpoint_state, endpoints, wishes
 from tests.integration.delivery.conftest import Stack, eventually

@@ -30,7 +30,7 @@ from api.app import create_app
 from api.authentication import ensure_operator_key
 from api.context import Context
 from hookfast.clock import utc_now
-from hookfast.endpoint_secrets import seal_headers
+from hookfast.endpoints.secrets import seal_headers
 from hookfast.keyring import Keyring, encode_key
 from hookfast.settings import Settings
 from hookfast.storage import endpoints

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Table, func, select
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast.episode import workflow_id
+from hookfast.endpoints.outage import workflow_id
 from hookfast.events.operational import Kind
 from hookfast.payloads import DATA_CONVERTER
 from hookfast.settings import Settings

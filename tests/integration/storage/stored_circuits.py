@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 
-from hookfast.circuit import (
+from hookfast.deliveries.life import Attempt, Life, Phase, Wish, next_step
+from hookfast.endpoints.circuit import (
     AttemptResult,
     Cause,
     Circuit,
@@ -17,7 +18,6 @@ from hookfast.circuit import (
     closed,
     release_all,
 )
-from hookfast.deliveries.life import Attempt, Life, Phase, Wish, next_step
 from hookfast.storage import admission, announcements, circuits, endpoint_health, lives
 from hookfast.storage.admission import Verdict
 from hookfast.storage.control_tables import Notice

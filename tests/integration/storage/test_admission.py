@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from hookfast.circuit import Cause
 from hookfast.deliveries.life import Attempt, Phase, Trigger
-from hookfast.pace import Go, Limits
+from hookfast.endpoints.circuit import Cause
+from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage import admission, endpoint_state, wishes
 from hookfast.storage.engine import Database
 from hookfast.storage.lives import Change

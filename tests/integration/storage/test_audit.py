@@ -11,7 +11,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
 from hookfast.audit import CLI, SYSTEM, Actor, Change
-from hookfast.circuit import Cause
+from hookfast.endpoints.circuit import Cause
 from hookfast.keyring import Keyring
 from hookfast.storage import audit, endpoint_state
 from hookfast.storage.audit import AuditFilter

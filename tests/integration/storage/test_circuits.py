@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import select, update
 
-from hookfast.circuit import AttemptResult, Cause, State, begin_probe
-from hookfast.episode import CircuitOrder
+from hookfast.endpoints.circuit import AttemptResult, Cause, State, begin_probe
+from hookfast.endpoints.outage import CircuitOrder
 from hookfast.events.operational import Kind
 from hookfast.storage import circuits, endpoint_health, endpoint_state
 from hookfast.storage.circuits import Circuits

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.circuit import Cause, EndpointState, State, begin_probe
 from hookfast.clock import rfc3339
+from hookfast.endpoints.circuit import Cause, EndpointState, State, begin_probe
 from hookfast.events.operational import Kind
 from hookfast.storage import circuits, endpoint_state
 from hookfast.storage.control_tables import Notice

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hookfast.circuit import EndpointState
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Phase
+from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Misconfigured
 from hookfast.storage import endpoint_state, outbox, outgoing, wishes
 from hookfast.storage.engine import Database

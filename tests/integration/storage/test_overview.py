@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Select, insert, text
 
-from hookfast.circuit import State
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.circuit import State
 from hookfast.ids import new_id
 from hookfast.storage import endpoint_glances, overview
 from hookfast.storage.control_tables import EndpointHealth

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from hookfast.clock import Clock, utc_now
-from hookfast.pace import Answer, Go, Limits, Wait
+from hookfast.endpoints.limits import Answer, Go, Limits, Wait
 from hookfast.storage import pace
 from hookfast.storage.control_tables import EndpointPace, InFlight
 from hookfast.storage.engine import Database

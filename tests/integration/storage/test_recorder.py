@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from hookfast.circuit import Cause, Circuit, State
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Attempt, Fact, Held, Phase, Trigger, Wish, next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.endpoints.circuit import Cause, Circuit, State
 from hookfast.errors import NotFound
 from hookfast.ids import new_id
 from hookfast.storage import circuits, lives

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from hookfast.clock import utc_now
-from hookfast.endpoint_secrets import open_headers, open_secrets, rotated, seal_headers
+from hookfast.endpoints.secrets import open_headers, open_secrets, rotated, seal_headers
 from hookfast.errors import Misconfigured
 from hookfast.keyring import Keyring
 from hookfast.signature import secret_key

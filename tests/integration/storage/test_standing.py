@@ -11,8 +11,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql import Executable
 
-from hookfast.circuit import State
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.circuit import State
 from hookfast.storage import workers
 from hookfast.storage.backlog import waiting
 from hookfast.storage.control_tables import Notice

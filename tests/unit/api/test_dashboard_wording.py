@@ -9,9 +9,9 @@ import pytest
 from api.dashboard import wording
 from api.dashboard.form import Form
 from api.dashboard.page import own_path
-from hookfast.circuit import State
 from hookfast.deliveries.job import JobStatus
 from hookfast.deliveries.outcome import DeliveryStatus, Result
+from hookfast.endpoints.circuit import State
 
 NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
 

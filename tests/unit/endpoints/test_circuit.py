@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hookfast.circuit import (
+from hookfast.deliveries.life import Attempt, Trigger
+from hookfast.endpoints.circuit import (
     RAMP_LAST,
     RAMP_OPEN_TO_ALL,
     Admission,
@@ -30,7 +31,6 @@ from hookfast.circuit import (
     ramp_rate,
     release_all,
 )
-from hookfast.deliveries.life import Attempt, Trigger
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 POLICY = Policy()

@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.endpoint_secrets import (
+from hookfast.endpoints.secrets import (
     MAX_LIVE,
     Secret,
     live,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookfast.pace import (
+from hookfast.endpoints.limits import (
     EARLY,
     HORIZON,
     PATIENCE,

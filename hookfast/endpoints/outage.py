@@ -1,5 +1,5 @@
 """What the circuit breaker's workflow and its activities say to each other: one episode, from an
-endpoint's failing until everything held for it has gone. Pure; the state is `hookfast.circuit`'s.
+endpoint's failing until everything held for it has gone. Pure; the state is `hookfast.endpoints.circuit`'s.
 
 Durations are in seconds. Fields may be added with a default, never renamed or removed.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hookfast.circuit import EndpointState, State
+from hookfast.endpoints.circuit import EndpointState, State
 
 WORKFLOW_TYPE: Final = "CircuitBreakerWorkflow"
 

@@ -1,6 +1,6 @@
 """A small world around the circuit: deliveries, workers, the circuit's workflow and people act one
 step at a time. Signals get lost, workers and Temporal forget what they had. The state moves only by
-the functions of `hookfast.circuit` and `hookfast.deliveries.life`, as the activities and the
+the functions of `hookfast.endpoints.circuit` and `hookfast.deliveries.life`, as the activities and the
 storage apply them. Each step asserts what it may not do; what holds between steps and in the end is
 in `test_circuit_world`.
 """
@@ -13,7 +13,22 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from hookfast.circuit import (
+from hookfast.deliveries.life import (
+    Attempt,
+    AttemptEnded,
+    Fact,
+    Held,
+    Life,
+    Phase,
+    Refused,
+    Trigger,
+    Wish,
+    after,
+    next_step,
+)
+from hookfast.deliveries.outcome import Outcome, Reason, Result
+from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.endpoints.circuit import (
     Admission,
     AttemptResult,
     Cause,
@@ -31,21 +46,6 @@ from hookfast.circuit import (
     ramp_rate,
     release_all,
 )
-from hookfast.deliveries.life import (
-    Attempt,
-    AttemptEnded,
-    Fact,
-    Held,
-    Life,
-    Phase,
-    Refused,
-    Trigger,
-    Wish,
-    after,
-    next_step,
-)
-from hookfast.deliveries.outcome import Outcome, Reason, Result
-from hookfast.deliveries.retry_plan import PlanSpec
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 THRESHOLD, SPAN = 3, timedelta(seconds=10)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from hookfast.circuit import Cause, EndpointState, State
 from hookfast.deliveries.life import Phase
-from tests.unit.circuit_world import DEEDS, MOST, SPANS, TIMEOUT, WAITING, World
+from hookfast.endpoints.circuit import Cause, EndpointState, State
+from tests.unit.endpoints.circuit_world import DEEDS, MOST, SPANS, TIMEOUT, WAITING, World
 
 
 class WatchedWorld(World):
