@@ -30,7 +30,7 @@ from hookfast.endpoints.circuit import (
     release_all,
 )
 from hookfast.endpoints.outage import DrainOrder, Situation
-from hookfast.notice import NoticeKind
+from hookfast.owners.notice import NoticeKind
 from hookfast.storage import (
     announcements,
     circuits,

@@ -19,8 +19,8 @@ from temporalio.exceptions import ApplicationError
 from hookfast.clock import Clock, utc_now
 from hookfast.mail import AddressRefused, MailDelayed, MailTransport, News, compose
 from hookfast.mail.message import message_id_of, parse_sender
-from hookfast.notice import Facts
-from hookfast.owner_mail import MailOrder, SendOrder, SendReport, Waiting
+from hookfast.owners.digest import MailOrder, SendOrder, SendReport, Waiting
+from hookfast.owners.notice import Facts
 from hookfast.portal_link import OwnerLinks
 from hookfast.storage import notice_batches
 from hookfast.storage.engine import Database

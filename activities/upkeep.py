@@ -9,7 +9,7 @@ from typing import Any
 from temporalio import activity
 
 from hookfast.clock import Clock, rfc3339, utc_now
-from hookfast.notice import NoticeKind
+from hookfast.owners.notice import NoticeKind
 from hookfast.storage import dead_letter_upkeep, notices
 from hookfast.storage.engine import Database
 from hookfast.upkeep import Summarised

@@ -14,7 +14,7 @@ from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.encryption import Algorithm, ContentEncryption, checked_jwk
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_pattern
-from hookfast.notice import one_per_owner
+from hookfast.owners.notice import one_per_owner
 from hookfast.sender import check_url
 from hookfast.settings import Settings
 from hookfast.signature import DEFAULT_PROFILES, Profile, parse_profiles

@@ -19,8 +19,8 @@ from hookfast.clock import utc_now
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.conductor import Conductor
 from hookfast.mail import MailTransport
-from hookfast.notice import NoticeKind, owner_hash
-from hookfast.owner_mail import workflow_id
+from hookfast.owners.digest import workflow_id
+from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.portal_link import OwnerLinks
 from hookfast.storage import notices
 from hookfast.storage.control_tables import Notice

@@ -14,8 +14,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from hookfast.clock import rfc3339
-from hookfast.notice import NoticeKind
-from hookfast.owner_mail import (
+from hookfast.owners.digest import (
     WORKFLOW_TYPE,
     MailOrder,
     MailState,
@@ -23,6 +22,7 @@ from hookfast.owner_mail import (
     SendReport,
     Waiting,
 )
+from hookfast.owners.notice import NoticeKind
 
 _LOOKS_PER_RUN = 100  # then continue as new: a run's history stays small enough to read
 # A mail server that is away delays mail: never give up.

@@ -23,7 +23,7 @@ from hookfast.deliveries.job import JobKind
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
 from hookfast.endpoints.outage import workflow_id
 from hookfast.errors import Conflict
-from hookfast.notice import NoticeKind, NoticeStatus
+from hookfast.owners.notice import NoticeKind, NoticeStatus
 from hookfast.storage import (
     circuits,
     dead_letters,

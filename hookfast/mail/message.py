@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from hookfast.errors import Misconfigured
 from hookfast.mail.wording import WORDING, details
 from hookfast.mail.wording import moment as shown_moment
-from hookfast.notice import Facts, NoticeKind
+from hookfast.owners.notice import Facts, NoticeKind
 
 _MAX_LISTED = 100
 _MAX_LINE = 300

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from hookfast.notice import Facts, NoticeKind
+from hookfast.owners.notice import Facts, NoticeKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.events.operational import Kind, OperationalEvent
-from hookfast.notice import NoticeKind
+from hookfast.owners.notice import NoticeKind
 from hookfast.storage import notices, operational
 from hookfast.storage.circuits import Owned
 from hookfast.storage.tables import Delivery

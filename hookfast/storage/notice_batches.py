@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy import Table, and_, func, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.notice import NoticeKind, NoticeStatus
-from hookfast.owner_mail import WaitingKind
+from hookfast.owners.digest import WaitingKind
+from hookfast.owners.notice import NoticeKind, NoticeStatus
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.notices import PENDING
 from hookfast.storage.tables import Delivery, Endpoint

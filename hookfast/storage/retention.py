@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import Prefix, first_id_at
-from hookfast.notice import NoticeStatus
+from hookfast.owners.notice import NoticeStatus
 from hookfast.storage import audit, dead_letter_upkeep, inbox_keys
 from hookfast.storage.audit_table import AuditEntry
 from hookfast.storage.control_tables import Job, Notice

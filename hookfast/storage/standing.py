@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
-from hookfast.notice import NoticeStatus
+from hookfast.owners.notice import NoticeStatus
 from hookfast.storage import workers
 from hookfast.storage.control_tables import EndpointHealth, Notice
 from hookfast.storage.tables import Delivery, WorkerHeartbeat

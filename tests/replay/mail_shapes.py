@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.mail import FolderTransport
-from hookfast.notice import NoticeKind, owner_hash
-from hookfast.owner_mail import workflow_id
+from hookfast.owners.digest import workflow_id
+from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.upkeep import WORKFLOW_TYPE, UpkeepOrder
 from tests.integration.delivery.conftest import Stack
 from tests.mail_stack import MailStack

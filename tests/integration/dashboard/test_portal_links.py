@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from api.context import Context
 from api.dashboard import portal_links
 from api.pagination import Page
-from hookfast.notice import owner_hash
+from hookfast.owners.notice import owner_hash
 from hookfast.portal_link import OwnerLinks
 from tests.api_client import OPERATOR_KEY, KeyClient, assert_problem
 from tests.integration.dashboard.belongings import end, new_endpoint, new_tenant

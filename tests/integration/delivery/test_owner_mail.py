@@ -14,7 +14,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 
 from hookfast.clock import utc_now
 from hookfast.mail import MailTransport, SmtpTransport
-from hookfast.notice import NoticeKind, owner_hash
+from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.portal_link import OwnerLinks, open_link
 from hookfast.storage import endpoints
 from hookfast.storage.engine import Database

@@ -13,7 +13,7 @@ import pytest
 
 from hookfast.mail import FolderTransport, MailDelayed, News, compose, transport_of
 from hookfast.mail.message import parse_sender
-from hookfast.notice import Facts, NoticeKind
+from hookfast.owners.notice import Facts, NoticeKind
 from hookfast.settings import Settings
 
 pytestmark = pytest.mark.anyio

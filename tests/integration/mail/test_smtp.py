@@ -11,7 +11,7 @@ import pytest
 
 from hookfast.mail import AddressRefused, MailDelayed, News, SmtpTransport, compose
 from hookfast.mail.message import parse_sender
-from hookfast.notice import Facts, NoticeKind
+from hookfast.owners.notice import Facts, NoticeKind
 from tests.e2e.service_process import free_ports
 from tests.mail_server import PASSWORD, USER, MailServer
 

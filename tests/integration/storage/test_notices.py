@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 
 from hookfast.clock import utc_now
 from hookfast.conducting import Wanted
-from hookfast.notice import NoticeKind, owner_hash
-from hookfast.owner_mail import MailOrder
+from hookfast.owners.digest import MailOrder
+from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.storage import endpoints, notice_batches, notices
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.engine import Database

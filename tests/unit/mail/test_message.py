@@ -13,7 +13,7 @@ import pytest
 from hookfast.errors import Misconfigured
 from hookfast.mail import News, compose
 from hookfast.mail.message import message_id_of, parse_sender, shown_url
-from hookfast.notice import Facts, NoticeKind
+from hookfast.owners.notice import Facts, NoticeKind
 
 AT = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
 SINCE = datetime(2026, 11, 20, 9, 5, tzinfo=UTC)

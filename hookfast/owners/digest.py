@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from hookfast.notice import NoticeKind
+from hookfast.owners.notice import NoticeKind
 
 WORKFLOW_TYPE: Final = "OwnerMailWorkflow"
 

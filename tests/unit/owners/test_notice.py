@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.notice import Facts, one_per_owner, owner_hash
+from hookfast.owners.notice import Facts, one_per_owner, owner_hash
 
 
 def test_facts_are_read_from_json() -> None:
