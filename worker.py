@@ -49,10 +49,10 @@ from hookfast.lateness import Lateness
 from hookfast.liveness import keep_beating, sweep_lost
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
-from hookfast.portal_link import OwnerLinks
 from hookfast.relay import Relay
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings import Settings, load_settings
+from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage import workers
 from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database

@@ -21,7 +21,7 @@ from hookfast.mail import AddressRefused, MailDelayed, MailTransport, News, comp
 from hookfast.mail.message import message_id_of, parse_sender
 from hookfast.owners.digest import MailOrder, SendOrder, SendReport, Waiting
 from hookfast.owners.notice import Facts
-from hookfast.portal_link import OwnerLinks
+from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage import notice_batches
 from hookfast.storage.engine import Database
 from hookfast.storage.notice_batches import BatchedNotice

@@ -11,13 +11,13 @@ from api.custom_headers import check_headers, masked
 from api.fields import Description, Email, Input, Metadata, TenantId, Time
 from api.networks import check_network
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
-from hookfast.encryption import Algorithm, ContentEncryption, checked_jwk
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.owners.notice import one_per_owner
 from hookfast.sender import check_url
 from hookfast.settings import Settings
-from hookfast.signature import DEFAULT_PROFILES, Profile, parse_profiles
+from hookfast.signing.encryption import Algorithm, ContentEncryption, checked_jwk
+from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles
 from hookfast.storage.tables import Endpoint
 
 MAX_PATTERNS = 50

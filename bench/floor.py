@@ -24,7 +24,7 @@ from hookfast.deliveries.headers import request_headers
 from hookfast.deliveries.outcome import Outcome
 from hookfast.ids import new_id
 from hookfast.sender import AddressGuard, Sender
-from hookfast.signature import HashName, Profile
+from hookfast.signing.signature import HashName, Profile
 from hookfast.traceparent import new as new_traceparent
 
 _QUEUE = "floor"

@@ -35,7 +35,7 @@ from hookfast.deliveries.outcome import Outcome
 from hookfast.endpoints.circuit import EndpointState, Gate
 from hookfast.outgoing_request import outgoing_request
 from hookfast.sender import AddressGuard, Sender
-from hookfast.signature import DEFAULT_PROFILES, HashName
+from hookfast.signing.signature import DEFAULT_PROFILES, HashName
 from hookfast.storage.outgoing import EventBody, Outgoing
 from hookfast.storage.targets import Target
 from hookfast.telemetry import providers, spans

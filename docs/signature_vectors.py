@@ -17,8 +17,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from joserfc.jwk import RSAKey
 
-from hookfast.signature import HashName, Profile, joined, secret_key, sign
-from hookfast.signing_key import RsaSigner, ed25519_key, public_text, rsa_jwk
+from hookfast.signing.keys import RsaSigner, ed25519_key, public_text, rsa_jwk
+from hookfast.signing.signature import HashName, Profile, joined, secret_key, sign
 
 FOLDER = Path(__file__).parent
 JSON_FILE = FOLDER / "signature-vectors.json"

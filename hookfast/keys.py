@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hookfast.keyring import Keyring, parse_keys
 from hookfast.settings import Settings
+from hookfast.signing.keyring import Keyring, parse_keys
 from hookfast.storage.key_file import load_or_create
 
 KEY_FILE = "encryption.key"

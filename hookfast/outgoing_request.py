@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 
 from hookfast.deliveries.headers import JSON, request_headers
-from hookfast.encryption import CONTENT_TYPE as ENCRYPTED
+from hookfast.signing.encryption import CONTENT_TYPE as ENCRYPTED
 from hookfast.storage.targets import Target
 
 

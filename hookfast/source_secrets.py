@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from hookfast.clock import rfc3339
 from hookfast.endpoints.secrets import Secret, live, sealed_secret
 from hookfast.errors import Conflict
-from hookfast.keyring import Keyring
+from hookfast.signing.keyring import Keyring
 
 MAX_LIVE = 5
 """Secrets that verify at once: each one is one more HMAC over each body."""

@@ -21,7 +21,7 @@ from hookfast.conductor import Conductor
 from hookfast.mail import MailTransport
 from hookfast.owners.digest import workflow_id
 from hookfast.owners.notice import NoticeKind, owner_hash
-from hookfast.portal_link import OwnerLinks
+from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage import notices
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.engine import Database

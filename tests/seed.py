@@ -14,7 +14,7 @@ from hookfast.deliveries.messages import PlanSpec
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, parse_plan
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
-from hookfast.keyring import Keyring
+from hookfast.signing.keyring import Keyring
 from hookfast.storage import outbox
 from hookfast.storage.engine import Database
 from hookfast.storage.fair_claim import FairClaim

@@ -7,7 +7,7 @@ from typing import Any
 
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
-from hookfast.keyring import Keyring
+from hookfast.signing.keyring import Keyring
 from hookfast.source_secrets import sealed_secrets
 from hookfast.storage import inbox_entries, sources
 from hookfast.storage.engine import Database

@@ -11,7 +11,7 @@ from api.endpoint_form import EndpointView
 from api.merge_patch import patch_between
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.errors import InvalidInput
-from hookfast.signature import DEFAULT_PROFILES, Profile
+from hookfast.signing.signature import DEFAULT_PROFILES, Profile
 
 CUSTOM: Final = "custom"
 PLANS: Final = (*((name, name) for name in PRESETS), (CUSTOM, "a plan of your own"))

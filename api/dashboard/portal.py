@@ -19,7 +19,7 @@ from api.key_cache import KnownKey
 from api.problems import TooManyRequests, problem_of
 from hookfast.errors import Unauthenticated
 from hookfast.owners.notice import owner_hash
-from hookfast.portal_link import PARAMETER, PortalLink, open_link
+from hookfast.signing.portal_link import PARAMETER, PortalLink, open_link
 from hookfast.storage import api_keys, endpoints
 from hookfast.storage.tables import Endpoint
 

@@ -11,8 +11,8 @@ from api.custom_headers import MASK
 from api.endpoint_form import EndpointView
 from api.routes.deliveries import AttemptView, DeliveryView
 from hookfast.deliveries.headers import JSON, request_headers
-from hookfast.encryption import CONTENT_TYPE as ENCRYPTED
-from hookfast.signature import HashName, Profile
+from hookfast.signing.encryption import CONTENT_TYPE as ENCRYPTED
+from hookfast.signing.signature import HashName, Profile
 
 MAX_BODY: Final = 65_536
 """A body that is larger is not put into the command; the command reads it from a file."""

@@ -41,7 +41,7 @@ from hookfast.endpoints.secrets import (
 )
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
-from hookfast.signature import Profile, generate_secret
+from hookfast.signing.signature import Profile, generate_secret
 from hookfast.storage import (
     endpoint_state,
     endpoints,

@@ -15,7 +15,7 @@ from api.ownership import found, owned
 from api.routing import router
 from hookfast.audit import Change, differences
 from hookfast.errors import InvalidInput
-from hookfast.portal_link import LONGEST, PortalLink
+from hookfast.signing.portal_link import LONGEST, PortalLink
 from hookfast.storage import endpoints, tenants
 
 routes = router("Portal links")

@@ -12,7 +12,7 @@ from api.context import AppContext
 from api.openapi import problem_responses
 from hookfast.endpoints.secrets import live
 from hookfast.ids import is_id
-from hookfast.signing_key import Jwk, ed25519_jwk
+from hookfast.signing.keys import Jwk, ed25519_jwk
 from hookfast.storage import endpoints, signing_keys
 
 routes = APIRouter(tags=["Signatures"])

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hookfast.signature import HashName, Profile, joined, new_nonce, sign
-from hookfast.signing_key import RsaSigner
+from hookfast.signing.keys import RsaSigner
+from hookfast.signing.signature import HashName, Profile, joined, new_nonce, sign
 from hookfast.version import VERSION
 
 JSON = "application/json"

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hookfast.clock import rfc3339
 from hookfast.errors import Conflict
-from hookfast.keyring import Keyring
-from hookfast.signature import generate_secret, secret_key
-from hookfast.signing_key import ed25519_key, generate_ed25519, public_text
+from hookfast.signing.keyring import Keyring
+from hookfast.signing.keys import ed25519_key, generate_ed25519, public_text
+from hookfast.signing.signature import generate_secret, secret_key
 
 MAX_LIVE = 5
 """Secrets of one kind that sign at once: each one makes every request longer."""

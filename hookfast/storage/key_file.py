@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hookfast.errors import Misconfigured
-from hookfast.keyring import KEY_BYTES, decode_key, encode_key
+from hookfast.signing.keyring import KEY_BYTES, decode_key, encode_key
 
 _MODE = 0o600
 _OTHERS = 0o077  # any right of the group or of everyone

@@ -22,7 +22,7 @@ from hookfast.deliveries.life import Life
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Gate
 from hookfast.errors import Misconfigured, NotFound
-from hookfast.keyring import Keyring
+from hookfast.signing.keyring import Keyring
 from hookfast.storage import lives
 from hookfast.storage.circuits import gates
 from hookfast.storage.engine import Database

@@ -19,7 +19,7 @@ from hookfast.audit import CLI, Change, differences
 from hookfast.clock import Clock, utc_now
 from hookfast.endpoints import secrets as endpoint_secrets
 from hookfast.errors import Misconfigured
-from hookfast.keyring import Keyring
+from hookfast.signing.keyring import Keyring
 from hookfast.storage import audit, signing_keys
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_tables import Source

@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import CLI, SYSTEM, Actor
 from hookfast.clock import Clock
-from hookfast.keyring import Keyring
-from hookfast.signing_key import Jwk, RsaSigner, generate_rsa, rsa_jwk, rsa_signer
+from hookfast.signing.keyring import Keyring
+from hookfast.signing.keys import Jwk, RsaSigner, generate_rsa, rsa_jwk, rsa_signer
 from hookfast.storage import audit
 from hookfast.storage.audited import created, done
 from hookfast.storage.engine import Database

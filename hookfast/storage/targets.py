@@ -16,14 +16,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.deliveries.retry_plan import PlanSpec
-from hookfast.encryption import Encryption
 from hookfast.endpoints.limits import Limits
 from hookfast.endpoints.secrets import open_headers, open_secrets
 from hookfast.errors import HookfastError, Misconfigured
-from hookfast.keyring import Keyring
 from hookfast.settings import Network
-from hookfast.signature import HashName, Profile, parse_profiles
-from hookfast.signing_key import RsaSigner
+from hookfast.signing.encryption import Encryption
+from hookfast.signing.keyring import Keyring
+from hookfast.signing.keys import RsaSigner
+from hookfast.signing.signature import HashName, Profile, parse_profiles
 from hookfast.storage import signing_keys
 from hookfast.storage.circuits import Seen
 from hookfast.storage.tables import Endpoint

@@ -13,7 +13,7 @@ import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from hookfast.deliveries.retry_plan import PRESETS
-from hookfast.signature import Profile, generate_secret, secret_key, sign
+from hookfast.signing.signature import Profile, generate_secret, secret_key, sign
 
 _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "README.md").read_text()

@@ -23,7 +23,7 @@ from hookfast.cli.remote.listen_show import Show
 from hookfast.cli.remote.listen_stream import Happening, Message, Query, follow
 from hookfast.cli.remote.remote import Remote
 from hookfast.errors import Misconfigured
-from hookfast.signature import generate_secret, secret_key
+from hookfast.signing.signature import generate_secret, secret_key
 from hookfast.supervisor.interrupt import interruptible
 
 SECRET_VARIABLE = "HOOKFAST_LISTEN_SECRET"  # noqa: S105 - where it is, not what it is

@@ -17,7 +17,7 @@ import httpx2
 from hookfast.cli.remote.connection_failure import reason
 from hookfast.deliveries.headers import request_headers
 from hookfast.errors import InvalidInput
-from hookfast.signature import DEFAULT_PROFILES, HashName, secret_key
+from hookfast.signing.signature import DEFAULT_PROFILES, HashName, secret_key
 
 _TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 _ANSWER_SECONDS = 30.0

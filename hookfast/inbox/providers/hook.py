@@ -23,7 +23,7 @@ from hookfast.inbox.receiver_check import check_key, keys_of, require_signed
 from hookfast.json_text import JsonValue
 from hookfast.receiver import ProfileName
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
-from hookfast.signature import Profile, new_nonce, secret_key, sign
+from hookfast.signing.signature import Profile, new_nonce, secret_key, sign
 
 _TOPIC = "X-Hook-Topic"
 

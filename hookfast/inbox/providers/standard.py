@@ -27,7 +27,7 @@ from hookfast.inbox.receiver_check import check_key, keys_of, require_signed
 from hookfast.json_text import JsonValue
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
 from hookfast.receiver.secret import PREFIX
-from hookfast.signature import Profile, secret_key, sign
+from hookfast.signing.signature import Profile, secret_key, sign
 
 _OURS = "webhook"
 

@@ -17,8 +17,8 @@ import uvicorn
 from sqlalchemy import func, insert, select
 
 from api.app import create_app
-from hookfast.keyring import Keyring
 from hookfast.settings import Settings
+from hookfast.signing.keyring import Keyring
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry
 from hookfast.storage.tables import Delivery, Event, Subscription, SubscriptionPattern

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from api.context import Context
 from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import open_secrets
-from hookfast.signature import secret_key
+from hookfast.signing.signature import secret_key
 from hookfast.storage import endpoints
 from hookfast.storage.tables import SigningKey
 from tests.api_client import Json, KeyClient, Make, assert_problem

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from hookfast.cli.remote.listen_forward import Forwarder
-from hookfast.signature import generate_secret
+from hookfast.signing.signature import generate_secret
 from hookfast.traceparent import new as new_traceparent
 from tests.receiver import Receiver
 from tests.waiting import PATIENCE, within

@@ -12,7 +12,7 @@ from api.context import Context
 from api.dashboard import portal_links
 from api.pagination import Page
 from hookfast.owners.notice import owner_hash
-from hookfast.portal_link import OwnerLinks
+from hookfast.signing.portal_link import OwnerLinks
 from tests.api_client import OPERATOR_KEY, KeyClient, assert_problem
 from tests.integration.dashboard.belongings import end, new_endpoint, new_tenant
 from tests.integration.dashboard.portal import OWN, link

@@ -15,7 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from hookfast.clock import utc_now
 from hookfast.mail import MailTransport, SmtpTransport
 from hookfast.owners.notice import NoticeKind, owner_hash
-from hookfast.portal_link import OwnerLinks, open_link
+from hookfast.signing.portal_link import OwnerLinks, open_link
 from hookfast.storage import endpoints
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Delivery, Endpoint

@@ -18,10 +18,10 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.batches import Batches
 from hookfast.clock import utc_now
 from hookfast.first_attempts import FirstAttempts
-from hookfast.keyring import Keyring
 from hookfast.lateness import Lateness
 from hookfast.relay import Relay
 from hookfast.settings import Settings
+from hookfast.signing.keyring import Keyring
 from hookfast.storage import outbox
 from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database

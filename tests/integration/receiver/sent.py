@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from hookfast.deliveries.headers import request_headers
-from hookfast.signature import HashName, Profile, generate_secret, secret_key
+from hookfast.signing.signature import HashName, Profile, generate_secret, secret_key
 
 SECRET = generate_secret()
 OLD_SECRET = generate_secret()

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from hookfast.audit import CLI, SYSTEM, Actor, Change
 from hookfast.endpoints.circuit import Cause
-from hookfast.keyring import Keyring
+from hookfast.signing.keyring import Keyring
 from hookfast.storage import audit, endpoint_state
 from hookfast.storage.audit import AuditFilter
 from hookfast.storage.audit_table import AuditEntry, AuditHorizon

@@ -12,8 +12,8 @@ from sqlalchemy import select
 from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import open_headers, open_secrets, rotated, seal_headers
 from hookfast.errors import Misconfigured
-from hookfast.keyring import Keyring
-from hookfast.signature import secret_key
+from hookfast.signing.keyring import Keyring
+from hookfast.signing.signature import secret_key
 from hookfast.storage import endpoints, signing_keys
 from hookfast.storage.engine import Database
 from hookfast.storage.rekey import rekey, survey

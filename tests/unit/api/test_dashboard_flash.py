@@ -9,7 +9,7 @@ from fastapi import Request, Response
 
 from api.dashboard import flash
 from api.dashboard.flash import Flash
-from hookfast.keyring import Keyring
+from hookfast.signing.keyring import Keyring
 
 OWNER = "0" * 64
 KEYRING = Keyring([bytes(32)])

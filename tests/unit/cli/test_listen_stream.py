@@ -12,7 +12,7 @@ from hookfast.cli.remote.listen_forward import Forwarder, body_of, is_near
 from hookfast.cli.remote.listen_place import Place
 from hookfast.cli.remote.listen_stream import Events, Message
 from hookfast.errors import InvalidInput, Misconfigured
-from hookfast.signature import generate_secret
+from hookfast.signing.signature import generate_secret
 
 _STREAM = (
     b"retry: 1000\n: connected\nid: c0\n\n"

@@ -24,8 +24,8 @@ from hookfast.endpoints.secrets import (
     sealed_texts,
 )
 from hookfast.errors import Conflict, Misconfigured
-from hookfast.keyring import Keyring
-from hookfast.signature import generate_secret, secret_key
+from hookfast.signing.keyring import Keyring
+from hookfast.signing.signature import generate_secret, secret_key
 
 NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA512
 from hookfast.errors import InvalidInput
 from hookfast.inbox import delivery_key, provider
 from hookfast.inbox.samples import sample
-from hookfast.signature import Profile, joined, secret_key, sign
+from hookfast.signing.signature import Profile, joined, secret_key, sign
 from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, URL, at, b64, mac, outcome, received
 
 STANDARD = provider("hook")

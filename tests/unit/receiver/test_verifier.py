@@ -25,8 +25,7 @@ from hookfast.receiver import (
     WrongSignature,
 )
 from hookfast.receiver.profiles import STRONGEST_FIRST
-from hookfast.signature import DEFAULT_PROFILES, HashName, Profile, generate_secret, secret_key
-from hookfast.signing_key import (
+from hookfast.signing.keys import (
     ed25519_jwk,
     ed25519_key,
     generate_ed25519,
@@ -34,6 +33,13 @@ from hookfast.signing_key import (
     public_text,
     rsa_jwk,
     rsa_signer,
+)
+from hookfast.signing.signature import (
+    DEFAULT_PROFILES,
+    HashName,
+    Profile,
+    generate_secret,
+    secret_key,
 )
 from tests.unit.receiver.signing import (
     ALL,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.errors import Misconfigured
-from hookfast.keyring import encode_key, parse_keys
+from hookfast.signing.keyring import encode_key, parse_keys
 from hookfast.storage.key_file import load_or_create
 
 KEY = b"k" * 32

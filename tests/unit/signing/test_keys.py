@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwcrypto.jwk import JWK
 
 from hookfast.errors import Misconfigured
-from hookfast.signing_key import (
+from hookfast.signing.keys import (
     ed25519_jwk,
     ed25519_key,
     generate_ed25519,

@@ -20,7 +20,7 @@ from typing import assert_never
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hookfast.errors import InvalidInput
-from hookfast.signing_key import RsaSigner
+from hookfast.signing.keys import RsaSigner
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - a prefix, not a secret
 MIN_KEY_BYTES = 24

@@ -13,8 +13,8 @@ from jwcrypto.common import json_decode
 from jwcrypto.jwe import JWE
 from jwcrypto.jwk import JWK
 
-from hookfast.encryption import Algorithm, Encryption, checked_jwk
 from hookfast.errors import InvalidInput
+from hookfast.signing.encryption import Algorithm, Encryption, checked_jwk
 
 POINTER = "/encryption/jwk"
 RSA = JWK.generate(kty="RSA", size=2048)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, cast
 
 from hookfast.errors import Misconfigured, Unauthenticated
-from hookfast.keyring import Keyring
+from hookfast.signing.keyring import Keyring
 
 PortalScope = Literal["tenant", "tenant:read"]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookfast.errors import Misconfigured
-from hookfast.keyring import Keyring, decode_key, encode_key, parse_keys
+from hookfast.signing.keyring import Keyring, decode_key, encode_key, parse_keys
 
 OLD, NEW = b"o" * 32, b"n" * 32
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -19,7 +19,8 @@ from jwcrypto.jwk import JWK
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from hookfast.errors import InvalidInput
-from hookfast.signature import (
+from hookfast.signing.keys import ed25519_key, generate_ed25519, generate_rsa, rsa_jwk, rsa_signer
+from hookfast.signing.signature import (
     DEFAULT_PROFILES,
     HashName,
     Profile,
@@ -30,7 +31,6 @@ from hookfast.signature import (
     secret_key,
     sign,
 )
-from hookfast.signing_key import ed25519_key, generate_ed25519, generate_rsa, rsa_jwk, rsa_signer
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEY = secret_key(SECRET)

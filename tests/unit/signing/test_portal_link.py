@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from hookfast.errors import Unauthenticated
-from hookfast.keyring import Keyring
-from hookfast.portal_link import PARAMETER, OwnerLinks, PortalLink, open_link
+from hookfast.signing.keyring import Keyring
+from hookfast.signing.portal_link import PARAMETER, OwnerLinks, PortalLink, open_link
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 KEYRING = Keyring([b"k" * 32])
