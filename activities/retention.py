@@ -11,9 +11,9 @@ from typing import Any
 
 from temporalio import activity
 
-from hookfast import retention
 from hookfast.clock import Clock, utc_now
-from hookfast.retention import Prepared, RetentionState, RunOrder, SweepOrder, Swept
+from hookfast.retention import ages as retention
+from hookfast.retention.ages import Prepared, RetentionState, RunOrder, SweepOrder, Swept
 from hookfast.storage import delivery_days, old_partitions, pace, partitions, retention_runs
 from hookfast.storage.engine import Database
 from hookfast.storage.retention import SWEEPS, Batch, Cutoffs

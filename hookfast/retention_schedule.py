@@ -11,7 +11,7 @@ from hookfast import schedule
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.delivery_start import RPC_TIMEOUT
 from hookfast.errors import Unavailable
-from hookfast.retention import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, RetentionOrder
+from hookfast.retention.ages import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, RetentionOrder
 
 _HOUR = 3
 

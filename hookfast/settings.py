@@ -23,11 +23,11 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from hookfast import retention
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
 from hookfast.local_url import local_url
 from hookfast.port_ranges import parse_port_ranges
+from hookfast.retention import ages as retention
 from hookfast.secret_files import SecretFiles
 
 Network = IPv4Network | IPv6Network

@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.client import Client
 
 from hookfast import schedule
-from hookfast.upkeep import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, UpkeepOrder
+from hookfast.retention.daily import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, UpkeepOrder
 
 _HOUR = 6
 

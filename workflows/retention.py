@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from hookfast.ids import new_id
-from hookfast.retention import (
+from hookfast.retention.ages import (
     SWEEPS,
     WORKFLOW_TYPE,
     Prepared,

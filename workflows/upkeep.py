@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from hookfast.upkeep import WORKFLOW_TYPE, Summarised, UpkeepOrder
+from hookfast.retention.daily import WORKFLOW_TYPE, Summarised, UpkeepOrder
 
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=10), maximum_interval=timedelta(minutes=10)

@@ -18,7 +18,7 @@ from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import number, seconds
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.retention import midnight
+from hookfast.retention.ages import midnight
 from hookfast.storage import delivery_days, overview, workers
 from hookfast.storage.overview import COUNTED_WAITING, Step, Trouble
 from hookfast.storage.workers import Alive

@@ -17,7 +17,7 @@ from api.workflow_link import WorkflowView, workflow_view
 from hookfast import retention_schedule
 from hookfast.audit import Change
 from hookfast.ids import new_id
-from hookfast.retention import SWEEPS
+from hookfast.retention.ages import SWEEPS
 from hookfast.storage import retention_runs
 from hookfast.storage.retention_runs import Run
 from hookfast.storage.retention_tables import RetentionSweep

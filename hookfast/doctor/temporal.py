@@ -19,12 +19,13 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from hookfast import retention, temporal, upkeep, whereabouts
+from hookfast import temporal, whereabouts
 from hookfast.clock import Clock
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.doctor.finding import Finding, fail, ok, warn
+from hookfast.retention import ages, daily
 from hookfast.settings import Settings
 from hookfast.whereabouts import Whereabouts
 
@@ -39,7 +40,7 @@ _QUEUES = (
     (CONTROL_QUEUE, _WORKFLOW),
     (CONTROL_QUEUE, _ACTIVITY),
 )
-_SCHEDULES = (upkeep.SCHEDULE_ID, retention.SCHEDULE_ID)
+_SCHEDULES = (daily.SCHEDULE_ID, ages.SCHEDULE_ID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

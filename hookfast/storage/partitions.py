@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import Prefix, first_id_at
-from hookfast.retention import midnight
+from hookfast.retention.ages import midnight
 from hookfast.storage.engine import Database
 
 PARTITIONED: Final[Mapping[str, Prefix]] = {"attempts": "att", "events": "evt", "inbox": "inb"}

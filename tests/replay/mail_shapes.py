@@ -12,7 +12,7 @@ from hookfast.conducting import CONTROL_QUEUE
 from hookfast.mail import FolderTransport
 from hookfast.owners.digest import workflow_id
 from hookfast.owners.notice import NoticeKind, owner_hash
-from hookfast.upkeep import WORKFLOW_TYPE, UpkeepOrder
+from hookfast.retention.daily import WORKFLOW_TYPE, UpkeepOrder
 from tests.integration.delivery.conftest import Stack
 from tests.mail_stack import MailStack
 

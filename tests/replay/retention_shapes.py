@@ -10,7 +10,7 @@ import activities.retention
 from hookfast.clock import utc_now
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.ids import new_id
-from hookfast.retention import WORKFLOW_TYPE, RetentionOrder
+from hookfast.retention.ages import WORKFLOW_TYPE, RetentionOrder
 from tests.integration.delivery.conftest import Stack
 from tests.integration.storage.old_rows import add_attempt, add_event
 

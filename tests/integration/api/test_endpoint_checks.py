@@ -16,7 +16,7 @@ from sqlalchemy import insert, update
 from api.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
-from hookfast.retention import midnight
+from hookfast.retention.ages import midnight
 from hookfast.storage import delivery_days, endpoint_stats
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem

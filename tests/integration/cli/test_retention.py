@@ -6,7 +6,7 @@ import pytest
 
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
-from hookfast.retention import cutoffs
+from hookfast.retention.ages import cutoffs
 from hookfast.storage import retention_runs
 from hookfast.storage.retention_tables import RetentionRun
 from tests.api_server import ApiServer

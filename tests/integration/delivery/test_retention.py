@@ -15,16 +15,16 @@ from hookfast import retention_schedule
 from hookfast.clock import utc_now
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.ids import new_id
-from hookfast.retention import (
+from hookfast.retention.ages import (
     SCHEDULE_ID,
     SWEEPS,
     WORKFLOW_TYPE,
     RetentionOrder,
     RetentionState,
 )
+from hookfast.retention.daily import SCHEDULE_ID as UPKEEP_SCHEDULE_ID
 from hookfast.storage import retention_runs
 from hookfast.storage.tables import Attempt, Delivery, Event
-from hookfast.upkeep import SCHEDULE_ID as UPKEEP_SCHEDULE_ID
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.storage.old_rows import (
     add_attempt,

@@ -20,9 +20,10 @@ from temporalio.client import (
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast import retention, upkeep, whereabouts
+from hookfast import whereabouts
 from hookfast.doctor.finding import Finding
 from hookfast.doctor.temporal import _schedule as look_at_schedule
+from hookfast.retention import ages, daily
 from hookfast.storage.engine import Database
 from hookfast.supervisor import home_lock
 from hookfast.temporal import register_search_attributes
@@ -163,13 +164,13 @@ async def test_an_installation_that_works_has_nothing_wrong(
     ):
         while wrong(findings := await look("temporal", settings)):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-        handle = temporal.client.get_schedule_handle(retention.SCHEDULE_ID)
+        handle = temporal.client.get_schedule_handle(ages.SCHEDULE_ID)
         await handle.pause()
         paused = bad(await look("temporal", settings))
         await handle.unpause()
 
     seen = " ".join(one.saw for one in findings)
-    assert upkeep.SCHEDULE_ID in seen
-    assert retention.SCHEDULE_ID in seen
+    assert daily.SCHEDULE_ID in seen
+    assert ages.SCHEDULE_ID in seen
     assert "All task queues are polled" in seen
     assert "--unpause" in paused["temporal.schedules"][1]

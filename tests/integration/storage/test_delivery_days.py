@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
-from hookfast.retention import SWEEPS, Prepared, RunOrder, SweepOrder
+from hookfast.retention.ages import SWEEPS, Prepared, RunOrder, SweepOrder
 from hookfast.storage import delivery_days
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Attempt, Delivery

@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
-from hookfast.retention import RunOrder, SweepOrder, Swept
+from hookfast.retention.ages import RunOrder, SweepOrder, Swept
 from hookfast.storage import attempts, partitions, retention_runs
 from hookfast.storage.column_types import UtcDateTime
 from hookfast.storage.emit import Accepted, Emitter

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 import activities.retention
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
-from hookfast.retention import SWEEPS, RunOrder, SweepOrder, Swept
+from hookfast.retention.ages import SWEEPS, RunOrder, SweepOrder, Swept
 from hookfast.storage import retention, retention_runs
 from hookfast.storage.engine import Database
 from hookfast.storage.retention import ById

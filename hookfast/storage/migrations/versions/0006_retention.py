@@ -8,7 +8,7 @@ from alembic import op
 
 from hookfast.clock import utc_now
 from hookfast.ids import Prefix, first_id_at, time_of
-from hookfast.retention import midnight
+from hookfast.retention.ages import midnight
 from hookfast.storage.column_types import UtcDateTime
 
 revision = "0006"

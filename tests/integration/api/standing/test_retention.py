@@ -8,7 +8,7 @@ import pytest
 from api.context import Context
 from hookfast.clock import rfc3339
 from hookfast.ids import new_id
-from hookfast.retention import SWEEPS, cutoffs
+from hookfast.retention.ages import SWEEPS, cutoffs
 from hookfast.storage import retention_runs
 from hookfast.storage.retention_tables import RetentionRun
 from tests.api_client import KeyClient, Make, assert_problem

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from hookfast.retention import SWEEPS, cutoff, cutoffs
+from hookfast.retention.ages import SWEEPS, cutoff, cutoffs
 from hookfast.settings import Settings
 
 DAY = timedelta(days=1)
