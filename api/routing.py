@@ -18,8 +18,8 @@ from api.authentication import authenticate
 from api.openapi import problem_responses
 from api.problems import UnsupportedMediaType
 from api.request_body import body_to_parse
-from hookfast import json_text
 from hookfast.errors import InvalidInput
+from hookfast.strict_json import parser
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -74,12 +74,12 @@ RawJson = Annotated[bytes, Depends(json_body)]
 class _JsonRequest(Request):
     """A request whose JSON body was parsed strictly, before FastAPI asks for it."""
 
-    _document: json_text.JsonValue = None
+    _document: parser.JsonValue = None
 
     async def parse(self) -> None:
-        self._document = json_text.parse(await json_body(self))
+        self._document = parser.parse(await json_body(self))
 
-    async def json(self) -> json_text.JsonValue:
+    async def json(self) -> parser.JsonValue:
         return self._document
 
 

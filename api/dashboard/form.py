@@ -16,10 +16,10 @@ from pydantic import BaseModel, ValidationError
 
 from api.problems import UnsupportedMediaType, invalid_members
 from api.request_body import body_to_parse
-from hookfast import json_text
 from hookfast.clock import rfc3339
 from hookfast.errors import Conflict, FieldError, HookfastError, InvalidInput
-from hookfast.json_text import MAX_DEPTH, JsonValue
+from hookfast.strict_json import parser
+from hookfast.strict_json.parser import MAX_DEPTH, JsonValue
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -89,7 +89,7 @@ class Form(Mapping[str, str]):
         text = self.text(name)
         try:
             # one level less than a body may have, of which it is to be a member
-            return None if text is None else json_text.parse(text.encode(), max_depth=MAX_DEPTH - 1)
+            return None if text is None else parser.parse(text.encode(), max_depth=MAX_DEPTH - 1)
         except InvalidInput as error:
             what = error.message.replace("the body is not JSON", "this is no JSON")
             raise InvalidInput.at(pointer, what, code=error.code) from None

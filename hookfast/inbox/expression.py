@@ -23,7 +23,7 @@ import jmespath
 from jmespath.visitor import TreeInterpreter
 
 from hookfast.errors import InvalidInput
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 MAX_LENGTH = 300
 """Characters of an expression."""

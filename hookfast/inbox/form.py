@@ -6,7 +6,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from hookfast.errors import InvalidInput
-from hookfast.json_text import JsonValue, parse
+from hookfast.strict_json.parser import JsonValue, parse
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"

@@ -14,7 +14,7 @@ from hookfast.events.event_type import matches, parse_pattern
 from hookfast.inbox.expression import Expression, compile_expression
 from hookfast.inbox.provider import Provider
 from hookfast.inbox.received import Received
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 MAX_RULES = 32
 SUGGESTED = "suggested"

@@ -23,7 +23,7 @@ from hookfast.events.event_type import matches
 from hookfast.inbox.form import JSON
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import UnsupportedContentType
-from hookfast.json_text import JsonValue, parse
+from hookfast.strict_json.parser import JsonValue, parse
 
 MIN_SECRET_LENGTH = 16
 MAX_SECRET_LENGTH = 1024

@@ -17,7 +17,7 @@ from hookfast.inbox.idempotency_key import BusinessKeys, delivery_key
 from hookfast.inbox.kept_headers import kept_headers
 from hookfast.inbox.provider import Answer, Provider
 from hookfast.inbox.received import Received
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 MAX_CONTENT_TYPE = 200
 _PROOF_OPTION: Final = "signature_header"

@@ -13,7 +13,7 @@ from hookfast.cli.remote.moment import ahead
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import counted
 from hookfast.errors import InvalidInput
-from hookfast.json_text import parse
+from hookfast.strict_json.parser import parse
 
 
 def emit(

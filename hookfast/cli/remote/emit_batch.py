@@ -33,7 +33,7 @@ from hookfast.cli.remote.emit import fault_of, header_value
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import INTERRUPTED, counted, say
 from hookfast.errors import HookfastError, InvalidInput
-from hookfast.json_text import parse
+from hookfast.strict_json.parser import parse
 
 MAX_EVENTS = 1_000
 """Events in one request; the API takes no more."""

@@ -15,7 +15,7 @@ from hookfast.inbox.naming import folded
 from hookfast.inbox.provider import Provider, Sample, Unsigned, usable_id
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 _HEADER = "X-Hub-Signature"
 _PREFIX = "sha256="

@@ -18,7 +18,7 @@ from hookfast.inbox.provider import Provider, Sample, Unsigned, usable_id
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
 from hookfast.inbox.signed_time import require_fresh
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _PLACES = {"body", "timestamp", "id", "method", "url"}

@@ -13,7 +13,7 @@ from hookfast.inbox.hmac_check import decoded, keys_of, require_match, signature
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.provider import Provider, Sample, Unsigned, member, usable_id
 from hookfast.inbox.received import Received
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 _GITEA = "X-Gitea-Signature"
 _FORGEJO = "X-Forgejo-Signature"

@@ -17,7 +17,7 @@ from hookfast.inbox.naming import event_name
 from hookfast.inbox.provider import Provider, Sample, Unsigned, member, usable_id
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 _STRONG = "X-Hub-Signature-256"
 _WEAK = "X-Hub-Signature"

@@ -24,9 +24,9 @@ from hookfast.inbox.received import Received
 from hookfast.inbox.receiver_check import check_key, require_signed
 from hookfast.inbox.receiver_check import keys_of as signing_keys_of
 from hookfast.inbox.refused import Refused
-from hookfast.json_text import JsonValue
 from hookfast.receiver.secret import PREFIX
 from hookfast.signing.signature import Profile, secret_key, sign
+from hookfast.strict_json.parser import JsonValue
 
 _TOKEN = "X-Gitlab-Token"  # noqa: S105 - the name of a header
 _SIGNATURE = "webhook-signature"

@@ -20,10 +20,10 @@ from hookfast.inbox.provider import (
 )
 from hookfast.inbox.received import Received
 from hookfast.inbox.receiver_check import check_key, keys_of, require_signed
-from hookfast.json_text import JsonValue
 from hookfast.receiver import ProfileName
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
 from hookfast.signing.signature import Profile, new_nonce, secret_key, sign
+from hookfast.strict_json.parser import JsonValue
 
 _TOPIC = "X-Hook-Topic"
 

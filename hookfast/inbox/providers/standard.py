@@ -24,10 +24,10 @@ from hookfast.inbox.provider import (
 )
 from hookfast.inbox.received import Received, RequestHeaders
 from hookfast.inbox.receiver_check import check_key, keys_of, require_signed
-from hookfast.json_text import JsonValue
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
 from hookfast.receiver.secret import PREFIX
 from hookfast.signing.signature import Profile, secret_key, sign
+from hookfast.strict_json.parser import JsonValue
 
 _OURS = "webhook"
 

@@ -23,7 +23,7 @@ from hookfast.inbox.provider import (
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
 from hookfast.inbox.signed_time import parse_time, require_fresh
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 _HEADER = "Stripe-Signature"
 _SCHEME = "v1"

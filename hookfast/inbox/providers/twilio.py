@@ -24,7 +24,7 @@ from hookfast.inbox.options import PublicUrl
 from hookfast.inbox.provider import Answer, Provider, Sample, Unsigned, member, usable_id
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 _HEADER = "X-Twilio-Signature"
 _BODY_HASH = "bodySHA256"

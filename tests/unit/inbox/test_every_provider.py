@@ -16,7 +16,7 @@ from hookfast.inbox import PROVIDERS, Provider, Received, UnsupportedContentType
 from hookfast.inbox.expression import compile_expression
 from hookfast.inbox.provider import Unsigned
 from hookfast.inbox.samples import SAMPLE_NAMES, sample
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 from tests.unit.inbox.requests import ACCEPTED, FORM, JSON, NOW, URL, b64, outcome, received
 
 

@@ -15,7 +15,7 @@ from hookfast.inbox.expression import (
     MAX_LENGTH,
     compile_expression,
 )
-from hookfast.json_text import JsonValue
+from hookfast.strict_json.parser import JsonValue
 
 PUSH: JsonValue = {
     "ref": "refs/heads/main",

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hookfast.errors import InvalidInput
-from hookfast.json_text import MAX_DEPTH, Source, parse, parse_object, parse_source
+from hookfast.strict_json.parser import MAX_DEPTH, Source, parse, parse_object, parse_source
 
 # text PostgreSQL can hold: no lone surrogates, no U+0000
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)

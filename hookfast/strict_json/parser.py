@@ -21,7 +21,7 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from hookfast.errors import InvalidInput
-from hookfast.json_fault import DUPLICATE, find_fault
+from hookfast.strict_json.fault import DUPLICATE, find_fault
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
