@@ -15,7 +15,7 @@ from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type, parse_pattern
 from hookfast.events.operational import refuse_reserved
 from hookfast.inbox import PROVIDERS, Provider, provider
-from hookfast.source_secrets import MAX_LIVE
+from hookfast.inbox.source_secrets import MAX_LIVE
 from hookfast.storage.inbox_tables import Source
 
 MAX_OVERRIDES = 100

@@ -7,8 +7,8 @@ from typing import Any
 
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
+from hookfast.inbox.source_secrets import sealed_secrets
 from hookfast.signing.keyring import Keyring
-from hookfast.source_secrets import sealed_secrets
 from hookfast.storage import inbox_entries, sources
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry, Source

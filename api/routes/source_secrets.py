@@ -17,7 +17,7 @@ from api.routing import router
 from api.source_form import SecretText
 from hookfast.errors import InvalidInput
 from hookfast.inbox import provider
-from hookfast.source_secrets import new_secret, rotated
+from hookfast.inbox.source_secrets import new_secret, rotated
 from hookfast.storage import sources
 from hookfast.storage.audited import done, facts
 

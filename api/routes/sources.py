@@ -19,7 +19,7 @@ from api.source_form import NewSource, SourceForm, SourceView, checked_secrets
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
 from hookfast.inbox import provider
-from hookfast.source_secrets import new_secret, sealed_secrets
+from hookfast.inbox.source_secrets import new_secret, sealed_secrets
 from hookfast.storage import source_stats, sources, tenants
 from hookfast.storage.audited import created, deleted, facts, updated
 from hookfast.storage.inbox_tables import Source, SourceStats

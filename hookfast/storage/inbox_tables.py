@@ -14,7 +14,7 @@ from hookfast.storage.tables import Record
 
 
 class Source(Record, table=True):
-    """A provider's account that sends to us. `secrets` is sealed; `hookfast.source_secrets` tells
+    """A provider's account that sends to us. `secrets` is sealed; `hookfast.inbox.source_secrets` tells
     its form. `event_types` maps the provider's names to others, `idempotency` names the business
     fact (see `hookfast.inbox.reading`). Deleted sources keep their row, without secrets, because
     the inbox still points to it."""

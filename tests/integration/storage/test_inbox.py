@@ -14,8 +14,8 @@ from sqlalchemy import insert, select, text
 
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
+from hookfast.inbox.source_secrets import open_secrets
 from hookfast.signing.keyring import Keyring
-from hookfast.source_secrets import open_secrets
 from hookfast.storage import inbox_keys, sources
 from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database

@@ -15,7 +15,7 @@ from hookfast.clock import utc_now
 from hookfast.inbox import provider
 from hookfast.inbox.refused import Refused
 from hookfast.inbox.samples import sample
-from hookfast.source_secrets import sealed_secrets
+from hookfast.inbox.source_secrets import sealed_secrets
 from hookfast.storage import source_stats, sources
 from hookfast.storage.source_stats import Refusals
 from tests.api_client import assert_problem

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from api.context import Context
-from hookfast.source_secrets import MAX_LIVE
+from hookfast.inbox.source_secrets import MAX_LIVE
 from tests.api_client import Json, KeyClient, Make, assert_problem
 from tests.integration.api.inbound import SECRET, send
 
