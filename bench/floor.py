@@ -25,7 +25,7 @@ from hookfast.deliveries.outcome import Outcome
 from hookfast.ids import new_id
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signing.signature import HashName, Profile
-from hookfast.traceparent import new as new_traceparent
+from hookfast.telemetry.traceparent import new as new_traceparent
 
 _QUEUE = "floor"
 _WARM_UP = 100

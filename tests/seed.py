@@ -20,7 +20,7 @@ from hookfast.storage.engine import Database
 from hookfast.storage.fair_claim import FairClaim
 from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.tables import Attempt, Delivery, Endpoint, Event, Subscription, Tenant
-from hookfast.traceparent import new as new_traceparent
+from hookfast.telemetry.traceparent import new as new_traceparent
 
 KEY = bytes(range(32))
 KEYRING = Keyring([KEY])

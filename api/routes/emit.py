@@ -27,12 +27,11 @@ from api.fields import Time
 from api.lean_route import LeanRoute
 from api.problems import ProblemModel, problem_of
 from api.routing import RawJson, router
-from hookfast import traceparent
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError
 from hookfast.storage.emit import Accepted, EmitResult
 from hookfast.storage.new_events import Committed, NewEvent
-from hookfast.telemetry import spans
+from hookfast.telemetry import spans, traceparent
 
 routes = router("Events", LeanRoute)
 

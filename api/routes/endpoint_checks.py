@@ -17,7 +17,6 @@ from api.fields import EndpointPath, Input, Time, TimeInput
 from api.ownership import owned
 from api.routing import router
 from api.verification import EVERYTHING, verify_stored
-from hookfast import traceparent
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Result
 from hookfast.errors import InvalidInput
 from hookfast.events.envelope import full_body
@@ -30,6 +29,7 @@ from hookfast.storage.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, Endpoi
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.tables import EventType
 from hookfast.storage.targets import Target
+from hookfast.telemetry import traceparent
 
 routes = router("Endpoint checks")
 

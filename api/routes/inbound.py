@@ -14,12 +14,11 @@ from api.context import AppContext, Context
 from api.openapi import problem_responses
 from api.request_body import streamed_body
 from api.source_cache import OpenSource
-from hookfast import traceparent
 from hookfast.errors import Forbidden, HookfastError, Unavailable
 from hookfast.inbox import Answer, Received, Refused, RequestHeaders
 from hookfast.inbox.reading import Reading, read
 from hookfast.storage.inbox_batch import Arrival, Taken
-from hookfast.telemetry import instruments, spans
+from hookfast.telemetry import instruments, spans, traceparent
 
 routes = APIRouter(tags=["Inbound"])
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast import traceparent
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage import inbox_entries, inbox_keys, source_stats, sources
 from hookfast.storage.emit import count_committed, tell_of_dead
@@ -19,7 +18,7 @@ from hookfast.storage.inbox_tables import InboxEntry
 from hookfast.storage.new_events import Draft, NewEvent, commit_drafts
 from hookfast.storage.schema_checks import SchemaChecks
 from hookfast.storage.schemas import SchemaCache
-from hookfast.telemetry import spans
+from hookfast.telemetry import spans, traceparent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast import traceparent
 from hookfast.events.operational import SYSTEM_TENANT, OperationalEvent
 from hookfast.storage.fan_out import find_subscribers
 from hookfast.storage.new_events import Draft, NewEvent, commit_drafts
+from hookfast.telemetry import traceparent
 
 
 async def emit(

@@ -29,7 +29,7 @@ from opentelemetry.trace import (
     TraceFlags,
 )
 
-from hookfast import traceparent as w3c
+from hookfast.telemetry import traceparent as w3c
 from hookfast.version import VERSION
 
 _TRACER = trace.get_tracer("hookfast", VERSION)

@@ -8,7 +8,7 @@ import pytest
 
 from hookfast.cli.remote.listen_forward import Forwarder
 from hookfast.signing.signature import generate_secret
-from hookfast.traceparent import new as new_traceparent
+from hookfast.telemetry.traceparent import new as new_traceparent
 from tests.receiver import Receiver
 from tests.waiting import PATIENCE, within
 

@@ -17,7 +17,7 @@ from hookfast.storage.emit import Accepted, EmitResult, Emitter
 from hookfast.storage.engine import Database
 from hookfast.storage.new_events import NewEvent
 from hookfast.storage.tables import Event, EventType
-from hookfast.traceparent import new as new_traceparent
+from hookfast.telemetry.traceparent import new as new_traceparent
 
 pytestmark = pytest.mark.anyio
 

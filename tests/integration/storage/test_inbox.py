@@ -26,7 +26,7 @@ from hookfast.storage.inbox_keys import Claim, Held
 from hookfast.storage.inbox_tables import InboxKey
 from hookfast.storage.rekey import rekey, survey
 from hookfast.storage.tables import Tenant
-from hookfast.traceparent import new as new_traceparent
+from hookfast.telemetry.traceparent import new as new_traceparent
 from tests.seed import KEY
 from tests.seed_inbox import SOURCE_SECRET, seed_source
 

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import pytest
 import structlog
 
-from hookfast import traceparent
 from hookfast.logs import add_trace
-from hookfast.telemetry import spans
+from hookfast.telemetry import spans, traceparent
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 GIVEN = f"00-{TRACE}-b7ad6b7169203331-00"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hookfast import traceparent
+from hookfast.telemetry import traceparent
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
