@@ -36,7 +36,7 @@ from activities.notify import MailActivities
 from activities.requests import Requests
 from activities.retention import RetentionActivities
 from activities.upkeep import UpkeepActivities
-from hookfast import retention_schedule, temporal, upkeep_schedule
+from hookfast import retention_schedule, upkeep_schedule
 from hookfast.batches import Batches
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.conductor import conductor_for
@@ -63,6 +63,7 @@ from hookfast.telemetry import exposition, providers
 from hookfast.telemetry.exposition import MetricsServer
 from hookfast.telemetry.providers import Telemetry
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
+from hookfast.temporal import connection as temporal
 from hookfast.troubled import Troubled
 from hookfast.version import VERSION
 from workflows.batch import BatchWorkflow

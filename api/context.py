@@ -22,7 +22,6 @@ from api.source_cache import SourceCache
 from api.standing_gauges import StandingGauges
 from api.stream_hub import StreamHub
 from api.stream_seats import StreamSeats
-from hookfast import temporal
 from hookfast.clock import Clock, utc_now
 from hookfast.conductor import Conductor, conductor_for, stopped
 from hookfast.keys import keyring_of
@@ -35,6 +34,7 @@ from hookfast.storage.engine import Database
 from hookfast.storage.inbox import Inbox
 from hookfast.telemetry import providers
 from hookfast.telemetry.providers import Telemetry
+from hookfast.temporal import connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Context:
     sender: Sender
     conductor: Conductor
     emitter: Emitter
-    temporal: Client
+    connection: Client
     doorbell: Doorbell
     keys: KeyCache
     key_rate: KeyRate | None
@@ -75,7 +75,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         await stack.enter_async_context(keys.noting_use())
         doorbell = doorbell_for(database)
         stack.push_async_callback(doorbell.close)
-        client = await temporal.connect(lazy=True)
+        client = await connection.connect(lazy=True)
         sender = Sender(
             guard=AddressGuard(
                 settings.allowed_private_networks,
@@ -112,7 +112,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             sender=sender,
             conductor=conductor,
             emitter=emitter,
-            temporal=client,
+            connection=client,
             doorbell=doorbell,
             keys=keys,
             key_rate=key_rate(

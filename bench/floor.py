@@ -19,13 +19,13 @@ from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from hookfast import temporal
 from hookfast.deliveries.headers import request_headers
 from hookfast.deliveries.outcome import Outcome
 from hookfast.ids import new_id
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signing.signature import HashName, Profile
 from hookfast.telemetry.traceparent import new as new_traceparent
+from hookfast.temporal import connection
 
 _QUEUE = "floor"
 _WARM_UP = 100
@@ -93,7 +93,7 @@ async def _deliver(client: Client, count: int, in_flight: int) -> float:
 
 
 async def _main(url: str, in_flight: int) -> None:
-    client = await temporal.connect()
+    client = await connection.connect()
     sender = Sender(guard=AddressGuard([ip_network("127.0.0.0/8")]))
     async with Worker(
         client,

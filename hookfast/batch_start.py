@@ -14,7 +14,6 @@ from temporalio.common import (
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from hookfast import temporal
 from hookfast.deliveries.batch_messages import (
     WORKFLOW_TYPE,
     BatchOrder,
@@ -24,6 +23,7 @@ from hookfast.deliveries.batch_messages import (
 )
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, Urgency
 from hookfast.delivery_start import START_TIMEOUT
+from hookfast.temporal import connection
 
 
 async def start_batch(
@@ -42,7 +42,7 @@ async def start_batch(
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             request_eager_start=True,
             search_attributes=TypedSearchAttributes(
-                [SearchAttributePair(temporal.HOOK_DELIVERIES, names)] if names else []
+                [SearchAttributePair(connection.HOOK_DELIVERIES, names)] if names else []
             ),
             static_summary="First attempts",  # more may be added
             priority=Priority(priority_key=Urgency.FIRST),

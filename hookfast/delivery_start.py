@@ -13,7 +13,6 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 
-from hookfast import temporal
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.messages import (
     DELIVERIES_QUEUE,
@@ -26,6 +25,7 @@ from hookfast.deliveries.messages import (
 )
 from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.targets import Target
+from hookfast.temporal import connection
 
 RPC_TIMEOUT = timedelta(seconds=5)
 """How long a call to Temporal may take when a person or another row waits behind it."""
@@ -102,10 +102,10 @@ def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
     """What the Temporal UI can filter deliveries by."""
     return TypedSearchAttributes(
         [
-            SearchAttributePair(temporal.HOOK_TENANT, row.tenant_id),
-            SearchAttributePair(temporal.HOOK_ENDPOINT, row.endpoint_id),
-            SearchAttributePair(temporal.HOOK_EVENT_TYPE, row.event_type),
-            SearchAttributePair(temporal.HOOK_STATE, row.life.status.value),
+            SearchAttributePair(connection.HOOK_TENANT, row.tenant_id),
+            SearchAttributePair(connection.HOOK_ENDPOINT, row.endpoint_id),
+            SearchAttributePair(connection.HOOK_EVENT_TYPE, row.event_type),
+            SearchAttributePair(connection.HOOK_STATE, row.life.status.value),
         ]
     )
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast.payloads import DATA_CONVERTER
-from hookfast.temporal import SEARCH_ATTRIBUTES
+from hookfast.temporal.connection import SEARCH_ATTRIBUTES
+from hookfast.temporal.payloads import DATA_CONVERTER
 
 _TIME_SKIPPING = [
     "--dynamic-config-value",

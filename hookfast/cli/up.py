@@ -13,7 +13,7 @@ from hookfast.cli.console import read_settings
 from hookfast.errors import Misconfigured
 from hookfast.settings import Settings
 from hookfast.supervisor.plan import Plan, TemporalPlan
-from hookfast.temporal import SEARCH_ATTRIBUTES, kind_of
+from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
 
 
 def main(*, workers: int) -> None:

@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from hookfast import temporal, whereabouts
+from hookfast import whereabouts
 from hookfast.clock import Clock
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
@@ -27,6 +27,7 @@ from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.retention import ages, daily
 from hookfast.settings import Settings
+from hookfast.temporal import connection
 from hookfast.whereabouts import Whereabouts
 
 _PLAN = timedelta(seconds=max(plan.length for plan in PRESETS.values()))
@@ -67,11 +68,11 @@ async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     server = _server(settings, running)
     try:
         if server.known == "started" and running is not None:
-            client = await temporal.connect_embedded(
+            client = await connection.connect_embedded(
                 server.address, namespace=running.temporal_namespace
             )
         else:
-            client = await temporal.connect(address=server.address)
+            client = await connection.connect(address=server.address)
         info = await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=_RPC)
     except (RPCError, RuntimeError) as error:  # a failed connect raises RuntimeError
         yield _away(error, server)
@@ -157,11 +158,11 @@ async def _search_attributes(client: Client) -> Finding:
         )
     except RPCError as error:
         return _refused(check, error)
-    wanted = {key.name: key for key in temporal.SEARCH_ATTRIBUTES}
+    wanted = {key.name: key for key in connection.SEARCH_ATTRIBUTES}
     there = listed.custom_attributes
     missing = [name for name in wanted if name not in there]
     wrong = [
-        f"{name} is not of the type {temporal.kind_of(key)}"
+        f"{name} is not of the type {connection.kind_of(key)}"
         for name, key in wanted.items()
         if name in there and there[name] != key.indexed_value_type.value
     ]
@@ -179,7 +180,7 @@ async def _search_attributes(client: Client) -> Finding:
             "delivery can start.",
             todo="A worker registers them when it starts; where it may not (Temporal Cloud), make "
             "them by hand: "
-            + ", ".join(f"{name} as {temporal.kind_of(wanted[name])}" for name in missing)
+            + ", ".join(f"{name} as {connection.kind_of(wanted[name])}" for name in missing)
             + ".",
         )
     return ok(check, ", ".join(wanted) + ".")

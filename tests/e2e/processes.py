@@ -14,7 +14,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from hookfast.temporal import SEARCH_ATTRIBUTES, kind_of
+from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
 from tests.seed import KEY
 from tests.temporal_server import temporal_binary
 from tests.waiting import PATIENCE

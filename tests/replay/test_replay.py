@@ -14,7 +14,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from hookfast.deliveries.messages import WORKFLOW_TYPE, DeliveryOrder
-from hookfast.payloads import DATA_CONVERTER
+from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.conftest import SANDBOX
 from tests.replay.shapes import HISTORIES, SHAPES
 from workflows.batch import BatchWorkflow

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hookfast.deliveries.messages import workflow_id
-from hookfast.temporal import SEARCH_ATTRIBUTES
+from hookfast.temporal.connection import SEARCH_ATTRIBUTES
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK
 from tests.seed import SECRET

@@ -13,11 +13,11 @@ from temporalio.testing import WorkflowEnvironment
 
 from hookfast.endpoints.outage import workflow_id
 from hookfast.events.operational import Kind
-from hookfast.payloads import DATA_CONVERTER
 from hookfast.settings import Settings
 from hookfast.storage.doorbell import Doorbell, doorbell_for
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Event
+from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.circuits import (
     assert_within_rate,
     circuit,

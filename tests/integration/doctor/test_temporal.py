@@ -26,7 +26,7 @@ from hookfast.doctor.temporal import _schedule as look_at_schedule
 from hookfast.retention import ages, daily
 from hookfast.storage.engine import Database
 from hookfast.supervisor import home_lock
-from hookfast.temporal import register_search_attributes
+from hookfast.temporal.connection import register_search_attributes
 from hookfast.whereabouts import Whereabouts
 from tests.e2e.service_process import free_ports
 from tests.integration.doctor.conftest import bad, installation, look

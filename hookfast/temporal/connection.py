@@ -16,8 +16,8 @@ from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
-from hookfast.payloads import DATA_CONVERTER
 from hookfast.secret_files import chosen
+from hookfast.temporal.payloads import DATA_CONVERTER
 
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
 HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
