@@ -51,7 +51,7 @@ from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
 from hookfast.relay import Relay
 from hookfast.sender import AddressGuard, Sender
-from hookfast.settings import Settings, load_settings
+from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage import workers
 from hookfast.storage.doorbell import doorbell_for

@@ -48,7 +48,7 @@ from api.routes import (
     tenants,
 )
 from hookfast.clock import Clock, utc_now
-from hookfast.settings import Settings, load_settings
+from hookfast.settings.settings import Settings, load_settings
 from hookfast.version import VERSION
 
 _RESOURCES = (

@@ -22,7 +22,7 @@ from hookfast.audit import CLI
 from hookfast.clock import Clock
 from hookfast.errors import Forbidden, Misconfigured, NotFound, Unauthenticated
 from hookfast.ids import new_id
-from hookfast.settings import OPERATOR_KEY_FORM, Settings
+from hookfast.settings.settings import OPERATOR_KEY_FORM, Settings
 from hookfast.storage import api_keys, audit
 from hookfast.storage.audited import created
 from hookfast.storage.engine import Database

@@ -26,7 +26,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.conductor import Conductor, conductor_for, stopped
 from hookfast.keys import keyring_of
 from hookfast.sender import AddressGuard, Sender
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.doorbell import Doorbell, doorbell_for
 from hookfast.storage.emit import Emitter

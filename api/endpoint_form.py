@@ -15,7 +15,7 @@ from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.owners.notice import one_per_owner
 from hookfast.sender import check_url
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.signing.encryption import Algorithm, ContentEncryption, checked_jwk
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles
 from hookfast.storage.tables import Endpoint

@@ -24,7 +24,7 @@ from api.body_memory import BodyMemory, Share
 from api.context import Context
 from api.problems import BodyTimeout, Problem, problem_for, problem_of
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 BATCH_PATH = "/v1/events/batch"
 API_PREFIX = "/v1/"

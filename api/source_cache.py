@@ -17,7 +17,7 @@ from hookfast.ids import is_id
 from hookfast.inbox import BusinessKeys, Provider, compile_expression, provider
 from hookfast.inbox.reading import Rules
 from hookfast.inbox.source_secrets import OpenSecret, open_secrets
-from hookfast.settings import Network
+from hookfast.settings.settings import Network
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import sources
 from hookfast.storage.engine import Database

@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database
 from hookfast.storage.standing import Standing, standing
 from hookfast.telemetry import instruments

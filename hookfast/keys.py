@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring, parse_keys
 from hookfast.storage.key_file import load_or_create
 

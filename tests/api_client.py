@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from api.authentication import ensure_operator_key
 from api.context import Context
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 OPERATOR_KEY = "hf_" + "operator-key-of-the-tests-" * 2
 

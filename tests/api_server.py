@@ -13,7 +13,7 @@ import uvicorn
 from api.authentication import ensure_operator_key
 from api.context import Context
 from hookfast.cli.api import server_config
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.waiting import PATIENCE
 
 

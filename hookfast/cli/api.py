@@ -16,9 +16,9 @@ from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.cli.prepare import prepare
 from hookfast.errors import Misconfigured
 from hookfast.garbage import freeze_startup
-from hookfast.local_url import listens_everywhere
 from hookfast.logs import configure_logging
-from hookfast.settings import Settings
+from hookfast.settings.local_url import listens_everywhere
+from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import BACKLOG, listen
 from hookfast.supervisor.service import API_GRACE_SECONDS
 from hookfast.telemetry import providers

@@ -20,7 +20,7 @@ from hookfast.cli import said_in_words
 from hookfast.cli.console import print_operator_key, read_settings
 from hookfast.cli.prepare import prepare
 from hookfast.logs import configure_logging
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.supervisor.embedded_temporal import last_words, log_path
 from hookfast.supervisor.processes import CannotStart
 

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from rich.table import Table
 
 from hookfast.cli.console import out, read_settings
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 _MASK = "********"
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.panel import Panel
 
 from hookfast.errors import Misconfigured
-from hookfast.settings import Settings, load_settings
+from hookfast.settings.settings import Settings, load_settings
 
 out = Console()
 """Standard output, for what a command says. Logs go to standard error."""

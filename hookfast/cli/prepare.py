@@ -9,7 +9,7 @@ from hookfast.cli.console import out, print_operator_key, read_settings
 from hookfast.cli.reach import reached
 from hookfast.clock import utc_now
 from hookfast.logs import configure_logging
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.migrate import migrate, newest_revision
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from hookfast.doctor.database import AWAY, UNREADABLE, away, parsed_url, unreadable
 from hookfast.doctor.finding import Finding
 from hookfast.errors import Misconfigured
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database
 
 

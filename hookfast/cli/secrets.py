@@ -21,7 +21,7 @@ from hookfast.cli.remote.screen import counted, say
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
 from hookfast.keys import keyring_of
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import signing_keys
 from hookfast.storage.engine import Database

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hookfast.cli.console import read_settings
 from hookfast.errors import Misconfigured
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.supervisor.plan import Plan, TemporalPlan
 from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
 

@@ -15,7 +15,7 @@ from hookfast.clock import Clock
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.doctor.fleet import alive, look_at_clocks, look_at_workers
 from hookfast.doctor.postgresql import look_at as look_at_postgresql
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import server_facts
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import Schema, newest_revision, schema

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hookfast.clock import Clock
 from hookfast.doctor.finding import Finding, fail, ok, warn
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 _MEBI = 1024 * 1024
 _ENOUGH = 1024 * _MEBI

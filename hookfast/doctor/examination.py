@@ -18,7 +18,7 @@ from hookfast.doctor.keys import look as look_at_keys
 from hookfast.doctor.mail import look as look_at_mail
 from hookfast.doctor.temporal import look as look_at_temporal
 from hookfast.errors import HookfastError
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 SECONDS = 10.0
 """How long one check may take."""

@@ -11,11 +11,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hookfast import secret_files
 from hookfast.clock import Clock
 from hookfast.doctor.finding import Finding, fail, ok, warn
-from hookfast.local_url import listens_everywhere
-from hookfast.settings import Network, Settings
+from hookfast.settings import secret_files
+from hookfast.settings.local_url import listens_everywhere
+from hookfast.settings.settings import Network, Settings
 
 _MOUNTED = Path("/run/secrets")
 """Where Docker mounts secrets, for one container: "everyone" is that container."""

@@ -12,7 +12,7 @@ from hookfast.doctor.database import AWAY, opened
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.errors import Misconfigured
 from hookfast.keys import KEY_FILE, keyring_of
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import api_keys
 from hookfast.storage.engine import Database

@@ -10,7 +10,7 @@ from hookfast.errors import Misconfigured
 from hookfast.mail import MailDelayed, SmtpTransport
 from hookfast.mail.message import parse_sender
 from hookfast.mail.smtp_url import parse_smtp_url
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 
 async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:

@@ -19,16 +19,16 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from hookfast import whereabouts
 from hookfast.clock import Clock
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.retention import ages, daily
-from hookfast.settings import Settings
+from hookfast.settings import up_file
+from hookfast.settings.settings import Settings
+from hookfast.settings.up_file import Whereabouts
 from hookfast.temporal import connection
-from hookfast.whereabouts import Whereabouts
 
 _PLAN = timedelta(seconds=max(plan.length for plan in PRESETS.values()))
 _POLLED_LATELY = timedelta(minutes=2)  # a poll waits for a minute before it is made again
@@ -64,7 +64,7 @@ _AWAY = {
 
 async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     """The service, the namespace, search attributes, pollers and schedules."""
-    running = whereabouts.read(settings.home)
+    running = up_file.read(settings.home)
     server = _server(settings, running)
     try:
         if server.known == "started" and running is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hookfast.mail.folder import FolderTransport
 from hookfast.mail.smtp import SmtpTransport
 from hookfast.mail.transport import MailTransport
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 
 def transport_of(settings: Settings) -> MailTransport:

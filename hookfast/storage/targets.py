@@ -19,7 +19,7 @@ from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.limits import Limits
 from hookfast.endpoints.secrets import open_headers, open_secrets
 from hookfast.errors import HookfastError, Misconfigured
-from hookfast.settings import Network
+from hookfast.settings.settings import Network
 from hookfast.signing.encryption import Encryption
 from hookfast.signing.keyring import Keyring
 from hookfast.signing.keys import RsaSigner

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hookfast.errors import Misconfigured
-from hookfast.whereabouts import LOCK
+from hookfast.settings.up_file import LOCK
 
 _LEFTOVERS_SECONDS = 10.0
 

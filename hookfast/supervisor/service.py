@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 
-from hookfast import whereabouts
-from hookfast.local_url import local_url
+from hookfast.settings import up_file
+from hookfast.settings.local_url import local_url
+from hookfast.settings.up_file import Whereabouts
 from hookfast.supervisor import home_lock
 from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, embedded_temporal, last_words
 from hookfast.supervisor.listener import listen
 from hookfast.supervisor.plan import Plan
 from hookfast.supervisor.processes import CannotStart, Part, Supervisor, run_once
 from hookfast.supervisor.readiness import wait_until_ready
-from hookfast.whereabouts import Whereabouts
 
 API_GRACE_SECONDS = 10
 """Time that the API's running requests have to end on SIGTERM."""
@@ -55,7 +55,7 @@ async def service(
         listener = stack.enter_context(listen(plan))
         temporal = None if plan.temporal is None else embedded_temporal(plan, plan.temporal)
         temporal_log = None if temporal is None else stack.enter_context(temporal.open_log())
-        stack.enter_context(whereabouts.noted(Path(plan.home), _own(temporal)))
+        stack.enter_context(up_file.noted(Path(plan.home), _own(temporal)))
         supervisor = await stack.enter_async_context(Supervisor(hurry))
 
         if temporal is not None and temporal_log is not None:

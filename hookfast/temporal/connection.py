@@ -16,7 +16,7 @@ from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
-from hookfast.secret_files import chosen
+from hookfast.settings.secret_files import chosen
 from hookfast.temporal.payloads import DATA_CONVERTER
 
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")

@@ -13,7 +13,7 @@ from sqlalchemy import insert
 from api.app import create_app
 from api.context import Context
 from hookfast.ids import new_id
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import retention_runs
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.engine import Database

@@ -20,7 +20,7 @@ import httpx2
 
 from api.app import create_app
 from api.routes import inbound
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import inbox_batch, inbox_entries, inbox_keys
 from hookfast.storage.inbox import Inbox
 from tests.integration.api.inbound import signed

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Table, insert, select
 
 from api.app import create_app
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry, InboxKey
 from hookfast.storage.tables import Delivery, Event, Subscription, SubscriptionPattern

@@ -21,7 +21,7 @@ from temporalio.client import WorkflowFailureError
 from activities.requests import Requests
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import workflow_id
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state
 from hookfast.storage.engine import Database
 from hookfast.storage.migrate import migrate

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.sender import AddressGuard, AddressRefused
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "security.md").read_text()

@@ -21,7 +21,7 @@ from hookfast.cli.up import plan_of
 from hookfast.clock import utc_now
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
-from hookfast.settings import Settings, load_settings
+from hookfast.settings.settings import Settings, load_settings
 from hookfast.supervisor.interrupt import interruptible
 from hookfast.supervisor.listener import listen
 from hookfast.supervisor.processes import CannotStart

@@ -88,7 +88,7 @@ def _key(key_file: Path | None) -> tuple[str, str]:
         if value := os.environ.get(name):
             return _checked(value, name)
     if file := os.environ.get("HOOKFAST_OPERATOR_KEY_FILE"):  # as in a container of the service
-        from hookfast.secret_files import read
+        from hookfast.settings.secret_files import read
 
         return _checked(read(Path(file), variable="HOOKFAST_OPERATOR_KEY_FILE"), file)
     if Path(".env").is_file():

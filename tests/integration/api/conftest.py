@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from api.context import Context
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import (
     OPERATOR_KEY,
     KeyClient,

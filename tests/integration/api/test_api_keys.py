@@ -12,7 +12,7 @@ from api.authentication import ensure_operator_key
 from api.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import api_keys
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import ApiKey

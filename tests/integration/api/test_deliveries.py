@@ -17,7 +17,7 @@ from api.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.ids import new_id
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.tables import Attempt, Delivery
 from tests.api_client import (

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse
 
 from api.app import create_app
 from api.page_policy import inline_scripts, page_policy, source_of
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, client_with
 
 pytestmark = pytest.mark.anyio

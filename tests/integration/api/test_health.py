@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from api.app import create_app
 from api.context import Context
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import workers
 
 pytestmark = pytest.mark.anyio

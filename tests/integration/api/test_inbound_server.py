@@ -17,7 +17,7 @@ import uvicorn
 from sqlalchemy import func, insert, select
 
 from api.app import create_app
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry

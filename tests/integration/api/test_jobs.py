@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from api.app import create_app
 from api.context import Context
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.control_tables import Job
 from hookfast.storage.jobs import AskingJobs
 from tests.api_client import OPERATOR_KEY, Json, KeyClient, Make, assert_problem, client_with

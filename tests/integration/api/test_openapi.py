@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import Json
 
 pytestmark = pytest.mark.anyio

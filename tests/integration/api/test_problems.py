@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from sqlalchemy import make_url
 
 from api.app import create_app
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, Make, assert_problem, client_with
 from tests.postgresql import PostgresqlServer
 

@@ -16,7 +16,7 @@ from api import body_memory
 from api.app import create_app
 from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY
 from tests.waiting import PATIENCE
 

@@ -12,7 +12,7 @@ import pytest
 from api.app import create_app
 from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, Make, assert_problem, client_with
 from tests.receiver import Receiver
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import httpx2
 import pytest
 
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, Json
 from tests.api_server import ApiServer, api_server
 from tests.e2e.service_process import environment

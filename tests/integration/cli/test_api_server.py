@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from api.client_address import client_address
 from hookfast.cli.api import server_config
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

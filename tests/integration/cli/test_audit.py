@@ -7,7 +7,7 @@ import base64
 import httpx2
 import pytest
 
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import Json
 from tests.integration.cli.conftest import ON_BOTH_DATABASES, Run
 

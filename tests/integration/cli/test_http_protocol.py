@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from hookfast.cli.api import server_config
 from hookfast.cli.http_protocol import BoundedHttp
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
 from hookfast.cli.api import server_config
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Event
 from tests.api_client import OPERATOR_KEY, Json
 from tests.api_server import ApiServer

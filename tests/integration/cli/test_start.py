@@ -11,7 +11,7 @@ import pytest
 from hookfast.cli.prepare import prepare
 from hookfast.cli.reach import reach
 from hookfast.errors import Misconfigured
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.supervisor import home_lock
 from tests.e2e.service_process import environment
 from tests.waiting import PATIENCE

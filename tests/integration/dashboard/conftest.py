@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests import standing
 from tests.api_client import OPERATOR_KEY, development_settings, endpoint_maker, event_type_maker
 from tests.integration.api.standing.one_of_everything import one_of_everything

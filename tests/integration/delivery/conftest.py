@@ -23,7 +23,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Wish
 from hookfast.deliveries.messages import DeliveryState, workflow_id
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import outbox, wishes
 from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database

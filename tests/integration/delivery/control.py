@@ -9,7 +9,7 @@ from temporalio.client import Client
 from hookfast.clock import utc_now
 from hookfast.conductor import conductor_for
 from hookfast.endpoints.circuit import Cause
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state, endpoints, subscriptions
 from hookfast.storage.engine import Database
 

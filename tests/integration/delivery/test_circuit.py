@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 from hookfast.clock import utc_now
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.tables import Endpoint

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack

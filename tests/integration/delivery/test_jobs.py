@@ -18,7 +18,7 @@ from hookfast import liveness, relay
 from hookfast.clock import utc_now
 from hookfast.conductor import conductor_for, stopped
 from hookfast.deliveries.job import JobProgress
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job

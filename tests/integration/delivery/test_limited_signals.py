@@ -8,7 +8,7 @@ import pytest
 
 from hookfast.clock import utc_now
 from hookfast.conductor import conductor_for
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state
 from tests.integration.delivery.circuits import QUICK, until_all, until_circuit
 from tests.integration.delivery.conftest import Stack, eventually

@@ -26,7 +26,7 @@ from hookfast.clock import utc_now
 from hookfast.conductor import Conductor, conductor_for
 from hookfast.endpoints.circuit import RAMP_FIRST, RAMP_STEP
 from hookfast.endpoints.outage import workflow_id
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Endpoint

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client
 
 from hookfast.clock import utc_now
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 

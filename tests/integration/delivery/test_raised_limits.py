@@ -9,7 +9,7 @@ from hookfast.clock import utc_now
 from hookfast.conductor import conductor_for
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage import pace
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.tables import Endpoint

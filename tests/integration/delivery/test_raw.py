@@ -17,7 +17,7 @@ from hookfast.clock import utc_now
 from hookfast.inbox import provider
 from hookfast.inbox.samples import sample
 from hookfast.receiver import Verifier
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, Json, client_with
 from tests.integration.api.inbound import SECRET, post, signed
 from tests.integration.delivery.conftest import Stack

@@ -20,7 +20,7 @@ from hookfast.clock import utc_now
 from hookfast.first_attempts import FirstAttempts
 from hookfast.lateness import Lateness
 from hookfast.relay import Relay
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import outbox
 from hookfast.storage.doorbell import doorbell_for

@@ -12,7 +12,7 @@ from temporalio.worker import Worker
 from hookfast.conducting import CONTROL_QUEUE
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.sender import Sender
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database
 from tests.integration.delivery.conftest import running_stack
 from tests.receiver import Receiver

@@ -31,7 +31,7 @@ from api.authentication import ensure_operator_key
 from api.context import Context
 from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import seal_headers
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring, encode_key
 from hookfast.storage import endpoints
 from hookfast.storage.engine import Database

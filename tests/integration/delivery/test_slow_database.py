@@ -28,7 +28,7 @@ from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.errors import NotFound, Unavailable
 from hookfast.lateness import Lateness
 from hookfast.sender import AddressGuard, Sender
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import Recorder

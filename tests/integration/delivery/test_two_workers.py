@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from hookfast.endpoints.outage import workflow_id
 from hookfast.events.operational import Kind
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.doorbell import Doorbell, doorbell_for
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Event

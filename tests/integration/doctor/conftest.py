@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.clock import Clock, utc_now
 from hookfast.doctor.examination import CHECKS, examine
 from hookfast.doctor.finding import Finding
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.e2e.service_process import free_ports
 from tests.seed import KEY
 from tests.temporal_server import temporal_server

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database
 from hookfast.storage.key_file import load_or_create
 from hookfast.storage.tables import ApiKey

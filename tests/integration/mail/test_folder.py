@@ -14,7 +14,7 @@ import pytest
 from hookfast.mail import FolderTransport, MailDelayed, News, compose, transport_of
 from hookfast.mail.message import parse_sender
 from hookfast.owners.notice import Facts, NoticeKind
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hookfast.cli import app
 from hookfast.cli.config import markdown
-from hookfast.settings import Settings, load_settings
+from hookfast.settings.settings import Settings, load_settings
 
 _KEY = "hf_" + "k" * 40
 _README = Path(__file__).parents[3] / "README.md"

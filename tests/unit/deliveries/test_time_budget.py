@@ -22,7 +22,7 @@ from hookfast.deliveries.time_budget import (
     SLACK,
     WORKFLOW_TASK,
 )
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.storage.recorder import _PATIENCE_SECONDS
 
 LANES = {FAST_LANE: LOCAL_STEP, LONGEST_REQUEST: REGULAR_STEP}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

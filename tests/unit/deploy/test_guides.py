@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 GUIDES = [ROOT / "docs/production.md", ROOT / "docs/upgrading.md"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.supervisor.service import API_GRACE_SECONDS as GRACE_SECONDS
 from hookfast.telemetry import instruments
 from hookfast.version import VERSION

@@ -17,7 +17,7 @@ from typer import Context
 from typer.main import get_command
 
 from hookfast.cli import app
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "deploy/prometheus/rules.yml"

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from hookfast.retention.ages import SWEEPS, cutoff, cutoffs
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 
 DAY = timedelta(days=1)
 

@@ -9,7 +9,7 @@ import pytest
 
 from hookfast.cli.demo.receiver import _listening
 from hookfast.errors import Misconfigured
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import listen
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.cli.up import plan_of
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from hookfast.supervisor.plan import Plan
 
 SECRETS = {

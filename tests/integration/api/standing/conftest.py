@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests import standing
 from tests.api_client import (
     Make,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from api.app import create_app
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import Json
 
 UNKNOWN = "0" * 32

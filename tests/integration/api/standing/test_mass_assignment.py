@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import Json, assert_problem
 from tests.integration.api.standing import test_isolation as isolation
 from tests.integration.api.standing.one_of_everything import EVENT_TYPE

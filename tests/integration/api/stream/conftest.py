@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from api.context import Context
-from hookfast.settings import Settings
+from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, Json, development_settings
 from tests.api_server import api_server
 from tests.waiting import PATIENCE

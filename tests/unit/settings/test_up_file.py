@@ -7,37 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from hookfast import whereabouts
+from hookfast.settings import up_file
+from hookfast.settings.up_file import Whereabouts
 from hookfast.supervisor import home_lock
-from hookfast.whereabouts import Whereabouts
 
 HERE = Whereabouts(temporal_address="127.0.0.1:7301", temporal_namespace="hooks")
 
 
 def test_it_is_known_while_up_runs_and_not_before_or_after(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    assert whereabouts.read(home) is None
+    assert up_file.read(home) is None
     with home_lock.locked(home):
-        assert whereabouts.read(home) is None
-        with whereabouts.noted(home, HERE):
-            assert whereabouts.read(home) == HERE
-        assert whereabouts.read(home) is None
+        assert up_file.read(home) is None
+        with up_file.noted(home, HERE):
+            assert up_file.read(home) == HERE
+        assert up_file.read(home) is None
 
 
 def test_what_a_killed_up_noted_is_not_believed(tmp_path: Path) -> None:
-    with whereabouts.noted(tmp_path, HERE):
-        assert whereabouts.read(tmp_path) is None, "nobody holds the home"
-        (tmp_path / whereabouts.LOCK).touch()
-        assert whereabouts.read(tmp_path) is None
-        with home_lock.locked(tmp_path), whereabouts.noted(tmp_path, None):
-            assert whereabouts.read(tmp_path) is None, "the next one uses a Temporal elsewhere"
+    with up_file.noted(tmp_path, HERE):
+        assert up_file.read(tmp_path) is None, "nobody holds the home"
+        (tmp_path / up_file.LOCK).touch()
+        assert up_file.read(tmp_path) is None
+        with home_lock.locked(tmp_path), up_file.noted(tmp_path, None):
+            assert up_file.read(tmp_path) is None, "the next one uses a Temporal elsewhere"
 
 
 @pytest.mark.parametrize("note", ["", "7233", "[]", '{"temporal_address": "a"}', "\udcff"])
 def test_a_note_that_cannot_be_understood_is_none(tmp_path: Path, note: str) -> None:
-    with home_lock.locked(tmp_path), whereabouts.noted(tmp_path, HERE):
+    with home_lock.locked(tmp_path), up_file.noted(tmp_path, HERE):
         (tmp_path / "up.json").write_bytes(note.encode(errors="surrogateescape"))
-        assert whereabouts.read(tmp_path) is None
+        assert up_file.read(tmp_path) is None
 
 
 def test_an_up_that_starts_while_others_look_gets_its_home(tmp_path: Path) -> None:
@@ -47,14 +47,14 @@ def test_an_up_that_starts_while_others_look_gets_its_home(tmp_path: Path) -> No
 
     def look() -> None:
         while not looking.is_set():
-            whereabouts.read(tmp_path)
+            up_file.read(tmp_path)
 
     reader = threading.Thread(target=look)
     reader.start()
     try:
         for _ in range(5):
-            with home_lock.locked(tmp_path), whereabouts.noted(tmp_path, HERE):
-                assert whereabouts.read(tmp_path) == HERE
+            with home_lock.locked(tmp_path), up_file.noted(tmp_path, HERE):
+                assert up_file.read(tmp_path) == HERE
     finally:
         looking.set()
         reader.join()

@@ -6,8 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from hookfast.cli.api import warn_of_links
-from hookfast.local_url import listens_everywhere, local_url
-from hookfast.settings import Settings
+from hookfast.settings.local_url import listens_everywhere, local_url
+from hookfast.settings.settings import Settings
 
 
 @pytest.mark.parametrize(

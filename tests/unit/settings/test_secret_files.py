@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hookfast.errors import Misconfigured
-from hookfast.secret_files import chosen, named, read
-from hookfast.settings import Settings
+from hookfast.settings.secret_files import chosen, named, read
+from hookfast.settings.settings import Settings
 
 KEY = "hf_" + "k" * 40
 

@@ -25,10 +25,10 @@ from pydantic_settings import (
 
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
-from hookfast.local_url import local_url
-from hookfast.port_ranges import parse_port_ranges
 from hookfast.retention import ages as retention
-from hookfast.secret_files import SecretFiles
+from hookfast.settings.local_url import local_url
+from hookfast.settings.port_ranges import parse_port_ranges
+from hookfast.settings.secret_files import SecretFiles
 
 Network = IPv4Network | IPv6Network
 

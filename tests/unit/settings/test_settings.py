@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from hookfast.settings import Settings, load_settings
+from hookfast.settings.settings import Settings, load_settings
 
 OPERATOR_KEY = "hf_" + "a" * 32
 
