@@ -36,20 +36,21 @@ from activities.notify import MailActivities
 from activities.requests import Requests
 from activities.retention import RetentionActivities
 from activities.upkeep import UpkeepActivities
-from hookfast import retention_schedule, upkeep_schedule
-from hookfast.batches import Batches
 from hookfast.conducting import CONTROL_QUEUE
-from hookfast.conductor import conductor_for
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
+from hookfast.dispatch import daily_schedule, retention_schedule
+from hookfast.dispatch.batches import Batches
+from hookfast.dispatch.first_attempts import FirstAttempts
+from hookfast.dispatch.lateness import Lateness
+from hookfast.dispatch.relay import Relay
+from hookfast.dispatch.sweep import keep_beating, sweep_lost
+from hookfast.dispatch.unhealthy_endpoints import Troubled
+from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.endpoints.circuit import Policy
-from hookfast.first_attempts import FirstAttempts
 from hookfast.garbage import freeze_startup
 from hookfast.keys import keyring_of
-from hookfast.lateness import Lateness
-from hookfast.liveness import keep_beating, sweep_lost
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
-from hookfast.relay import Relay
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
@@ -64,7 +65,6 @@ from hookfast.telemetry.exposition import MetricsServer
 from hookfast.telemetry.providers import Telemetry
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
 from hookfast.temporal import connection as temporal
-from hookfast.troubled import Troubled
 from hookfast.version import VERSION
 from workflows.batch import BatchWorkflow
 from workflows.circuit_breaker import CircuitBreakerWorkflow
@@ -191,7 +191,7 @@ async def running_worker(
                 conductor.run(),
                 keep_beating(database, worker_id, first_attempts),
                 sweep_lost(database),
-                upkeep_schedule.ensure_schedule(client),
+                daily_schedule.ensure_schedule(client),
                 retention_schedule.ensure_schedule(client),
             ),
         ):

@@ -40,10 +40,10 @@ from hookfast.deliveries.messages import (
     StepReport,
 )
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome
+from hookfast.dispatch.lateness import Lateness
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.endpoints.limits import Go
 from hookfast.errors import NotFound, Unavailable
-from hookfast.lateness import Lateness
 from hookfast.storage import admission, lives, pace, wishes
 from hookfast.storage.admission import PROBE_MARGIN
 from hookfast.storage.engine import Database

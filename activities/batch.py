@@ -33,7 +33,6 @@ from activities.hold import Hold
 from activities.lanes import Lanes
 from activities.requests import NotWanted, Planned, Requests
 from activities.time_left import TimeLeft
-from hookfast.batches import Batch, Batches, closed_batch
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.batch_messages import (
     ATTEMPT,
@@ -49,13 +48,14 @@ from hookfast.deliveries.batch_messages import (
 from hookfast.deliveries.life import Attempt, AttemptEnded, Phase, Trigger, next_step
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
+from hookfast.dispatch.batches import Batch, Batches, closed_batch
+from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
 from hookfast.storage import endpoints, outbox
 from hookfast.storage.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, News, Recorder
-from hookfast.troubled import Troubled
 
 _LOOK_SECONDS = 0.1
 """How often a batch looks for requests that take long. With all others done, they leave the worker

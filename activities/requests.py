@@ -24,11 +24,11 @@ from hookfast.deliveries.headers import JSON
 from hookfast.deliveries.life import Attempt, AttemptEnded, Life, next_step
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
+from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
-from hookfast.outgoing_request import outgoing_request
 from hookfast.sender import Sender
 from hookfast.storage.lives import Change
 from hookfast.storage.outgoing import Outgoing, OutgoingLoader

@@ -23,7 +23,7 @@ from api.standing_gauges import StandingGauges
 from api.stream_hub import StreamHub
 from api.stream_seats import StreamSeats
 from hookfast.clock import Clock, utc_now
-from hookfast.conductor import Conductor, conductor_for, stopped
+from hookfast.dispatch.workflow_starter import Conductor, conductor_for, stopped
 from hookfast.keys import keyring_of
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings

@@ -32,8 +32,8 @@ from activities.observed_attempt import observed_attempt
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Attempt, Life, Trigger
 from hookfast.deliveries.outcome import Outcome
+from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import EndpointState, Gate
-from hookfast.outgoing_request import outgoing_request
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signing.signature import DEFAULT_PROFILES, HashName
 from hookfast.storage.outgoing import EventBody, Outgoing

@@ -1,4 +1,4 @@
-"""How a stored row asks for a workflow. Pure; `hookfast.conductor` carries it out.
+"""How a stored row asks for a workflow. Pure; `hookfast.dispatch.workflow_starter` carries it out.
 
 Circuits, owners' mail and jobs are rows first. A row that needs its workflow has `conducted_at`
 NULL; the workflow is started, or woken with the signal `look` when it runs, and only then is

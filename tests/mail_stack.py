@@ -17,7 +17,7 @@ from temporalio.worker import Worker, WorkflowRunner
 from activities.notify import MailActivities
 from hookfast.clock import utc_now
 from hookfast.conducting import CONTROL_QUEUE
-from hookfast.conductor import Conductor
+from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.mail import MailTransport
 from hookfast.owners.digest import workflow_id
 from hookfast.owners.notice import NoticeKind, owner_hash

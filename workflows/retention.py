@@ -30,7 +30,7 @@ _HEARTBEAT_TIMEOUT = timedelta(minutes=10)
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class RetentionWorkflow:
-    """One run, started by a schedule (`hookfast.retention_schedule`) or by hand."""
+    """One run, started by a schedule (`hookfast.dispatch.retention_schedule`) or by hand."""
 
     def __init__(self) -> None:
         self._swept: dict[str, Swept] = {}

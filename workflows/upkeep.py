@@ -18,7 +18,7 @@ _HEARTBEAT_TIMEOUT = timedelta(minutes=2)
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class UpkeepWorkflow:
-    """One day's upkeep, started by a schedule (`hookfast.upkeep_schedule`)."""
+    """One day's upkeep, started by a schedule (`hookfast.dispatch.daily_schedule`)."""
 
     @workflow.run
     async def run(self, order: UpkeepOrder) -> Summarised:

@@ -18,12 +18,12 @@ from api.ownership import owned
 from api.routing import router
 from api.verification import EVERYTHING, verify_stored
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Result
+from hookfast.dispatch.request import outgoing_request
 from hookfast.errors import InvalidInput
 from hookfast.events.envelope import full_body
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.ids import new_id
 from hookfast.inbox.samples import sample_data
-from hookfast.outgoing_request import outgoing_request
 from hookfast.storage import endpoint_stats, endpoints, event_types, subscriptions
 from hookfast.storage.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
 from hookfast.storage.outgoing import OutgoingLoader

@@ -14,8 +14,8 @@ from api.context import AppContext, Context
 from api.fields import Input, Time
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view
-from hookfast import retention_schedule
 from hookfast.audit import Change
+from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS
 from hookfast.storage import retention_runs

@@ -318,7 +318,7 @@ _VERSION = (
 
 
 class Circuits:
-    """Circuits that ask for their workflow (see `hookfast.conductor`)."""
+    """Circuits that ask for their workflow (see `hookfast.dispatch.workflow_starter`)."""
 
     async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
         """Circuits that changed since their workflow was last told, in the order of their ids: that

@@ -2,7 +2,7 @@
 nothing but columns and indexes.
 
 Three of them ask for a workflow: a row whose `conducted_at` is NULL needs one to be started or
-woken (see `hookfast.conductor`). Whoever gives the workflow something new to see sets it to NULL
+woken (see `hookfast.dispatch.workflow_starter`). Whoever gives the workflow something new to see sets it to NULL
 in the same transaction, so that a crash right after the commit loses nothing.
 """
 

@@ -102,7 +102,7 @@ async def ask_again(connection: AsyncConnection, *, conducted_before: datetime) 
 
 
 class AskingNotices:
-    """Notices ask for the workflow of their owner (see `hookfast.conductor`): one per owner,
+    """Notices ask for the workflow of their owner (see `hookfast.dispatch.workflow_starter`): one per owner,
     however many notices there are."""
 
     def __init__(self, *, gather: timedelta, digest_every: timedelta) -> None:

@@ -31,8 +31,8 @@ from temporalio.worker import Worker
 import worker
 from activities import heartbeat
 from activities.circuit import CircuitActivities
-from hookfast.conductor import Conductor
 from hookfast.deliveries.life import Trigger
+from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.sender import Sender
 from hookfast.storage import jobs
 from hookfast.storage.recorder import AttemptRecord, Recorder

@@ -19,7 +19,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
-from hookfast.conductor import Conductor
+from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage import circuits, endpoint_state
 from hookfast.storage.control_tables import Notice

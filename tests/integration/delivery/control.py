@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.client import Client
 
 from hookfast.clock import utc_now
-from hookfast.conductor import conductor_for
+from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.endpoints.circuit import Cause
 from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state, endpoints, subscriptions

@@ -16,12 +16,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities import hold
 from activities.batch import BatchActivities
 from activities.requests import Requests
-from hookfast import batches
-from hookfast.batch_start import start_batch
 from hookfast.clock import utc_now
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.batch_messages import BatchReport
 from hookfast.deliveries.time_budget import RECORD_SHARE
+from hookfast.dispatch import batches
+from hookfast.dispatch.batch_start import start_batch
 from hookfast.ids import new_id
 from hookfast.storage import endpoint_state, outbox
 from hookfast.storage.outgoing import OutgoingLoader

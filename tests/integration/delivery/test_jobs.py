@@ -14,10 +14,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from activities import job as job_module
-from hookfast import liveness, relay
 from hookfast.clock import utc_now
-from hookfast.conductor import conductor_for, stopped
 from hookfast.deliveries.job import JobProgress
+from hookfast.dispatch import relay, sweep
+from hookfast.dispatch.workflow_starter import conductor_for, stopped
 from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
@@ -187,9 +187,9 @@ async def test_a_job_whose_workflow_was_lost_goes_on_where_it_was(
     await until_some_are_done(stack.database, job_id)
     await workflow_of(stack.client, job_id).terminate("lost with Temporal's data")
     # so that a minute and an hour need not pass
-    monkeypatch.setattr(liveness, "_SWEEP_EVERY", timedelta(seconds=0.2))
-    monkeypatch.setattr(liveness, "_UNMOVED_AFTER", timedelta(seconds=1))
-    sweeping = asyncio.create_task(liveness.sweep_lost(stack.database))
+    monkeypatch.setattr(sweep, "_SWEEP_EVERY", timedelta(seconds=0.2))
+    monkeypatch.setattr(sweep, "_UNMOVED_AFTER", timedelta(seconds=1))
+    sweeping = asyncio.create_task(sweep.sweep_lost(stack.database))
     try:
         job = await until_ended(stack, job_id)
     finally:

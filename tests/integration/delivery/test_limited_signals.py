@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.conductor import conductor_for
+from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state
 from tests.integration.delivery.circuits import QUICK, until_all, until_circuit

@@ -9,10 +9,10 @@ from unittest.mock import patch
 
 import pytest
 
-from hookfast import batches, relay
-from hookfast.batches import Batch
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.batch_messages import BatchReport
+from hookfast.dispatch import batches, relay
+from hookfast.dispatch.batches import Batch
 from tests.integration.delivery.conftest import Stack, eventually
 
 pytestmark = pytest.mark.anyio

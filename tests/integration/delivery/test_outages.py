@@ -23,7 +23,7 @@ from temporalio.testing import WorkflowEnvironment
 
 import worker
 from hookfast.clock import utc_now
-from hookfast.conductor import Conductor, conductor_for
+from hookfast.dispatch.workflow_starter import Conductor, conductor_for
 from hookfast.endpoints.circuit import RAMP_FIRST, RAMP_STEP
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings

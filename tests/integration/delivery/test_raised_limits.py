@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from hookfast.clock import utc_now
-from hookfast.conductor import conductor_for
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.settings.settings import Settings
 from hookfast.storage import pace
 from hookfast.storage.chosen_deliveries import ChosenDeliveries

@@ -15,11 +15,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast.batches import Batches
 from hookfast.clock import utc_now
-from hookfast.first_attempts import FirstAttempts
-from hookfast.lateness import Lateness
-from hookfast.relay import Relay
+from hookfast.dispatch.batches import Batches
+from hookfast.dispatch.first_attempts import FirstAttempts
+from hookfast.dispatch.lateness import Lateness
+from hookfast.dispatch.relay import Relay
+from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import outbox
@@ -27,7 +28,6 @@ from hookfast.storage.doorbell import doorbell_for
 from hookfast.storage.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.tables import Delivery, Endpoint
-from hookfast.troubled import Troubled
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
 from tests.seed import KEYRING, SECRET, claim, seed_delivery, seed_endpoint

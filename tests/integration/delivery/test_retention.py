@@ -11,9 +11,9 @@ import pytest
 from temporalio.client import Client, ScheduleOverlapPolicy
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast import retention_schedule
 from hookfast.clock import utc_now
 from hookfast.conducting import CONTROL_QUEUE
+from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id
 from hookfast.retention.ages import (
     SCHEDULE_ID,

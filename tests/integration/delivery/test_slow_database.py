@@ -21,12 +21,12 @@ from activities import heartbeat, requests
 from activities.attempt import AttemptActivities
 from activities.fast_lane import FastLane
 from activities.requests import Requests
-from hookfast import relay
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import StepOrder
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN
+from hookfast.dispatch import relay
+from hookfast.dispatch.lateness import Lateness
 from hookfast.errors import NotFound, Unavailable
-from hookfast.lateness import Lateness
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database

@@ -15,13 +15,13 @@ from temporalio.worker import Worker
 
 from activities.upkeep import UpkeepActivities
 from hookfast.conducting import CONTROL_QUEUE
+from hookfast.dispatch.daily_schedule import ensure_schedule
 from hookfast.ids import new_id
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
 from hookfast.storage import dead_letter_upkeep, endpoints
 from hookfast.storage.control_tables import EndpointHealth, Notice
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
-from hookfast.upkeep_schedule import ensure_schedule
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.seed import seed_delivery, seed_endpoint
 from workflows.upkeep import UpkeepWorkflow

@@ -18,10 +18,10 @@ from datetime import datetime, timedelta
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
 
-from hookfast.batch_start import start_batch
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.batch_messages import MOST
 from hookfast.deliveries.time_budget import LOCAL_STEP
+from hookfast.dispatch.batch_start import start_batch
 from hookfast.storage.outbox import PendingDelivery
 from hookfast.telemetry import instruments
 

@@ -23,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock, utc_now
 from hookfast.conducting import CONTROL_QUEUE, LOOK, Wanted
-from hookfast.delivery_start import RPC_TIMEOUT
+from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.settings.settings import Settings
 from hookfast.storage.circuits import Circuits
 from hookfast.storage.engine import Database

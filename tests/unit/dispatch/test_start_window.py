@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from hookfast import start_window
-from hookfast.start_window import MOST, StartWindow
+from hookfast.dispatch import start_window
+from hookfast.dispatch.start_window import MOST, StartWindow
 
 pytestmark = pytest.mark.anyio
 

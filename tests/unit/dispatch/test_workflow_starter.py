@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 from temporalio.service import RPCError, RPCStatusCode
 
-from hookfast import conductor
 from hookfast.conducting import Wanted
-from hookfast.conductor import Conductor
+from hookfast.dispatch import workflow_starter
+from hookfast.dispatch.workflow_starter import Conductor
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def test_a_workflow_that_temporal_refuses_holds_up_no_other_one() -> None:
 
 
 async def test_a_page_of_refused_ones_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conductor, "_BATCH", 2)
+    monkeypatch.setattr(workflow_starter, "_BATCH", 2)
     refused = {id: RPCStatusCode.INVALID_ARGUMENT for id in ("a", "b")}
     circuits, jobs = Rows("a", "b", "c"), Rows("d")
     temporal = Temporal(**refused)

@@ -21,7 +21,7 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from hookfast.conducting import CONTROL_QUEUE
-from hookfast.delivery_start import RPC_TIMEOUT
+from hookfast.dispatch.start import RPC_TIMEOUT
 
 _CATCHUP = timedelta(hours=12)
 _PAUSE_SECONDS = 30.0

@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
-from hookfast.first_attempts import FirstAttempts
+from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.storage import circuits, jobs, notices, outbox, workers
 from hookfast.storage.engine import Database
 from hookfast.version import VERSION

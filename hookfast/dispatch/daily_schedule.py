@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio.client import Client
 
-from hookfast import schedule
+from hookfast.dispatch import schedules
 from hookfast.retention.daily import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, UpkeepOrder
 
 _HOUR = 6
@@ -12,7 +12,7 @@ _HOUR = 6
 
 async def ensure_schedule(client: Client) -> None:
     """Make the schedule, unless it is there; see `schedule.ensure`."""
-    daily = schedule.daily(
+    daily = schedules.daily(
         WORKFLOW_TYPE, UpkeepOrder(), workflow_id=WORKFLOW_ID, hour=_HOUR, summary="daily upkeep"
     )
-    await schedule.ensure(client, SCHEDULE_ID, daily)
+    await schedules.ensure(client, SCHEDULE_ID, daily)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from hookfast.first_attempts import FirstAttempts, Setting
+from hookfast.dispatch.first_attempts import FirstAttempts, Setting
 
 AT_ONCE = timedelta(milliseconds=5)
 LATE = timedelta(seconds=1)

@@ -22,7 +22,7 @@ from hookfast.deliveries.batch_messages import (
     workflow_id,
 )
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, Urgency
-from hookfast.delivery_start import START_TIMEOUT
+from hookfast.dispatch.start import START_TIMEOUT
 from hookfast.temporal import connection
 
 

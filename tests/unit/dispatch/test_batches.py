@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hookfast import batches
-from hookfast.batches import Batch, closed_batch
 from hookfast.deliveries.batch_messages import MOST
+from hookfast.dispatch import batches
+from hookfast.dispatch.batches import Batch, closed_batch
 from hookfast.storage.outbox import PendingDelivery
 
 pytestmark = pytest.mark.anyio

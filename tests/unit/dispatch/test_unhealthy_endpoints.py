@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hookfast import troubled
-from hookfast.troubled import Troubled
+from hookfast.dispatch import unhealthy_endpoints
+from hookfast.dispatch.unhealthy_endpoints import Troubled
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(troubled.time, "monotonic", clock)
+    monkeypatch.setattr(unhealthy_endpoints.time, "monotonic", clock)
     return clock
 
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from hookfast import schedule
 from hookfast.conducting import CONTROL_QUEUE
-from hookfast.delivery_start import RPC_TIMEOUT
+from hookfast.dispatch import schedules
+from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.errors import Unavailable
 from hookfast.retention.ages import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, RetentionOrder
 
@@ -18,14 +18,14 @@ _HOUR = 3
 
 async def ensure_schedule(client: Client) -> None:
     """Make the schedule, unless it is there; see `schedule.ensure`."""
-    nightly = schedule.daily(
+    nightly = schedules.daily(
         WORKFLOW_TYPE,
         RetentionOrder(),
         workflow_id=WORKFLOW_ID,
         hour=_HOUR,
         summary="retention",
     )
-    await schedule.ensure(client, SCHEDULE_ID, nightly)
+    await schedules.ensure(client, SCHEDULE_ID, nightly)
 
 
 def workflow_id(run_id: str) -> str:

@@ -41,16 +41,17 @@ from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from hookfast.batches import Batch, Batches
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.time_budget import BATCH_HOLD
-from hookfast.delivery_start import start_or_wake
-from hookfast.first_attempts import FirstAttempts
+from hookfast.dispatch.batches import Batch, Batches
+from hookfast.dispatch.first_attempts import FirstAttempts
+from hookfast.dispatch.lateness import Lateness
+from hookfast.dispatch.start import start_or_wake
+from hookfast.dispatch.start_window import StartWindow
+from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.ids import new_id
-from hookfast.lateness import Lateness
-from hookfast.start_window import StartWindow
 from hookfast.storage import outbox
 from hookfast.storage.doorbell import Doorbell
 from hookfast.storage.engine import Database
@@ -59,7 +60,6 @@ from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.outgoing import Chosen, OutgoingLoader
 from hookfast.storage.targets import Target
 from hookfast.telemetry import instruments, spans
-from hookfast.troubled import Troubled
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
 _MARK_SECONDS = 0.2  # marks what it started this long after the last round, when nothing follows
