@@ -36,7 +36,6 @@ from activities.notify import MailActivities
 from activities.requests import Requests
 from activities.retention import RetentionActivities
 from activities.upkeep import UpkeepActivities
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.dispatch import daily_schedule, retention_schedule
 from hookfast.dispatch.batches import Batches
@@ -66,6 +65,7 @@ from hookfast.telemetry.providers import Telemetry
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
 from hookfast.temporal import connection as temporal
 from hookfast.version import VERSION
+from hookfast.workflow_request import CONTROL_QUEUE
 from workflows.batch import BatchWorkflow
 from workflows.circuit_breaker import CircuitBreakerWorkflow
 from workflows.delivery import DeliveryWorkflow

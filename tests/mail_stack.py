@@ -16,7 +16,6 @@ from temporalio.worker import Worker, WorkflowRunner
 
 from activities.notify import MailActivities
 from hookfast.clock import utc_now
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.mail import MailTransport
 from hookfast.owners.digest import workflow_id
@@ -27,6 +26,7 @@ from hookfast.storage.control_tables import Notice
 from hookfast.storage.engine import Database
 from hookfast.storage.notices import AskingNotices
 from hookfast.storage.tables import Endpoint
+from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.seed import seed_endpoint
 from workflows.owner_mail import OwnerMailWorkflow

@@ -7,11 +7,11 @@ from datetime import datetime
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.dispatch import schedules
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.errors import Unavailable
 from hookfast.retention.ages import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, RetentionOrder
+from hookfast.workflow_request import CONTROL_QUEUE
 
 _HOUR = 3
 

@@ -20,8 +20,8 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError
 
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.dispatch.start import RPC_TIMEOUT
+from hookfast.workflow_request import CONTROL_QUEUE
 
 _CATCHUP = timedelta(hours=12)
 _PAUSE_SECONDS = 30.0

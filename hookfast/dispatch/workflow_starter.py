@@ -22,13 +22,13 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock, utc_now
-from hookfast.conducting import CONTROL_QUEUE, LOOK, Wanted
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.settings.settings import Settings
 from hookfast.storage.circuits import Circuits
 from hookfast.storage.engine import Database
 from hookfast.storage.jobs import AskingJobs
 from hookfast.storage.notices import AskingNotices
+from hookfast.workflow_request import CONTROL_QUEUE, LOOK, Wanted
 
 _IDLE_SECONDS = 2.0
 _BATCH = 100

@@ -20,7 +20,6 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.doctor.finding import Finding, fail, ok, warn
@@ -29,6 +28,7 @@ from hookfast.settings import up_file
 from hookfast.settings.settings import Settings
 from hookfast.settings.up_file import Whereabouts
 from hookfast.temporal import connection
+from hookfast.workflow_request import CONTROL_QUEUE
 
 _PLAN = timedelta(seconds=max(plan.length for plan in PRESETS.values()))
 _POLLED_LATELY = timedelta(minutes=2)  # a poll waits for a minute before it is made again

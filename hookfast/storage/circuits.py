@@ -14,12 +14,12 @@ from sqlalchemy import Table, bindparam, case, func, null, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.conducting import Wanted
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitOrder, workflow_id
 from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.workflow_request import Wanted
 
 _HEALTH: Table = EndpointHealth.__table__
 _H = _HEALTH.c

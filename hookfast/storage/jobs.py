@@ -9,10 +9,10 @@ from datetime import datetime
 from sqlalchemy import Table, Update, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.conducting import Wanted
 from hookfast.deliveries.job import JOB_WORKFLOW, JobOrder, JobProgress, JobStatus, job_workflow_id
 from hookfast.storage.control_tables import Job
 from hookfast.storage.keyset import newest_first
+from hookfast.workflow_request import Wanted
 
 _JOBS: Table = Job.__table__
 _C = _JOBS.c

@@ -14,13 +14,13 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.conducting import Wanted
 from hookfast.ids import new_id
 from hookfast.owners.digest import WORKFLOW_TYPE, MailOrder, workflow_id
 from hookfast.owners.notice import NoticeKind, NoticeStatus, one_per_owner, owner_hash
 from hookfast.storage.control_tables import Notice
 from hookfast.storage.keyset import newest_first
 from hookfast.storage.tables import Endpoint
+from hookfast.workflow_request import Wanted
 
 _NOTICES: Table = Notice.__table__
 _C = _NOTICES.c

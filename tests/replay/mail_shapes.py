@@ -8,11 +8,11 @@ from datetime import timedelta
 from email.message import EmailMessage
 from unittest.mock import patch
 
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.mail import FolderTransport
 from hookfast.owners.digest import workflow_id
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.retention.daily import WORKFLOW_TYPE, UpkeepOrder
+from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack
 from tests.mail_stack import MailStack
 

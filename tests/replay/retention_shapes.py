@@ -8,9 +8,9 @@ from unittest.mock import patch
 
 import activities.retention
 from hookfast.clock import utc_now
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.ids import new_id
 from hookfast.retention.ages import WORKFLOW_TYPE, RetentionOrder
+from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack
 from tests.integration.storage.old_rows import add_attempt, add_event
 

@@ -12,7 +12,6 @@ from temporalio.client import Client, ScheduleOverlapPolicy
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id
 from hookfast.retention.ages import (
@@ -25,6 +24,7 @@ from hookfast.retention.ages import (
 from hookfast.retention.daily import SCHEDULE_ID as UPKEEP_SCHEDULE_ID
 from hookfast.storage import retention_runs
 from hookfast.storage.tables import Attempt, Delivery, Event
+from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.storage.old_rows import (
     add_attempt,

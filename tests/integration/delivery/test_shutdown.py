@@ -9,11 +9,11 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.sender import Sender
 from hookfast.settings.settings import Settings
 from hookfast.storage.engine import Database
+from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import running_stack
 from tests.receiver import Receiver
 from tests.waiting import PATIENCE

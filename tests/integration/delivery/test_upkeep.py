@@ -14,7 +14,6 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.upkeep import UpkeepActivities
-from hookfast.conducting import CONTROL_QUEUE
 from hookfast.dispatch.daily_schedule import ensure_schedule
 from hookfast.ids import new_id
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
@@ -22,6 +21,7 @@ from hookfast.storage import dead_letter_upkeep, endpoints
 from hookfast.storage.control_tables import EndpointHealth, Notice
 from hookfast.storage.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
+from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.seed import seed_delivery, seed_endpoint
 from workflows.upkeep import UpkeepWorkflow

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import select, update
 
 from hookfast.clock import utc_now
-from hookfast.conducting import Wanted
 from hookfast.owners.digest import MailOrder
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.storage import endpoints, notice_batches, notices
@@ -17,6 +16,7 @@ from hookfast.storage.control_tables import Notice
 from hookfast.storage.engine import Database
 from hookfast.storage.notices import AskingNotices
 from hookfast.storage.tables import Endpoint
+from hookfast.workflow_request import Wanted
 from tests.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio

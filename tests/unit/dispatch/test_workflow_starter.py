@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 from temporalio.service import RPCError, RPCStatusCode
 
-from hookfast.conducting import Wanted
 from hookfast.dispatch import workflow_starter
 from hookfast.dispatch.workflow_starter import Conductor
+from hookfast.workflow_request import Wanted
 
 pytestmark = pytest.mark.anyio
 
