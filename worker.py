@@ -54,9 +54,9 @@ from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage import workers
-from hookfast.storage.doorbell import doorbell_for
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import migrate
+from hookfast.storage.database.doorbell import doorbell_for
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import News, Recorder
 from hookfast.telemetry import exposition, providers

@@ -46,7 +46,7 @@ from hookfast.endpoints.limits import Go
 from hookfast.errors import NotFound, Unavailable
 from hookfast.storage import admission, lives, pace, wishes
 from hookfast.storage.admission import PROBE_MARGIN
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.lives import Change
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, News, Recorder

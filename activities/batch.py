@@ -53,7 +53,7 @@ from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
 from hookfast.storage import endpoints, outbox
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, News, Recorder
 

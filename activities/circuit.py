@@ -42,7 +42,7 @@ from hookfast.storage import (
 )
 from hookfast.storage.admission import PROBE_MARGIN
 from hookfast.storage.circuits import Owned
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.recorder import News
 
 _TICK = 0.2

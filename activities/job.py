@@ -25,7 +25,7 @@ from hookfast.deliveries.life import Wish
 from hookfast.storage import chosen_deliveries, jobs, lives, wishes
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.lives import Change
 from hookfast.storage.recorder import News
 

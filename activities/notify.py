@@ -23,7 +23,7 @@ from hookfast.owners.digest import MailOrder, SendOrder, SendReport, Waiting
 from hookfast.owners.notice import Facts
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage import notice_batches
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.notice_batches import BatchedNotice
 from hookfast.telemetry import instruments
 

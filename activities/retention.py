@@ -14,8 +14,9 @@ from temporalio import activity
 from hookfast.clock import Clock, utc_now
 from hookfast.retention import ages as retention
 from hookfast.retention.ages import Prepared, RetentionState, RunOrder, SweepOrder, Swept
-from hookfast.storage import delivery_days, old_partitions, pace, partitions, retention_runs
-from hookfast.storage.engine import Database
+from hookfast.storage import delivery_days, old_partitions, pace, retention_runs
+from hookfast.storage.database import partitions
+from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import SWEEPS, Batch, Cutoffs
 from hookfast.storage.retention_tables import RetentionRun, RetentionSweep
 

@@ -12,7 +12,7 @@ from hookfast.clock import Clock, rfc3339, utc_now
 from hookfast.owners.notice import NoticeKind
 from hookfast.retention.daily import Summarised
 from hookfast.storage import dead_letter_upkeep, notices
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 _DAY = timedelta(days=1)
 _ENDPOINTS_AT_ONCE = 100

@@ -25,7 +25,7 @@ from hookfast.ids import new_id
 from hookfast.settings.settings import OPERATOR_KEY_FORM, Settings
 from hookfast.storage import api_keys, audit
 from hookfast.storage.audited import created
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import ApiKey
 
 # for the OpenAPI document; `authenticate` does the work

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.errors import Unavailable
 from hookfast.storage import backlog
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 _FRESH_SECONDS: Final = 2.0
 _PAUSES_PER_LOOK: Final = 20

@@ -28,9 +28,9 @@ from hookfast.keys import keyring_of
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
-from hookfast.storage.doorbell import Doorbell, doorbell_for
+from hookfast.storage.database.doorbell import Doorbell, doorbell_for
+from hookfast.storage.database.engine import Database
 from hookfast.storage.emit import Emitter
-from hookfast.storage.engine import Database
 from hookfast.storage.inbox import Inbox
 from hookfast.telemetry import providers
 from hookfast.telemetry.providers import Telemetry

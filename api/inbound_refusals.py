@@ -23,7 +23,7 @@ from api.token_bucket import TokenBuckets
 from hookfast.clock import Clock
 from hookfast.errors import HookfastError
 from hookfast.storage import source_stats
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.source_stats import Refusals
 
 FLUSH_SECONDS = 5.0

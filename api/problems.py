@@ -39,7 +39,7 @@ from hookfast.errors import (
 )
 from hookfast.inbox import Refused, UnsupportedContentType
 from hookfast.inbox.reading import UnreadablePayload
-from hookfast.storage.availability import AWAY, passes, sqlstate
+from hookfast.storage.database.availability import AWAY, passes, sqlstate
 
 MAX_FIELD_ERRORS = 20
 _MAX_POINTER = 200

@@ -20,7 +20,7 @@ from hookfast.inbox.source_secrets import OpenSecret, open_secrets
 from hookfast.settings.settings import Network
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import sources
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_tables import Source
 
 FRESH_SECONDS = 2.0

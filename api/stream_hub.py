@@ -21,8 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock, utc_now
 from hookfast.storage import feed
-from hookfast.storage.doorbell import Doorbell
-from hookfast.storage.engine import Database
+from hookfast.storage.database.doorbell import Doorbell
+from hookfast.storage.database.engine import Database
 from hookfast.storage.feed import AnyOf, FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.feed_cursor import Cursor
 

@@ -23,8 +23,8 @@ import uvloop
 from hookfast.clock import utc_now
 from hookfast.endpoints.limits import Limits
 from hookfast.storage import pace
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import migrate
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
 
 _LIMITS = {
     "rate": Limits(rate_per_second=10_000),

@@ -14,8 +14,8 @@ import pytest
 import structlog
 from hypothesis import settings as hypothesis_settings
 
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import migrate
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
 from tests import postgresql
 from tests.order import deal
 from tests.postgresql import PostgresqlServer

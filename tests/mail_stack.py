@@ -23,7 +23,7 @@ from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage import notices
 from hookfast.storage.control_tables import Notice
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.notices import AskingNotices
 from hookfast.storage.tables import Endpoint
 from hookfast.workflow_request import CONTROL_QUEUE

@@ -14,8 +14,8 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import migrate
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
 
 with warnings.catch_warnings():
     # at import it warns of a missing XDG_RUNTIME_DIR, which nothing here uses

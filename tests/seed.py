@@ -16,7 +16,7 @@ from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import outbox
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.fair_claim import FairClaim
 from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.tables import Attempt, Delivery, Endpoint, Event, Subscription, Tenant

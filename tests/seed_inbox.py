@@ -10,7 +10,7 @@ from hookfast.ids import new_id
 from hookfast.inbox.source_secrets import sealed_secrets
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import inbox_entries, sources
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry, Source
 from tests.seed import KEYRING
 

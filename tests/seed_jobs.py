@@ -13,8 +13,8 @@ from hookfast.ids import new_id
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job
+from hookfast.storage.database.engine import Database
 from hookfast.storage.dead_letters import DEAD
-from hookfast.storage.engine import Database
 from hookfast.storage.tables import Delivery
 from tests.seed import delivery_row, seed_delivery
 

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from api.context import AppContext, Context
 from hookfast.storage import workers
-from hookfast.storage.migrate import is_usable
+from hookfast.storage.database.migrate import is_usable
 
 _CHECK_SECONDS = 3.0
 

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bench.chaos.emitter import DELAYS
 from hookfast.doctor.database import AWAY
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 _LOOK_SECONDS = 1.0
 _REST, _LONGEST_REST = 20, 10.0

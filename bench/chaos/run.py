@@ -28,7 +28,7 @@ from bench.chaos.service import Service, running_service
 from bench.chaos.storm import Storm
 from hookfast.deliveries.messages import WORKFLOW_TYPE
 from hookfast.doctor.database import AWAY
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 _LEAST_SECONDS = 60.0
 """A storm lasts at least so long, however few the events: it takes that to hit every part."""

@@ -10,7 +10,7 @@ from hookfast.cli.reach import reached
 from hookfast.clock import utc_now
 from hookfast.logs import configure_logging
 from hookfast.settings.settings import Settings
-from hookfast.storage.migrate import migrate, newest_revision
+from hookfast.storage.database.migrate import migrate, newest_revision
 
 
 async def prepare(settings: Settings) -> str | None:

@@ -12,7 +12,7 @@ from hookfast.doctor.database import AWAY, UNREADABLE, away, parsed_url, unreada
 from hookfast.doctor.finding import Finding
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 
 @asynccontextmanager

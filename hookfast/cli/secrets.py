@@ -24,8 +24,8 @@ from hookfast.keys import keyring_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import signing_keys
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import is_current
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import is_current
 from hookfast.storage.rekey import Progress, Survey, rekey, survey, unopened
 
 app = typer.Typer()

@@ -53,8 +53,8 @@ from hookfast.dispatch.start_window import StartWindow
 from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.ids import new_id
 from hookfast.storage import outbox
-from hookfast.storage.doorbell import Doorbell
-from hookfast.storage.engine import Database
+from hookfast.storage.database.doorbell import Doorbell
+from hookfast.storage.database.engine import Database
 from hookfast.storage.fair_claim import FairClaim, Free
 from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.outgoing import Chosen, OutgoingLoader

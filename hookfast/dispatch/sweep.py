@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookfast.clock import utc_now
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.storage import circuits, jobs, notices, outbox, workers
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.version import VERSION
 
 _SWEEP_EVERY = timedelta(seconds=60)

@@ -25,7 +25,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.settings.settings import Settings
 from hookfast.storage.circuits import Circuits
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.jobs import AskingJobs
 from hookfast.storage.notices import AskingNotices
 from hookfast.workflow_request import CONTROL_QUEUE, LOOK, Wanted

@@ -15,8 +15,8 @@ from hookfast.keys import KEY_FILE, keyring_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import api_keys
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import is_current
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import is_current
 from hookfast.storage.rekey import Survey, survey
 
 _SURVEY_SECONDS = 20.0

@@ -9,7 +9,7 @@ from sqlalchemy import func, insert, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.keyset import newest_first
+from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.tables import ApiKey
 
 _KEYS = ApiKey.__table__

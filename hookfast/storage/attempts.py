@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Table, and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at, time_of
-from hookfast.storage.residual import Residual
+from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.tables import Attempt
 
 _ATTEMPTS: Table = Attempt.__table__

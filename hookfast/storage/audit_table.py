@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import JSON, Index, Text
 from sqlmodel import Field
 
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.tables import Record
 
 

@@ -31,9 +31,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.ids import first_id_at
+from hookfast.storage.database.keyset import by_name
+from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.deliveries import DeliveryFilter, conditions
-from hookfast.storage.keyset import by_name
-from hookfast.storage.residual import Residual
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Index, Text, text
 from sqlmodel import Field
 
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.tables import Record
 
 _CIRCUIT_ASKS = text("circuit <> 'closed' AND conducted_at IS NULL")

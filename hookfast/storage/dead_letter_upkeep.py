@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.attempts import of
 from hookfast.storage.control_tables import EndpointHealth
-from hookfast.storage.residual import Residual
+from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 
 _DELIVERIES: Table = Delivery.__table__

@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import first_id_at
-from hookfast.storage.keyset import newest_first
-from hookfast.storage.residual import Implied, Residual
+from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.planner_hints import Implied, Residual
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__

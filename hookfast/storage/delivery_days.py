@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import Prefix, first_id_at, time_of
 from hookfast.retention.ages import midnight
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.retention_tables import CountedDay, DeliveryDay
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 

@@ -23,10 +23,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import Clock, utc_now
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.storage.announcements import deliveries_dead
-from hookfast.storage.doorbell import Doorbell
-from hookfast.storage.engine import Database
+from hookfast.storage.database.doorbell import Doorbell
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.fan_out import Audience, Subscriber, find_subscribers
-from hookfast.storage.group_commit import GroupCommit
 from hookfast.storage.new_events import (
     Committed,
     Draft,

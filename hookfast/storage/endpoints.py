@@ -11,7 +11,7 @@ from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.retry_plan import PlanSpec
-from hookfast.storage.keyset import newest_first
+from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.tables import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__

@@ -6,7 +6,7 @@ from sqlalchemy import Table, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.keyset import by_name
+from hookfast.storage.database.keyset import by_name
 from hookfast.storage.tables import EventType
 
 _TYPES: Table = EventType.__table__

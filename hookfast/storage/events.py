@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Select, Table, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at
-from hookfast.storage.keyset import newest_first
-from hookfast.storage.residual import Residual
+from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.tables import Event
 
 _EVENTS: Table = Event.__table__

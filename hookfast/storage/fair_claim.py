@@ -21,7 +21,7 @@ from sqlalchemy import TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.outbox import PENDING, PendingDelivery, pending
 
 _T = TypeVar("_T")

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hookfast.clock import Clock, utc_now
-from hookfast.storage.doorbell import Doorbell
-from hookfast.storage.engine import Database
-from hookfast.storage.group_commit import GroupCommit
+from hookfast.storage.database.doorbell import Doorbell
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.inbox_batch import Arrival, Facts, Taken, as_text, checks_of, look_up, take_in
 from hookfast.storage.schema_checks import SchemaChecks
 from hookfast.storage.schemas import SchemaCache

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import Select, Table, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.planner_hints import Implied, Residual
 from hookfast.storage.inbox_tables import InboxEntry
-from hookfast.storage.keyset import newest_first
-from hookfast.storage.residual import Implied, Residual
 
 _INBOX: Table = InboxEntry.__table__
 _C = _INBOX.c

@@ -18,7 +18,7 @@ from hookfast.ids import new_id
 from hookfast.owners.digest import WORKFLOW_TYPE, MailOrder, workflow_id
 from hookfast.owners.notice import NoticeKind, NoticeStatus, one_per_owner, owner_hash
 from hookfast.storage.control_tables import Notice
-from hookfast.storage.keyset import newest_first
+from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.tables import Endpoint
 from hookfast.workflow_request import Wanted
 

@@ -25,11 +25,11 @@ from hookfast.errors import Misconfigured, NotFound
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import lives
 from hookfast.storage.circuits import gates
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.size_bounded_cache import Remembered
 from hookfast.storage.inbox_entries import RawRequest
 from hookfast.storage.outbox import PendingDelivery, find_all_pending, find_pending, unchanged
 from hookfast.storage.raw_requests import RawRequests
-from hookfast.storage.remembered import Remembered
 from hookfast.storage.tables import Event
 from hookfast.storage.targets import Target, Targets
 

@@ -29,7 +29,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState, State
 from hookfast.ids import first_id_at, time_of
 from hookfast.storage.control_tables import EndpointHealth
-from hookfast.storage.residual import Implied
+from hookfast.storage.database.planner_hints import Implied
 from hookfast.storage.tables import Delivery, Endpoint
 
 COUNTED = 2_000

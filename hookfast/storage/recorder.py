@@ -19,8 +19,8 @@ from hookfast.deliveries.life import AttemptEnded
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
 from hookfast.storage import attempts, circuits, endpoint_health, endpoint_state, lives, pace
-from hookfast.storage.engine import Database
-from hookfast.storage.group_commit import GroupCommit
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.lives import Change
 from hookfast.storage.tables import Attempt
 

@@ -21,7 +21,7 @@ from hookfast.endpoints import secrets as endpoint_secrets
 from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import audit, signing_keys
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_tables import Source
 from hookfast.storage.tables import Endpoint, SigningKey
 

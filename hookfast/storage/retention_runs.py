@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at
-from hookfast.storage.keyset import newest_first
+from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.retention import Batch
 from hookfast.storage.retention_tables import RetentionRun, RetentionSweep
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Index
 from sqlmodel import Field
 
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.tables import Record
 
 

@@ -19,7 +19,7 @@ from hookfast.signing.keyring import Keyring
 from hookfast.signing.keys import Jwk, RsaSigner, generate_rsa, rsa_jwk, rsa_signer
 from hookfast.storage import audit
 from hookfast.storage.audited import created, done
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import SigningKey
 
 _KEYS: Table = SigningKey.__table__

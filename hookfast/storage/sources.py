@@ -12,8 +12,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage import source_stats
+from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.inbox_tables import Source, SourceEventType
-from hookfast.storage.keyset import newest_first
 from hookfast.storage.tables import EventType
 
 _SOURCES: Table = Source.__table__

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Table, delete, exists, insert, select, upd
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
-from hookfast.storage.keyset import newest_first
+from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 
 _SUBSCRIPTIONS: Table = Subscription.__table__

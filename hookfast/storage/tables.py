@@ -12,8 +12,8 @@ from sqlalchemy import JSON, BigInteger, Index, LargeBinary, Table, Text, false,
 from sqlmodel import Field, SQLModel
 
 from hookfast.deliveries.messages import Urgency
-from hookfast.storage.column_types import UtcDateTime
-from hookfast.storage.feed_position import NextPosition
+from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.database.feed_position import NextPosition
 
 
 class Record(SQLModel):

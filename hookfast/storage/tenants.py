@@ -9,7 +9,7 @@ from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.operational import SYSTEM_TENANT
-from hookfast.storage.keyset import newest_first
+from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.tables import Tenant
 
 _TENANTS: Table = Tenant.__table__

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.api_client import OPERATOR_KEY, development_settings
 from tests.browser.scene import Scene, set_scene
 

@@ -16,7 +16,7 @@ from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
 from hookfast.storage import retention_runs
 from hookfast.storage.control_tables import EndpointHealth
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.retention_tables import RetentionRun
 from hookfast.storage.tables import Attempt, Delivery
 from tests.api_client import (

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from api.dashboard.application import routers
 from api.dashboard.page_route import PageRoute
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE, add_delivery
 from tests.waiting import PATIENCE

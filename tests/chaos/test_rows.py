@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from bench.chaos.rows import Watch, read_rows
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt
 from tests.seed import seed_delivery, seed_endpoint
 

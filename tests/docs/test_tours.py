@@ -24,7 +24,7 @@ ELSEWHERE = {
     "up": "every test here runs it",
     "worker": "tests/e2e/test_crash.py",
     "api": "tests/e2e/test_crash.py",
-    "migrate": "tests/integration/storage/test_migrate.py",
+    "migrate": "tests/integration/storage/database/test_migrate.py",
     "doctor": "tests/integration/doctor",
     "config": "tests/unit/cli/test_config.py",
     "secrets": "tests/integration/cli/test_secrets.py",

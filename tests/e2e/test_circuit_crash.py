@@ -23,7 +23,7 @@ from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage import circuits, endpoint_state
 from hookfast.storage.control_tables import Notice
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Endpoint
 from tests.e2e.processes import environment, running, stop
 from tests.receiver import Receiver

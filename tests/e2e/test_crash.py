@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import select
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery
 from tests.e2e.processes import environment, running, stop, worker
 from tests.receiver import Receiver

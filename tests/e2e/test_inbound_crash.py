@@ -14,7 +14,7 @@ from sqlalchemy import Table, insert, select
 
 from api.app import create_app
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry, InboxKey
 from hookfast.storage.tables import Delivery, Event, Subscription, SubscriptionPattern
 from tests.e2e.dying_inbox import STEPS

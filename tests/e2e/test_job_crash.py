@@ -17,8 +17,8 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.clock import utc_now
 from hookfast.storage import chosen_deliveries, wishes
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.database.engine import Database
 from hookfast.storage.dead_letters import DEAD
-from hookfast.storage.engine import Database
 from tests.e2e.processes import environment, running, stop, worker
 from tests.receiver import Receiver
 from tests.seed import seed_endpoint

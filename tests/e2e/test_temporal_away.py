@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.e2e.processes import (
     OPERATOR_KEY,
     environment,

@@ -23,8 +23,8 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.messages import workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import migrate
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
 from hookfast.storage.outgoing import OutgoingLoader
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver

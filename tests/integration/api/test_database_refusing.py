@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.api_client import (
     OPERATOR_KEY,
     assert_problem,

@@ -19,7 +19,7 @@ from sqlalchemy import func, insert, select
 from api.app import create_app
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry
 from hookfast.storage.tables import Delivery, Event, Subscription, SubscriptionPattern
 from tests.integration.api.inbound import signed

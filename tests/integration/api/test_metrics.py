@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from api.context import Context
 from api.standing_gauges import StandingGauges
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.telemetry import exposition
 from tests.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, started
 

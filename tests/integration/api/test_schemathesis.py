@@ -26,7 +26,7 @@ from api.app import create_app
 from api.authentication import ensure_operator_key
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.api_client import OPERATOR_KEY, Json
 from tests.integration.api.inbound import SECRET, signed
 

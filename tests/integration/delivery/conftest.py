@@ -25,8 +25,8 @@ from hookfast.deliveries.life import Wish
 from hookfast.deliveries.messages import DeliveryState, workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage import outbox, wishes
-from hookfast.storage.doorbell import doorbell_for
-from hookfast.storage.engine import Database
+from hookfast.storage.database.doorbell import doorbell_for
+from hookfast.storage.database.engine import Database
 from hookfast.storage.wishes import Action
 from tests.integration.delivery.control import Control
 from tests.receiver import Receiver

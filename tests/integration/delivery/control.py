@@ -11,7 +11,7 @@ from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.endpoints.circuit import Cause
 from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state, endpoints, subscriptions
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 
 class Control:

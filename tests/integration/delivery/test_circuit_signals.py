@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.deliveries.life import Wish
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitOrder, EpisodeState, workflow_id
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.workflow_request import CONTROL_QUEUE, LOOK
 from tests.integration.delivery.circuits import (
     ON_REQUEST,

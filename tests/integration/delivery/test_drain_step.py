@@ -11,7 +11,7 @@ from hookfast.deliveries.messages import Urgency
 from hookfast.endpoints.circuit import Cause, Policy, State, release_all
 from hookfast.endpoints.outage import DrainOrder, Situation
 from hookfast.storage import circuits
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.seed import delivery_row, seed_delivery, seed_endpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]

@@ -22,7 +22,7 @@ from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver

@@ -28,7 +28,7 @@ from hookfast.endpoints.circuit import RAMP_FIRST, RAMP_STEP
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Endpoint
 from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.circuits import (

@@ -17,7 +17,7 @@ from hookfast.mail import MailTransport, SmtpTransport
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks, open_link
 from hookfast.storage import endpoints
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery, Endpoint
 from tests.mail_server import MailServer
 from tests.mail_stack import MailStack, some_owner

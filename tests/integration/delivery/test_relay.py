@@ -24,8 +24,8 @@ from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import outbox
-from hookfast.storage.doorbell import doorbell_for
-from hookfast.storage.engine import Database
+from hookfast.storage.database.doorbell import doorbell_for
+from hookfast.storage.database.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.tables import Delivery, Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack

@@ -12,7 +12,7 @@ from temporalio.worker import Worker
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.sender import Sender
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import running_stack
 from tests.receiver import Receiver

@@ -29,7 +29,7 @@ from hookfast.dispatch.lateness import Lateness
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import Recorder
 from tests.database_cut import DatabaseLine

@@ -14,8 +14,8 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.endpoints.outage import workflow_id
 from hookfast.events.operational import Kind
 from hookfast.settings.settings import Settings
-from hookfast.storage.doorbell import Doorbell, doorbell_for
-from hookfast.storage.engine import Database
+from hookfast.storage.database.doorbell import Doorbell, doorbell_for
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Event
 from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.circuits import (

@@ -19,7 +19,7 @@ from hookfast.ids import new_id
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
 from hookfast.storage import dead_letter_upkeep, endpoints
 from hookfast.storage.control_tables import EndpointHealth, Notice
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually

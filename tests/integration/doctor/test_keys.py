@@ -11,7 +11,7 @@ from sqlalchemy import update
 from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.key_file import load_or_create
 from hookfast.storage.tables import ApiKey
 from tests.integration.doctor.conftest import OPERATOR_KEY, bad, installation, look

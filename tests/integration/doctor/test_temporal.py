@@ -25,7 +25,7 @@ from hookfast.doctor.temporal import _schedule as look_at_schedule
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
 from hookfast.settings.up_file import Whereabouts
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.supervisor import home_lock
 from hookfast.temporal.connection import register_search_attributes
 from tests.e2e.service_process import free_ports

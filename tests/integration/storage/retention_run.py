@@ -10,7 +10,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, RunOrder, SweepOrder, Swept
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.integration.storage.old_rows import AGES, NOW
 
 

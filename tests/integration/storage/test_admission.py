@@ -11,7 +11,7 @@ from hookfast.deliveries.life import Attempt, Phase, Trigger
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage import admission, endpoint_state, wishes
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.lives import Change
 from hookfast.storage.wishes import Action
 from tests.integration.storage.stored_circuits import (

@@ -17,7 +17,7 @@ from hookfast.storage import audit, endpoint_state
 from hookfast.storage.audit import AuditFilter
 from hookfast.storage.audit_table import AuditEntry, AuditHorizon
 from hookfast.storage.audited import AUDITED
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.rekey import rekey
 from tests.seed import KEY as SEALED_WITH
 from tests.seed import seed_endpoint

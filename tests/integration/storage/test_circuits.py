@@ -20,7 +20,7 @@ from hookfast.events.operational import Kind
 from hookfast.storage import circuits, endpoint_health, endpoint_state
 from hookfast.storage.circuits import Circuits
 from hookfast.storage.control_tables import EndpointHealth
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.integration.storage.stored_circuits import (
     HOUR,
     NOON,

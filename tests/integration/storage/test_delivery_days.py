@@ -13,7 +13,7 @@ from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, Prepared, RunOrder, SweepOrder
 from hookfast.storage import delivery_days
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.storage.old_rows import (
     AGES,

@@ -12,9 +12,9 @@ from sqlalchemy import event, insert, select, text
 
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict, InvalidInput, Unavailable
-from hookfast.storage.doorbell import doorbell_for
+from hookfast.storage.database.doorbell import doorbell_for
+from hookfast.storage.database.engine import Database
 from hookfast.storage.emit import Accepted, EmitResult, Emitter
-from hookfast.storage.engine import Database
 from hookfast.storage.new_events import NewEvent
 from hookfast.storage.tables import Event, EventType
 from hookfast.telemetry.traceparent import new as new_traceparent

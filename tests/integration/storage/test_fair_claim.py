@@ -13,7 +13,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.ids import new_id
 from hookfast.storage import outbox
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.fair_claim import FairClaim, Free
 from hookfast.storage.tables import Delivery
 

@@ -17,8 +17,8 @@ from hookfast.ids import new_id
 from hookfast.inbox.source_secrets import open_secrets
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import inbox_keys, sources
-from hookfast.storage.doorbell import doorbell_for
-from hookfast.storage.engine import Database
+from hookfast.storage.database.doorbell import doorbell_for
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import Inbox
 from hookfast.storage.inbox_batch import Arrival
 from hookfast.storage.inbox_entries import InboxFilter, page_statement

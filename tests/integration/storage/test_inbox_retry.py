@@ -11,7 +11,7 @@ from sqlalchemy import select, text
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
 from hookfast.storage import inbox_entries, inbox_retry, sources
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_entries import Repeats
 from hookfast.storage.inbox_retry import Retried
 from hookfast.storage.inbox_tables import InboxEntry

@@ -16,7 +16,7 @@ from hookfast.ids import new_id
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.control_tables import Job
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.jobs import AskingJobs
 from hookfast.storage.tables import Delivery
 

@@ -9,7 +9,7 @@ from hookfast.clock import utc_now
 from hookfast.errors import NotFound
 from hookfast.ids import new_id
 from hookfast.storage import events, late_subscribers, subscriptions
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.late_subscribers import Late
 from hookfast.storage.tables import Delivery, Endpoint, Event, Subscription
 from tests.seed import seed_delivery, seed_endpoint

@@ -28,7 +28,7 @@ from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
 from hookfast.storage import lives
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended
 from tests.integration.storage.stored_circuits import told
 from tests.integration.storage.stored_lives import (

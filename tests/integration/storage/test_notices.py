@@ -13,7 +13,7 @@ from hookfast.owners.digest import MailOrder
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.storage import endpoints, notice_batches, notices
 from hookfast.storage.control_tables import Notice
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.notices import AskingNotices
 from hookfast.storage.tables import Endpoint
 from hookfast.workflow_request import Wanted

@@ -12,7 +12,7 @@ import pytest
 from hookfast.deliveries.life import Wish
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage import lives, outbox, wishes
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.outbox import PendingDelivery
 from tests.integration.storage.ended import ended
 from tests.integration.storage.stored_lives import FIRST, at, life_after

@@ -14,7 +14,7 @@ from hookfast.deliveries.life import Phase
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Misconfigured
 from hookfast.storage import endpoint_state, outbox, outgoing, wishes
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.outbox import find_pending
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, Recorder

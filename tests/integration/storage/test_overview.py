@@ -20,7 +20,7 @@ from hookfast.endpoints.circuit import State
 from hookfast.ids import new_id
 from hookfast.storage import endpoint_glances, overview
 from hookfast.storage.control_tables import EndpointHealth
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.overview import COUNTED, Step
 from hookfast.storage.tables import Delivery
 from tests.seed import seed_endpoint

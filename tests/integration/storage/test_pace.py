@@ -16,7 +16,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.endpoints.limits import Answer, Go, Limits, Wait
 from hookfast.storage import pace
 from hookfast.storage.control_tables import EndpointPace, InFlight
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 pytestmark = pytest.mark.anyio
 

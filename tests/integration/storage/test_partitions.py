@@ -15,13 +15,14 @@ from temporalio.testing import ActivityEnvironment
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import RunOrder, SweepOrder, Swept
-from hookfast.storage import attempts, partitions, retention_runs
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage import attempts, retention_runs
+from hookfast.storage.database import partitions
+from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
+from hookfast.storage.database.partitions import DAYS_AHEAD, PARTITIONED
 from hookfast.storage.emit import Accepted, Emitter
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import migrate
 from hookfast.storage.new_events import NewEvent
-from hookfast.storage.partitions import DAYS_AHEAD, PARTITIONED
 from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
 from tests.integration.storage.old_rows import (
     AGES,

@@ -29,9 +29,9 @@ from hookfast.storage import (
     outbox,
 )
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.database.engine import Database
 from hookfast.storage.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries import DeliveryFilter
-from hookfast.storage.engine import Database
 from hookfast.storage.events import EventFilter
 from hookfast.storage.fan_out import matching
 from hookfast.storage.tables import Delivery

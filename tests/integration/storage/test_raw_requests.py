@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from hookfast.ids import new_id
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry
 from hookfast.storage.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.tables import Event

@@ -16,7 +16,7 @@ from hookfast.endpoints.circuit import Cause, Circuit, State
 from hookfast.errors import NotFound
 from hookfast.ids import new_id
 from hookfast.storage import circuits, lives
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.lives import Change
 from hookfast.storage.recorder import AttemptRecord, News, Recorder
 from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended

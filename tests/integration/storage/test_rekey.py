@@ -15,7 +15,7 @@ from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
 from hookfast.signing.signature import secret_key
 from hookfast.storage import endpoints, signing_keys
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.rekey import rekey, survey
 from hookfast.storage.tables import Endpoint
 from tests.seed import KEY, KEYRING, SECRET, seed_endpoint

@@ -13,7 +13,7 @@ from hookfast.ids import new_id
 from hookfast.storage import audit
 from hookfast.storage.audit_table import AuditEntry
 from hookfast.storage.control_tables import InFlight, Job, Notice
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry, InboxKey
 from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
 from tests.integration.storage.old_rows import (

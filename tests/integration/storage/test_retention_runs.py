@@ -14,7 +14,7 @@ from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, RunOrder, SweepOrder, Swept
 from hookfast.storage import retention, retention_runs
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import ById
 from hookfast.storage.retention_tables import RetentionRun, RetentionSweep
 from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey

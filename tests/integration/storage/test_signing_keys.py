@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from hookfast.storage import signing_keys
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.signing_keys import Rotation
 from hookfast.storage.tables import SigningKey
 from tests.seed import KEYRING

@@ -13,7 +13,7 @@ from hookfast.deliveries.messages import Heard, Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage import wishes
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.lives import Change
 from hookfast.storage.wishes import Action
 from tests.integration.storage.stored_lives import (

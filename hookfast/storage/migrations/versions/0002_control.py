@@ -5,7 +5,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from alembic import op
 
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 
 revision = "0002"
 down_revision = "0001"

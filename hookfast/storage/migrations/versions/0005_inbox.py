@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 
 revision = "0005"
 down_revision = "0004"

@@ -9,7 +9,7 @@ from alembic import op
 from hookfast.clock import utc_now
 from hookfast.ids import Prefix, first_id_at, time_of
 from hookfast.retention.ages import midnight
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 
 revision = "0006"
 down_revision = "0005"

@@ -11,7 +11,7 @@ from alembic import op
 
 from hookfast.clock import utc_now
 from hookfast.ids import first_id_at
-from hookfast.storage.feed_position import definition
+from hookfast.storage.database.feed_position import definition
 
 revision = "0007"
 down_revision = "0006"

@@ -6,7 +6,7 @@ Online: on PostgreSQL a column with a constant default rewrites nothing.
 import sqlalchemy as sa
 from alembic import op
 
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 
 revision = "0008"
 down_revision = "0007"

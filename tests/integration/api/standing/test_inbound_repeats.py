@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from api.context import Context
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_tables import InboxEntry
 from tests.api_client import MakeEventType, assert_problem
 from tests.integration.api.inbound import post, send, signed

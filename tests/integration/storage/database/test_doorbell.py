@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hookfast.storage.doorbell import doorbell_for
-from hookfast.storage.engine import Database
+from hookfast.storage.database.doorbell import doorbell_for
+from hookfast.storage.database.engine import Database
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -24,8 +24,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import utc_now
 from hookfast.errors import Unavailable
-from hookfast.storage import feed_position, partitions
-from hookfast.storage.engine import Database
+from hookfast.storage.database import feed_position, partitions
+from hookfast.storage.database.engine import Database
 
 Schema = Literal["none", "behind", "current", "ahead"]
 """A database's schema against the newest this code knows. With `current` and `ahead` it works."""

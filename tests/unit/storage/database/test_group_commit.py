@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hookfast.errors import Unavailable
-from hookfast.storage import group_commit
-from hookfast.storage.group_commit import GroupCommit
+from hookfast.storage.database import group_commit
+from hookfast.storage.database.group_commit import GroupCommit
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 _XID = "hookfast_feed_position(pg_current_xact_id())"
 _HORIZON = text("SELECT hookfast_feed_position(pg_snapshot_xmin(pg_current_snapshot()))")

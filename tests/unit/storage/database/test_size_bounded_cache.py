@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookfast.storage.remembered import Remembered
+from hookfast.storage.database.size_bounded_cache import Remembered
 
 
 def test_the_oldest_are_forgotten_when_there_is_too_much() -> None:

@@ -21,8 +21,8 @@ import asyncpg
 import structlog
 from sqlalchemy import make_url
 
-from hookfast.storage.engine import Database
-from hookfast.storage.postgresql_engine import CONNECT_SECONDS, CUT_OFF
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.postgresql_engine import CONNECT_SECONDS, CUT_OFF
 
 _CHANNEL = "hookfast_outbox"
 _RECONNECT_SECONDS = 1.0

@@ -13,8 +13,8 @@ import hookfast.storage.inbox_tables
 import hookfast.storage.retention_tables
 import hookfast.storage.session_table  # noqa: F401 - they fill the metadata
 from hookfast.errors import Unavailable
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import is_current, is_usable, migrate, schema
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import is_current, is_usable, migrate, schema
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ async def test_a_migration_does_not_queue_behind_a_long_transaction(
     postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything else on the table would wait behind it."""
-    monkeypatch.setattr("hookfast.storage.migrate._LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr("hookfast.storage.database.migrate._LOCK_TIMEOUT", "100ms")
     async with Database(postgresql_url) as database:
         async with database.write() as connection:
             await connection.execute(text("DROP SCHEMA public CASCADE"))

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
-from hookfast.storage.column_types import UtcDateTime
+from hookfast.storage.database.column_types import UtcDateTime
 
 Row = Mapping[str, Any]
 

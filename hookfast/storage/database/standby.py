@@ -6,7 +6,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from hookfast.storage.availability import sqlstate
+from hookfast.storage.database.availability import sqlstate
 
 _READ_ONLY = "25006"  # read_only_sql_transaction
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.engine import Database
-from hookfast.storage.sqlite_connection import SqliteConnection, connector
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.sqlite_connection import SqliteConnection, connector
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.dialects.sqlite import aiosqlite
 from sqlalchemy.engine import Dialect
 
-from hookfast.storage.plain_insert import _compile
+from hookfast.storage.database.plain_insert import _compile
 from hookfast.storage.tables import Delivery, Event
 
 NOW = datetime(2026, 11, 23, 7, tzinfo=UTC)

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from hookfast.errors import Unavailable
-from hookfast.storage.availability import is_away
+from hookfast.storage.database.availability import is_away
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

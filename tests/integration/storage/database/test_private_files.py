@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.storage.engine import Database
-from hookfast.storage.migrate import migrate
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import Prefix, first_id_at
 from hookfast.retention.ages import midnight
-from hookfast.storage.engine import Database
+from hookfast.storage.database.engine import Database
 
 PARTITIONED: Final[Mapping[str, Prefix]] = {"attempts": "att", "events": "evt", "inbox": "inb"}
 DAYS_AHEAD: Final = 7

@@ -20,9 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from hookfast.errors import Misconfigured
-from hookfast.storage.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
-from hookfast.storage.sqlite_connection import Begin, SqliteConnection, connector
-from hookfast.storage.standby import leave_standbys
+from hookfast.storage.database.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
+from hookfast.storage.database.sqlite_connection import Begin, SqliteConnection, connector
+from hookfast.storage.database.standby import leave_standbys
 
 Kind = Literal["sqlite", "postgresql"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from hookfast.storage.engine import Database
-from hookfast.storage.sqlite_connection import connector, work
+from hookfast.storage.database.engine import Database
+from hookfast.storage.database.sqlite_connection import connector, work
 from tests.waiting import PATIENCE
 
 

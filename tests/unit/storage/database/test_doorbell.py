@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from hookfast.storage import doorbell
-from hookfast.storage.doorbell import NotifyDoorbell
+from hookfast.storage.database import doorbell
+from hookfast.storage.database.doorbell import NotifyDoorbell
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
