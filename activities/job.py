@@ -24,10 +24,10 @@ from hookfast.deliveries.job import JobOrder, JobProgress, JobStatus, Rest, Spac
 from hookfast.deliveries.life import Wish
 from hookfast.storage import chosen_deliveries, jobs, lives, wishes
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.control_tables import Job
 from hookfast.storage.database.engine import Database
 from hookfast.storage.lives import Change
 from hookfast.storage.recorder import News
+from hookfast.storage.tables.control import Job
 
 STINT = timedelta(seconds=30)
 """How long one activity works: the Temporal UI shows how far the job is after each of them."""

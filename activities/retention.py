@@ -18,7 +18,7 @@ from hookfast.storage import delivery_days, old_partitions, pace, retention_runs
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import SWEEPS, Batch, Cutoffs
-from hookfast.storage.retention_tables import RetentionRun, RetentionSweep
+from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
 
 _ROWS_AT_ONCE = 200
 """How much goes into one transaction: on SQLite, everyone waits for it (some 20 ms)."""

@@ -26,7 +26,7 @@ from hookfast.settings.settings import OPERATOR_KEY_FORM, Settings
 from hookfast.storage import api_keys, audit
 from hookfast.storage.audited import created
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import ApiKey
+from hookfast.storage.tables.deliveries import ApiKey
 
 # for the OpenAPI document; `authenticate` does the work
 _BEARER = HTTPBearer(

@@ -30,8 +30,8 @@ from hookfast.ids import new_id
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.audited import facts
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.control_tables import Job
 from hookfast.storage.jobs import progress_of
+from hookfast.storage.tables.control import Job
 from hookfast.storage.wishes import Action
 
 STEERING: Final[Mapping[str, AuditAction]] = {

@@ -18,8 +18,8 @@ from hookfast.deliveries.job import MIN_RATE, JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage import chosen_deliveries, jobs, pace
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.control_tables import Job
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Job
+from hookfast.storage.tables.deliveries import Endpoint
 
 _LIMITS = ("rate_limit_per_second", "max_in_flight")
 

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from api.context import Context
 from hookfast.deliveries.job import JobStatus
 from hookfast.storage import jobs
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.deliveries import Delivery
 from tests.api_client import Json
 
 TYPE = "order.invoice.paid"

@@ -22,10 +22,10 @@ from hookfast.owners.digest import workflow_id
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage import notices
-from hookfast.storage.control_tables import Notice
 from hookfast.storage.database.engine import Database
 from hookfast.storage.notices import AskingNotices
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Endpoint
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.seed import seed_endpoint

@@ -19,7 +19,14 @@ from hookfast.storage import outbox
 from hookfast.storage.database.engine import Database
 from hookfast.storage.fair_claim import FairClaim
 from hookfast.storage.outbox import PendingDelivery
-from hookfast.storage.tables import Attempt, Delivery, Endpoint, Event, Subscription, Tenant
+from hookfast.storage.tables.deliveries import (
+    Attempt,
+    Delivery,
+    Endpoint,
+    Event,
+    Subscription,
+    Tenant,
+)
 from hookfast.telemetry.traceparent import new as new_traceparent
 
 KEY = bytes(range(32))

@@ -12,10 +12,10 @@ from hookfast.deliveries.job import JobKind
 from hookfast.ids import new_id
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.control_tables import Job
 from hookfast.storage.database.engine import Database
 from hookfast.storage.dead_letters import DEAD
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.control import Job
+from hookfast.storage.tables.deliveries import Delivery
 from tests.seed import delivery_row, seed_delivery
 
 ALL_DEAD = ChosenDeliveries(statuses=DEAD)

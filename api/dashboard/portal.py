@@ -21,7 +21,7 @@ from hookfast.errors import Unauthenticated
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import PARAMETER, PortalLink, open_link
 from hookfast.storage import api_keys, endpoints
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.deliveries import Endpoint
 
 open_routes = open_page_router()
 

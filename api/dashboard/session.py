@@ -23,8 +23,8 @@ from api.context import Context
 from api.key_cache import KnownKey, Scope
 from hookfast.errors import Unauthenticated
 from hookfast.storage import sessions
-from hookfast.storage.session_table import DashboardSession
 from hookfast.storage.sessions import LiveSession
+from hookfast.storage.tables.dashboard import DashboardSession
 
 LIFETIME: Final = timedelta(hours=12)
 MAIL: Final = "mail"

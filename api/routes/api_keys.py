@@ -17,7 +17,7 @@ from api.routing import router
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage import api_keys, tenants
 from hookfast.storage.audited import created, done, facts
-from hookfast.storage.tables import ApiKey
+from hookfast.storage.tables.deliveries import ApiKey
 
 routes = router("API keys")
 

@@ -18,7 +18,7 @@ from hookfast.audit import Action
 from hookfast.ids import id_pattern
 from hookfast.storage import audit
 from hookfast.storage.audit import AuditFilter
-from hookfast.storage.audit_table import AuditEntry
+from hookfast.storage.tables.audit import AuditEntry
 
 routes = router("Audit log")
 

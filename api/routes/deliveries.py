@@ -37,7 +37,7 @@ from hookfast.storage import attempts, deliveries, lives, wishes
 from hookfast.storage.circuits import gates
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.outgoing import COUNTS_FOR
-from hookfast.storage.tables import Attempt, Delivery
+from hookfast.storage.tables.deliveries import Attempt, Delivery
 from hookfast.storage.wishes import Action
 
 routes = router("Deliveries")

@@ -27,7 +27,7 @@ from hookfast.inbox.samples import sample_data
 from hookfast.storage import endpoint_stats, endpoints, event_types, subscriptions
 from hookfast.storage.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
 from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.tables import EventType
+from hookfast.storage.tables.deliveries import EventType
 from hookfast.storage.targets import Target
 from hookfast.telemetry import traceparent
 

@@ -35,10 +35,10 @@ from hookfast.storage import (
 )
 from hookfast.storage.audited import done, facts
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.control_tables import Notice
 from hookfast.storage.dead_letters import DEAD
 from hookfast.storage.poll import MOST_COUNTED
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Endpoint
 
 routes = router("Endpoint control")
 

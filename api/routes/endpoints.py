@@ -52,7 +52,7 @@ from hookfast.storage import (
     tenants,
 )
 from hookfast.storage.audited import created, deleted, facts, named, updated
-from hookfast.storage.tables import Endpoint, Subscription
+from hookfast.storage.tables.deliveries import Endpoint, Subscription
 
 routes = router("Endpoints")
 

@@ -23,7 +23,7 @@ from hookfast.events.event_type import parse_event_type
 from hookfast.storage import deliveries, events, idempotency_keys
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.events import EventFilter, EventSummary
-from hookfast.storage.tables import Event
+from hookfast.storage.tables.deliveries import Event
 
 routes = router("Events")
 

@@ -24,7 +24,7 @@ from hookfast.storage.audited import done, facts
 from hookfast.storage.inbox_entries import EntrySummary, InboxFilter
 from hookfast.storage.inbox_keys import DELIVERY
 from hookfast.storage.inbox_retry import Retried
-from hookfast.storage.inbox_tables import InboxEntry, Source
+from hookfast.storage.tables.inbox import InboxEntry, Source
 
 routes = router("Inbox")
 

@@ -17,7 +17,7 @@ from hookfast.deliveries.job import JobStatus
 from hookfast.errors import Conflict
 from hookfast.storage import jobs
 from hookfast.storage.audited import done
-from hookfast.storage.control_tables import Job
+from hookfast.storage.tables.control import Job
 
 routes = router("Jobs")
 

@@ -24,7 +24,7 @@ from hookfast.storage.feed import Gap
 from hookfast.storage.feed_cursor import MAX_LENGTH, START, Cursor
 from hookfast.storage.poll import PollPage
 from hookfast.storage.poll_positions import Acknowledged
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.deliveries import Endpoint
 
 routes = router("Polling")
 

@@ -22,7 +22,7 @@ from hookfast.inbox import provider
 from hookfast.inbox.source_secrets import new_secret, sealed_secrets
 from hookfast.storage import source_stats, sources, tenants
 from hookfast.storage.audited import created, deleted, facts, updated
-from hookfast.storage.inbox_tables import Source, SourceStats
+from hookfast.storage.tables.inbox import Source, SourceStats
 
 routes = router("Sources")
 

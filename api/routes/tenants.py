@@ -19,7 +19,7 @@ from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id
 from hookfast.storage import api_keys, endpoint_state, endpoints, sources, subscriptions, tenants
 from hookfast.storage.audited import created, deleted, facts, updated
-from hookfast.storage.tables import Tenant
+from hookfast.storage.tables.deliveries import Tenant
 
 routes = router("Tenants")
 

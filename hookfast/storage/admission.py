@@ -20,9 +20,9 @@ from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
 from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage import circuits, lives, pace
-from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.lives import Change
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables.deliveries import Endpoint
 
 _E = Endpoint.__table__.c
 _HEALTH: Table = EndpointHealth.__table__

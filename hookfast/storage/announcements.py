@@ -16,7 +16,7 @@ from hookfast.events.operational import Kind, OperationalEvent
 from hookfast.owners.notice import NoticeKind
 from hookfast.storage import notices, operational
 from hookfast.storage.circuits import Owned
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.deliveries import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hookfast.audit import Action, Change, Facts, differences
-from hookfast.storage.control_tables import Job
-from hookfast.storage.inbox_tables import InboxEntry, Source
-from hookfast.storage.tables import (
+from hookfast.storage.tables.control import Job
+from hookfast.storage.tables.deliveries import (
     ApiKey,
     Endpoint,
     EventType,
@@ -19,6 +18,7 @@ from hookfast.storage.tables import (
     Subscription,
     Tenant,
 )
+from hookfast.storage.tables.inbox import InboxEntry, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

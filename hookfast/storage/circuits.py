@@ -17,8 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitOrder, workflow_id
-from hookfast.storage.control_tables import EndpointHealth
-from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables.deliveries import Delivery, Endpoint
 from hookfast.workflow_request import Wanted
 
 _HEALTH: Table = EndpointHealth.__table__

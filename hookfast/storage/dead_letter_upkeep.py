@@ -9,9 +9,9 @@ from sqlalchemy import Table, delete, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.attempts import of
-from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.tables import Attempt, Delivery, Endpoint
+from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
 
 _DELIVERIES: Table = Delivery.__table__
 _ATTEMPTS: Table = Attempt.__table__

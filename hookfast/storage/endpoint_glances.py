@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
-from hookfast.storage.control_tables import EndpointHealth
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables.deliveries import Delivery
 
 NEWEST = 30
 """Deliveries of each endpoint that are looked at."""

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.audit import SYSTEM, Change, differences
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, closed, release_all
 from hookfast.storage import announcements, audit, circuits
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.deliveries import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__
 _E = _ENDPOINTS.c

@@ -32,7 +32,7 @@ from hookfast.storage import inbox_entries, retention_runs
 from hookfast.storage.database.feed_position import horizon, newest
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.feed_cursor import START, Cursor
-from hookfast.storage.tables import Delivery, Event
+from hookfast.storage.tables.deliveries import Delivery, Event
 
 _EVENTS: Table = Event.__table__
 _DELIVERIES: Table = Delivery.__table__

@@ -10,8 +10,8 @@ from sqlalchemy import Table, Update, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.job import JOB_WORKFLOW, JobOrder, JobProgress, JobStatus, job_workflow_id
-from hookfast.storage.control_tables import Job
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.tables.control import Job
 from hookfast.workflow_request import Wanted
 
 _JOBS: Table = Job.__table__

@@ -16,7 +16,7 @@ from hookfast.storage.announcements import deliveries_dead
 from hookfast.storage.events import EventSummary
 from hookfast.storage.fan_out import Subscriber, find_subscribers
 from hookfast.storage.new_events import delivery_row
-from hookfast.storage.tables import Delivery, Event
+from hookfast.storage.tables.deliveries import Delivery, Event
 
 _EVENTS: Table = Event.__table__
 _DELIVERIES: Table = Delivery.__table__

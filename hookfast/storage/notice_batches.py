@@ -17,9 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.owners.digest import WaitingKind
 from hookfast.owners.notice import NoticeKind, NoticeStatus
-from hookfast.storage.control_tables import Notice
 from hookfast.storage.notices import PENDING
-from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Delivery, Endpoint
 
 _NOTICES: Table = Notice.__table__
 _C = _NOTICES.c

@@ -17,9 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.ids import new_id
 from hookfast.owners.digest import WORKFLOW_TYPE, MailOrder, workflow_id
 from hookfast.owners.notice import NoticeKind, NoticeStatus, one_per_owner, owner_hash
-from hookfast.storage.control_tables import Notice
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Endpoint
 from hookfast.workflow_request import Wanted
 
 _NOTICES: Table = Notice.__table__

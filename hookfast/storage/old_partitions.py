@@ -22,9 +22,9 @@ from hookfast.storage import retention_runs
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.partitions import PARTITIONED, Partition
-from hookfast.storage.inbox_tables import InboxEntry
 from hookfast.storage.retention import Cutoffs, kept_deliveries, kept_events
-from hookfast.storage.tables import Delivery, Event
+from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables.inbox import InboxEntry
 
 _DELIVERIES: Table = Delivery.__table__
 _EVENTS: Table = Event.__table__

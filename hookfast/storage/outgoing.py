@@ -30,7 +30,7 @@ from hookfast.storage.database.size_bounded_cache import Remembered
 from hookfast.storage.inbox_entries import RawRequest
 from hookfast.storage.outbox import PendingDelivery, find_all_pending, find_pending, unchanged
 from hookfast.storage.raw_requests import RawRequests
-from hookfast.storage.tables import Event
+from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.targets import Target, Targets
 
 _E = Event.__table__.c

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.endpoints.limits import Answer, Go, Limits, Pace, decide, mean_after
-from hookfast.storage.control_tables import EndpointPace, InFlight
+from hookfast.storage.tables.control import EndpointPace, InFlight
 
 _PACE: Table = EndpointPace.__table__
 _IN_FLIGHT: Table = InFlight.__table__

@@ -20,7 +20,7 @@ from hookfast.storage import feed, inbox_entries
 from hookfast.storage.feed import FeedEvent, FeedFilter
 from hookfast.storage.feed_cursor import START, Cursor
 from hookfast.storage.inbox_entries import RawRequest
-from hookfast.storage.tables import Delivery, Endpoint, Subscription
+from hookfast.storage.tables.deliveries import Delivery, Endpoint, Subscription
 
 _SUBSCRIPTIONS: Table = Subscription.__table__
 _DELIVERIES: Table = Delivery.__table__

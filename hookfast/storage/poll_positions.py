@@ -10,8 +10,8 @@ from sqlalchemy import Table, and_, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.control_tables import PollPosition
 from hookfast.storage.feed_cursor import Cursor
+from hookfast.storage.tables.control import PollPosition
 
 _POSITIONS: Table = PollPosition.__table__
 _C = _POSITIONS.c

@@ -22,7 +22,7 @@ from hookfast.storage import attempts, circuits, endpoint_health, endpoint_state
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.lives import Change
-from hookfast.storage.tables import Attempt
+from hookfast.storage.tables.deliveries import Attempt
 
 _ATTEMPTS: Table = Attempt.__table__
 

@@ -22,8 +22,8 @@ from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import audit, signing_keys
 from hookfast.storage.database.engine import Database
-from hookfast.storage.inbox_tables import Source
-from hookfast.storage.tables import Endpoint, SigningKey
+from hookfast.storage.tables.deliveries import Endpoint, SigningKey
+from hookfast.storage.tables.inbox import Source
 
 _BATCH = 50
 _PAUSE_SECONDS = 0.005  # lets the other writers of a SQLite file in between

@@ -30,10 +30,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.ids import Prefix, first_id_at
 from hookfast.owners.notice import NoticeStatus
 from hookfast.storage import audit, dead_letter_upkeep, inbox_keys
-from hookfast.storage.audit_table import AuditEntry
-from hookfast.storage.control_tables import Job, Notice
-from hookfast.storage.inbox_tables import InboxEntry, InboxKey
-from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
+from hookfast.storage.tables.audit import AuditEntry
+from hookfast.storage.tables.control import Job, Notice
+from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
+from hookfast.storage.tables.inbox import InboxEntry, InboxKey
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage import source_stats
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.inbox_tables import Source, SourceEventType
-from hookfast.storage.tables import EventType
+from hookfast.storage.tables.deliveries import EventType
+from hookfast.storage.tables.inbox import Source, SourceEventType
 
 _SOURCES: Table = Source.__table__
 _C = _SOURCES.c

@@ -15,10 +15,10 @@ from api.context import Context
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
 from hookfast.storage import retention_runs
-from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.database.engine import Database
-from hookfast.storage.retention_tables import RetentionRun
-from hookfast.storage.tables import Attempt, Delivery
+from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables.deliveries import Attempt, Delivery
+from hookfast.storage.tables.retention import RetentionRun
 from tests.api_client import (
     OPERATOR_KEY,
     client_with,

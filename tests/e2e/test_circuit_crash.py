@@ -22,9 +22,9 @@ from hookfast.clock import utc_now
 from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage import circuits, endpoint_state
-from hookfast.storage.control_tables import Notice
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Endpoint
 from tests.e2e.processes import environment, running, stop
 from tests.receiver import Receiver
 from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.storage import lives
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.deliveries import Delivery
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("hookfast", "api", "activities", "workflows")
@@ -271,7 +271,7 @@ def test_every_update_that_there_is_is_found() -> None:
 # -- the finder -----------------------------------------------------------------------------------
 
 BOUND = """
-from hookfast.storage.tables import Delivery, Event
+from hookfast.storage.tables.deliveries import Delivery, Event
 _DELIVERIES: Table = Delivery.__table__
 _EVENTS: Table = Event.__table__
 _C = _DELIVERIES.c

@@ -3,11 +3,11 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-import hookfast.storage.audit_table
-import hookfast.storage.control_tables
-import hookfast.storage.inbox_tables
-import hookfast.storage.retention_tables
-import hookfast.storage.session_table  # noqa: F401 - they fill the metadata
+import hookfast.storage.tables.audit
+import hookfast.storage.tables.control
+import hookfast.storage.tables.dashboard  # noqa: F401 - they fill the metadata
+import hookfast.storage.tables.inbox
+import hookfast.storage.tables.retention
 
 connection = context.config.attributes["connection"]
 context.configure(

@@ -15,7 +15,7 @@ from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.storage import api_keys
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import ApiKey
+from hookfast.storage.tables.deliveries import ApiKey
 from tests.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from sqlalchemy import update
 from api.backlog import Backlog
 from api.context import Context
 from hookfast.errors import Unavailable
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.deliveries import Delivery
 from tests.api_client import Make, MakeEventType
 
 pytestmark = pytest.mark.anyio

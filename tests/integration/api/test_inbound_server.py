@@ -20,8 +20,8 @@ from api.app import create_app
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
-from hookfast.storage.inbox_tables import InboxEntry
-from hookfast.storage.tables import Delivery, Event, Subscription, SubscriptionPattern
+from hookfast.storage.tables.deliveries import Delivery, Event, Subscription, SubscriptionPattern
+from hookfast.storage.tables.inbox import InboxEntry
 from tests.integration.api.inbound import signed
 from tests.seed import seed_endpoint
 from tests.seed_inbox import seed_source

@@ -14,7 +14,7 @@ from api.context import Context
 from hookfast.clock import rfc3339
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.deliveries import Endpoint
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.emitted import TYPE, change, emit, emit_as, finish
 

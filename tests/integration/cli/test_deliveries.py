@@ -19,7 +19,7 @@ from sqlalchemy import insert, update
 from hookfast.deliveries.job import JobStatus
 from hookfast.ids import new_id
 from hookfast.storage import jobs
-from hookfast.storage.tables import Attempt, Delivery
+from hookfast.storage.tables.deliveries import Attempt, Delivery
 from tests.api_client import Json
 from tests.api_server import ApiServer
 from tests.integration.cli.conftest import TYPE, Run

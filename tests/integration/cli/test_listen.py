@@ -21,7 +21,7 @@ from standardwebhooks.webhooks import Webhook
 
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
-from hookfast.storage.tables import Event
+from hookfast.storage.tables.deliveries import Event
 from tests.api_client import OPERATOR_KEY, Json
 from tests.api_server import ApiServer
 from tests.e2e.service_process import environment, free_ports

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from sqlalchemy import func, select, update
 
 from api.context import Context
-from hookfast.storage.session_table import SentForm
+from hookfast.storage.tables.dashboard import SentForm
 from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 
 from api.context import Context
 from api.dashboard.page_route import open_page_router
-from hookfast.storage.session_table import DashboardSession
+from hookfast.storage.tables.dashboard import DashboardSession
 from tests.api_client import OPERATOR_KEY
 from tests.integration.dashboard.visitor import Visitor, browser, sign_in, signed_in
 

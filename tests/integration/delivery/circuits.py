@@ -15,8 +15,8 @@ from hookfast.clock import utc_now
 from hookfast.endpoints.outage import EpisodeState, workflow_id
 from hookfast.ids import new_id
 from hookfast.storage import circuits, endpoint_state
-from hookfast.storage.control_tables import Notice
-from hookfast.storage.tables import Attempt, Delivery
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Attempt, Delivery
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
 from tests.receiver import Request

@@ -26,7 +26,7 @@ from hookfast.ids import new_id
 from hookfast.storage import endpoint_state, outbox
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import Recorder
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.deliveries import Delivery
 from tests.integration.delivery.conftest import Stack, eventually
 
 pytestmark = pytest.mark.anyio

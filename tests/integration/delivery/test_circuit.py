@@ -13,8 +13,8 @@ from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state
-from hookfast.storage.control_tables import Notice
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.circuits import (
     QUICK,
     broken,

@@ -21,9 +21,9 @@ from hookfast.dispatch.workflow_starter import conductor_for, stopped
 from hookfast.settings.settings import Settings
 from hookfast.storage import endpoint_state, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.control_tables import Job
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Job
+from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
 from tests.seed_jobs import job_row, seed_ended, seed_job, statuses

@@ -17,10 +17,10 @@ from standardwebhooks import Webhook
 from activities.requests import Requests
 from hookfast.clock import utc_now
 from hookfast.errors import Unavailable
-from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import Recorder
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import QUICK
 from tests.seed import EVENT_TYPE, SECRET

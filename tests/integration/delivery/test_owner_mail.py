@@ -18,7 +18,7 @@ from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks, open_link
 from hookfast.storage import endpoints
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.storage.tables.deliveries import Delivery, Endpoint
 from tests.mail_server import MailServer
 from tests.mail_stack import MailStack, some_owner
 from tests.seed import KEYRING, seed_delivery

@@ -27,7 +27,7 @@ from hookfast.storage import outbox
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.storage.tables.deliveries import Delivery, Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
 from tests.seed import KEYRING, SECRET, claim, seed_delivery, seed_endpoint

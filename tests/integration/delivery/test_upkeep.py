@@ -18,9 +18,9 @@ from hookfast.dispatch.daily_schedule import ensure_schedule
 from hookfast.ids import new_id
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
 from hookfast.storage import dead_letter_upkeep, endpoints
-from hookfast.storage.control_tables import EndpointHealth, Notice
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Attempt, Delivery, Endpoint
+from hookfast.storage.tables.control import EndpointHealth, Notice
+from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.seed import seed_delivery, seed_endpoint

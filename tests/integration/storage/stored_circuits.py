@@ -20,9 +20,9 @@ from hookfast.endpoints.circuit import (
 )
 from hookfast.storage import admission, announcements, circuits, endpoint_health, lives
 from hookfast.storage.admission import Verdict
-from hookfast.storage.control_tables import Notice
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Event
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Event
 from tests.integration.storage.ended import success
 from tests.seed import seed_delivery
 

@@ -15,10 +15,10 @@ from hookfast.endpoints.circuit import Cause
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import audit, endpoint_state
 from hookfast.storage.audit import AuditFilter
-from hookfast.storage.audit_table import AuditEntry, AuditHorizon
 from hookfast.storage.audited import AUDITED
 from hookfast.storage.database.engine import Database
 from hookfast.storage.rekey import rekey
+from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
 from tests.seed import KEY as SEALED_WITH
 from tests.seed import seed_endpoint
 from tests.waiting import PATIENCE

@@ -19,8 +19,8 @@ from hookfast.endpoints.outage import CircuitOrder
 from hookfast.events.operational import Kind
 from hookfast.storage import circuits, endpoint_health, endpoint_state
 from hookfast.storage.circuits import Circuits
-from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.database.engine import Database
+from hookfast.storage.tables.control import EndpointHealth
 from tests.integration.storage.stored_circuits import (
     HOUR,
     NOON,

@@ -15,9 +15,9 @@ from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, EndpointState, State, begin_probe
 from hookfast.events.operational import Kind
 from hookfast.storage import circuits, endpoint_state
-from hookfast.storage.control_tables import Notice
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.storage.stored_circuits import (
     OWNERS,
     ask,

@@ -22,9 +22,9 @@ from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.partitions import make_ahead
 from hookfast.storage.feed import FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.feed_cursor import START, Cursor
-from hookfast.storage.inbox_tables import InboxEntry
-from hookfast.storage.retention_tables import RetentionRun
-from hookfast.storage.tables import Event
+from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables.retention import RetentionRun
 
 pytestmark = pytest.mark.anyio
 

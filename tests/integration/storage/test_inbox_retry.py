@@ -14,8 +14,8 @@ from hookfast.storage import inbox_entries, inbox_retry, sources
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox_entries import Repeats
 from hookfast.storage.inbox_retry import Retried
-from hookfast.storage.inbox_tables import InboxEntry
-from hookfast.storage.tables import Endpoint, Event
+from hookfast.storage.tables.deliveries import Endpoint, Event
+from hookfast.storage.tables.inbox import InboxEntry
 from tests.seed import seed_endpoint
 from tests.seed_inbox import seed_entry, seed_source
 from tests.waiting import PATIENCE

@@ -15,10 +15,10 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import new_id
 from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.control_tables import Job
 from hookfast.storage.database.engine import Database
 from hookfast.storage.jobs import AskingJobs
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.control import Job
+from hookfast.storage.tables.deliveries import Delivery
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from hookfast.ids import new_id
 from hookfast.storage import events, late_subscribers, subscriptions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.late_subscribers import Late
-from hookfast.storage.tables import Delivery, Endpoint, Event, Subscription
+from hookfast.storage.tables.deliveries import Delivery, Endpoint, Event, Subscription
 from tests.seed import seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ from hookfast.clock import utc_now
 from hookfast.owners.digest import MailOrder
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.storage import endpoints, notice_batches, notices
-from hookfast.storage.control_tables import Notice
 from hookfast.storage.database.engine import Database
 from hookfast.storage.notices import AskingNotices
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.control import Notice
+from hookfast.storage.tables.deliveries import Endpoint
 from hookfast.workflow_request import Wanted
 from tests.seed import seed_endpoint
 

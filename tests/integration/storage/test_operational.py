@@ -14,7 +14,13 @@ from hookfast.clock import utc_now
 from hookfast.events.operational import SYSTEM_TENANT, Kind, OperationalEvent
 from hookfast.storage import operational
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Delivery, Endpoint, Event, Subscription, SubscriptionPattern
+from hookfast.storage.tables.deliveries import (
+    Delivery,
+    Endpoint,
+    Event,
+    Subscription,
+    SubscriptionPattern,
+)
 from tests.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio

@@ -19,10 +19,10 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.ids import new_id
 from hookfast.storage import endpoint_glances, overview
-from hookfast.storage.control_tables import EndpointHealth
 from hookfast.storage.database.engine import Database
 from hookfast.storage.overview import COUNTED, Step
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables.deliveries import Delivery
 from tests.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from hookfast.storage import endpoints, feed, poll, poll_positions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.feed_cursor import START, Cursor
 from hookfast.storage.poll import PollPage
-from hookfast.storage.tables import Endpoint, Event
+from hookfast.storage.tables.deliveries import Endpoint, Event
 from tests.seed import EVENT_TYPE, seed_delivery, seed_endpoint
 from tests.waiting import PATIENCE
 

@@ -34,7 +34,7 @@ from hookfast.storage.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.events import EventFilter
 from hookfast.storage.fan_out import matching
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.deliveries import Delivery
 from tests.seed import claim
 
 pytestmark = pytest.mark.anyio

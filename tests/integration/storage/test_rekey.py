@@ -17,7 +17,7 @@ from hookfast.signing.signature import secret_key
 from hookfast.storage import endpoints, signing_keys
 from hookfast.storage.database.engine import Database
 from hookfast.storage.rekey import rekey, survey
-from hookfast.storage.tables import Endpoint
+from hookfast.storage.tables.deliveries import Endpoint
 from tests.seed import KEY, KEYRING, SECRET, seed_endpoint
 
 pytestmark = pytest.mark.anyio

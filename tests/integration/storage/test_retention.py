@@ -11,11 +11,11 @@ from hookfast.audit import SYSTEM, Change
 from hookfast.clock import rfc3339
 from hookfast.ids import new_id
 from hookfast.storage import audit
-from hookfast.storage.audit_table import AuditEntry
-from hookfast.storage.control_tables import InFlight, Job, Notice
 from hookfast.storage.database.engine import Database
-from hookfast.storage.inbox_tables import InboxEntry, InboxKey
-from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
+from hookfast.storage.tables.audit import AuditEntry
+from hookfast.storage.tables.control import InFlight, Job, Notice
+from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
+from hookfast.storage.tables.inbox import InboxEntry, InboxKey
 from tests.integration.storage.old_rows import (
     AGES,
     BEFORE,

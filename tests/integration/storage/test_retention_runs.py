@@ -16,8 +16,8 @@ from hookfast.retention.ages import SWEEPS, RunOrder, SweepOrder, Swept
 from hookfast.storage import retention, retention_runs
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import ById
-from hookfast.storage.retention_tables import RetentionRun, RetentionSweep
-from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
+from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
+from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
 from tests.integration.storage.old_rows import (
     AGES,
     BEFORE,

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from hookfast.storage import signing_keys
 from hookfast.storage.database.engine import Database
 from hookfast.storage.signing_keys import Rotation
-from hookfast.storage.tables import SigningKey
+from hookfast.storage.tables.deliveries import SigningKey
 from tests.seed import KEYRING
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from typing import Any
 from api.context import Context
 from hookfast.storage import audit
 from hookfast.storage.audit import AuditFilter
-from hookfast.storage.audit_table import AuditEntry
+from hookfast.storage.tables.audit import AuditEntry
 
 
 async def entries(context: Context, **chosen: Any) -> list[AuditEntry]:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from api.context import Context
 from api.jobs import JOB_ANSWERS
-from hookfast.storage.control_tables import EndpointHealth
+from hookfast.storage.tables.control import EndpointHealth
 from tests.api_client import KeyClient, Make
 from tests.integration.api.audit.log import entries
 from tests.integration.api.audit.scenes import (

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from api.context import Context
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables.deliveries import Delivery
 from tests.api_client import assert_problem
 from tests.integration.api.polling.polls import TYPE, emit, numbers, poll
 

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 
 from api.context import Context
 from hookfast.clock import utc_now
-from hookfast.storage.inbox_tables import InboxKey
+from hookfast.storage.tables.inbox import InboxKey
 from tests.api_client import Json
 from tests.integration.api.inbound import SECRET
 

@@ -12,9 +12,9 @@ from sqlalchemy import insert, select
 
 from api.context import Context
 from hookfast.storage import schema_checks
-from hookfast.storage.inbox_tables import InboxKey, Source, SourceEventType
 from hookfast.storage.sources import MAX_EVENT_TYPES
-from hookfast.storage.tables import Event
+from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables.inbox import InboxKey, Source, SourceEventType
 from tests.api_client import MakeEventType, assert_problem
 from tests.integration.api.inbound import post, send, signed
 from tests.integration.api.standing.sources import count, make_source, stats

@@ -12,7 +12,7 @@ from hookfast.clock import utc_now
 from hookfast.inbox import provider
 from hookfast.inbox.provider import Unsigned
 from hookfast.inbox.samples import sample
-from hookfast.storage.inbox_tables import InboxEntry
+from hookfast.storage.tables.inbox import InboxEntry
 from tests.api_client import assert_problem
 from tests.integration.api.inbound import SECRET, post
 from tests.integration.api.standing.sources import count, make_source

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from api.context import Context
 from hookfast.storage.database.engine import Database
-from hookfast.storage.inbox_tables import InboxEntry
+from hookfast.storage.tables.inbox import InboxEntry
 from tests.api_client import MakeEventType, assert_problem
 from tests.integration.api.inbound import post, send, signed
 from tests.integration.api.standing.sources import count, expire, make_source, stats

@@ -10,7 +10,7 @@ from hookfast.clock import rfc3339
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, cutoffs
 from hookfast.storage import retention_runs
-from hookfast.storage.retention_tables import RetentionRun
+from hookfast.storage.tables.retention import RetentionRun
 from tests.api_client import KeyClient, Make, assert_problem
 from tests.integration.storage.old_rows import AGES, CUTOFF, NOW
 

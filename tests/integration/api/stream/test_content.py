@@ -13,8 +13,8 @@ from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.storage import retention_runs
 from hookfast.storage.feed_cursor import Cursor
-from hookfast.storage.retention_tables import RetentionRun
-from hookfast.storage.tables import Event
+from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables.retention import RetentionRun
 from tests.api_client import assert_problem
 from tests.integration.api.inbound import SECRET, post, signed
 from tests.integration.api.stream.conftest import TYPE, Served, ids

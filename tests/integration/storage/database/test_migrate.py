@@ -8,10 +8,10 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 from sqlmodel import SQLModel
 
-import hookfast.storage.control_tables
-import hookfast.storage.inbox_tables
-import hookfast.storage.retention_tables
-import hookfast.storage.session_table  # noqa: F401 - they fill the metadata
+import hookfast.storage.tables.control
+import hookfast.storage.tables.dashboard  # noqa: F401 - they fill the metadata
+import hookfast.storage.tables.inbox
+import hookfast.storage.tables.retention
 from hookfast.errors import Unavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import is_current, is_usable, migrate, schema

@@ -15,7 +15,7 @@ from sqlalchemy import JSON, BigInteger, Index, Text, text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables import Record
+from hookfast.storage.tables.deliveries import Record
 
 _CIRCUIT_ASKS = text("circuit <> 'closed' AND conducted_at IS NULL")
 _CIRCUIT_WAITS = text("circuit <> 'closed'")

@@ -8,7 +8,7 @@ from sqlalchemy import Index
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables import Record
+from hookfast.storage.tables.deliveries import Record
 
 
 class DashboardSession(Record, table=True):
