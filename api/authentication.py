@@ -23,7 +23,8 @@ from hookfast.clock import Clock
 from hookfast.errors import Forbidden, Misconfigured, NotFound, Unauthenticated
 from hookfast.ids import new_id
 from hookfast.settings.settings import OPERATOR_KEY_FORM, Settings
-from hookfast.storage import api_keys, audit
+from hookfast.storage import audit
+from hookfast.storage.accounts import api_keys
 from hookfast.storage.audited import created
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import ApiKey

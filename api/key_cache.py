@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.flushing import flushing
 from hookfast.clock import Clock
-from hookfast.storage import api_keys
+from hookfast.storage.accounts import api_keys
 from hookfast.storage.database.engine import Database
 
 Scope = Literal["operator", "tenant", "tenant:read", "emit"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.authentication import Principal
-from hookfast.storage import api_keys
+from hookfast.storage.accounts import api_keys
 
 
 async def shown_keys(

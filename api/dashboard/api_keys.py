@@ -27,7 +27,7 @@ from api.routes.api_keys import (
     revoke_key,
 )
 from hookfast.errors import InvalidInput
-from hookfast.storage import api_keys
+from hookfast.storage.accounts import api_keys
 
 routes = page_router()
 

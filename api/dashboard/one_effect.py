@@ -26,8 +26,8 @@ from api.dashboard.page import HOME, View
 from api.dashboard.session import LIFETIME
 from api.problems import problem_of
 from hookfast.errors import HookfastError, InvalidInput
-from hookfast.storage import sent_forms
-from hookfast.storage.sent_forms import FormKey, Sent
+from hookfast.storage.accounts import sent_forms
+from hookfast.storage.accounts.sent_forms import FormKey, Sent
 
 _REPEATABLE: Final = frozenset(
     {

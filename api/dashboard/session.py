@@ -22,8 +22,8 @@ from api.client_address import client_site
 from api.context import Context
 from api.key_cache import KnownKey, Scope
 from hookfast.errors import Unauthenticated
-from hookfast.storage import sessions
-from hookfast.storage.sessions import LiveSession
+from hookfast.storage.accounts import sessions
+from hookfast.storage.accounts.sessions import LiveSession
 from hookfast.storage.tables.dashboard import DashboardSession
 
 LIFETIME: Final = timedelta(hours=12)

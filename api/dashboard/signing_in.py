@@ -14,7 +14,7 @@ from api.dashboard.page_route import SIGN_IN, next_path, open_page_router, page_
 from api.ownership import found
 from api.problems import TooManyRequests, problem_of
 from hookfast.errors import Forbidden, Unauthenticated
-from hookfast.storage import sessions, tenants
+from hookfast.storage.accounts import sessions, tenants
 
 open_routes = open_page_router()
 routes = page_router()

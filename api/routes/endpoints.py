@@ -49,8 +49,8 @@ from hookfast.storage import (
     poll_positions,
     signing_keys,
     subscriptions,
-    tenants,
 )
+from hookfast.storage.accounts import tenants
 from hookfast.storage.audited import created, deleted, facts, named, updated
 from hookfast.storage.tables.deliveries import Endpoint, Subscription
 

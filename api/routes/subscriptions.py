@@ -22,7 +22,8 @@ from api.verification import VERIFIED, verify_stored
 from hookfast.errors import Conflict
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
-from hookfast.storage import endpoints, subscriptions, tenants
+from hookfast.storage import endpoints, subscriptions
+from hookfast.storage.accounts import tenants
 from hookfast.storage.audited import created, deleted, facts, updated
 from hookfast.storage.tables.deliveries import Endpoint, Subscription
 

@@ -17,7 +17,8 @@ from api.routing import router
 from hookfast.errors import Conflict
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id
-from hookfast.storage import api_keys, endpoint_state, endpoints, sources, subscriptions, tenants
+from hookfast.storage import endpoint_state, endpoints, sources, subscriptions
+from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.audited import created, deleted, facts, updated
 from hookfast.storage.tables.deliveries import Tenant
 

@@ -14,7 +14,7 @@ from hookfast.errors import Misconfigured
 from hookfast.keys import KEY_FILE, keyring_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import api_keys
+from hookfast.storage.accounts import api_keys
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import is_current
 from hookfast.storage.rekey import Survey, survey

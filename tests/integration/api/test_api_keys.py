@@ -13,7 +13,7 @@ from api.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
-from hookfast.storage import api_keys
+from hookfast.storage.accounts import api_keys
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import ApiKey
 from tests.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, client_with
