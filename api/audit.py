@@ -22,7 +22,7 @@ from api.client_address import client_address
 from api.context import Context
 from api.request_id import request_id
 from hookfast.audit import PORTAL, Actor, Change
-from hookfast.storage import audit
+from hookfast.storage.audit import audit_log
 
 
 class RequestAudit:
@@ -38,7 +38,7 @@ class RequestAudit:
         """Log a change that the connection's transaction makes; None is no change, and is not."""
         if change is not None:
             now = self._context.clock()
-            await audit.record(connection, change, actor=self.actor, now=now)
+            await audit_log.record(connection, change, actor=self.actor, now=now)
 
 
 async def _audit(request: Request) -> RequestAudit:

@@ -23,9 +23,9 @@ from hookfast.clock import Clock
 from hookfast.errors import Forbidden, Misconfigured, NotFound, Unauthenticated
 from hookfast.ids import new_id
 from hookfast.settings.settings import OPERATOR_KEY_FORM, Settings
-from hookfast.storage import audit
 from hookfast.storage.accounts import api_keys
-from hookfast.storage.audited import created
+from hookfast.storage.audit import audit_log
+from hookfast.storage.audit.audited import created
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import ApiKey
 
@@ -194,7 +194,7 @@ async def ensure_operator_key(
             return None
         record = key_record(key, scope="operator", tenant_id=None, name="operator", clock=clock)
         if await api_keys.add_if_missing(connection, record):
-            await audit.record(connection, created(record), actor=CLI, now=record.created_at)
+            await audit_log.record(connection, created(record), actor=CLI, now=record.created_at)
         else:
             stored = await api_keys.by_hash(connection, record.key_sha256)
             if stored is None or stored.revoked_at is not None or stored.scope != "operator":

@@ -28,7 +28,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
 from hookfast.storage import chosen_deliveries, jobs
-from hookfast.storage.audited import facts
+from hookfast.storage.audit.audited import facts
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.jobs import progress_of
 from hookfast.storage.tables.control import Job

@@ -16,7 +16,7 @@ from api.pagination import Listing, Page, PageQuery
 from api.routing import router
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage.accounts import api_keys, tenants
-from hookfast.storage.audited import created, done, facts
+from hookfast.storage.audit.audited import created, done, facts
 from hookfast.storage.tables.deliveries import ApiKey
 
 routes = router("API keys")

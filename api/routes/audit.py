@@ -16,8 +16,8 @@ from api.routing import router
 from api.shown_keys import shown_keys
 from hookfast.audit import Action
 from hookfast.ids import id_pattern
-from hookfast.storage import audit
-from hookfast.storage.audit import AuditFilter
+from hookfast.storage.audit import audit_log
+from hookfast.storage.audit.audit_log import AuditFilter
 from hookfast.storage.tables.audit import AuditEntry
 
 routes = router("Audit log")
@@ -95,7 +95,7 @@ async def list_audit(
         rows: list[AuditEntry] = []
         # or a tenant could find out what a key did that it must not know of
         if key_id is None or await shown_keys(connection, principal, [key_id]):
-            rows = await audit.list_page(connection, chosen, after=page.after, limit=page.rows)
+            rows = await audit_log.list_page(connection, chosen, after=page.after, limit=page.rows)
         keys = await shown_keys(connection, principal, [entry.key_id for entry in rows])
     return page.answer(
         rows,

@@ -33,7 +33,7 @@ from hookfast.storage import (
     poll,
     poll_positions,
 )
-from hookfast.storage.audited import done, facts
+from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.dead_letters import DEAD
 from hookfast.storage.poll import MOST_COUNTED

@@ -15,7 +15,7 @@ from api.ownership import found, owned
 from api.routing import router
 from hookfast.endpoints.secrets import rotated
 from hookfast.storage import endpoints
-from hookfast.storage.audited import done, facts
+from hookfast.storage.audit.audited import done, facts
 
 routes = router("Signatures")
 

@@ -51,7 +51,7 @@ from hookfast.storage import (
     subscriptions,
 )
 from hookfast.storage.accounts import tenants
-from hookfast.storage.audited import created, deleted, facts, named, updated
+from hookfast.storage.audit.audited import created, deleted, facts, named, updated
 from hookfast.storage.tables.deliveries import Endpoint, Subscription
 
 routes = router("Endpoints")

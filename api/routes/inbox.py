@@ -20,7 +20,7 @@ from hookfast.errors import Conflict, InvalidInput
 from hookfast.inbox import Received, RequestHeaders, provider
 from hookfast.inbox.reading import data_text, payload_of
 from hookfast.storage import inbox_entries, inbox_keys, inbox_retry, sources
-from hookfast.storage.audited import done, facts
+from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.inbox_entries import EntrySummary, InboxFilter
 from hookfast.storage.inbox_keys import DELIVERY
 from hookfast.storage.inbox_retry import Retried

@@ -19,7 +19,7 @@ from hookfast.errors import InvalidInput
 from hookfast.inbox import provider
 from hookfast.inbox.source_secrets import new_secret, rotated
 from hookfast.storage import sources
-from hookfast.storage.audited import done, facts
+from hookfast.storage.audit.audited import done, facts
 
 routes = router("Sources")
 

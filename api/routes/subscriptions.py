@@ -24,7 +24,7 @@ from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
 from hookfast.storage import endpoints, subscriptions
 from hookfast.storage.accounts import tenants
-from hookfast.storage.audited import created, deleted, facts, updated
+from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.tables.deliveries import Endpoint, Subscription
 
 routes = router("Subscriptions")

@@ -19,7 +19,7 @@ from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id
 from hookfast.storage import endpoint_state, endpoints, sources, subscriptions
 from hookfast.storage.accounts import api_keys, tenants
-from hookfast.storage.audited import created, deleted, facts, updated
+from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.tables.deliveries import Tenant
 
 routes = router("Tenants")

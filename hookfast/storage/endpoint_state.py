@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import SYSTEM, Change, differences
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, closed, release_all
-from hookfast.storage import announcements, audit, circuits
+from hookfast.storage import announcements, circuits
+from hookfast.storage.audit import audit_log
 from hookfast.storage.tables.deliveries import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__
@@ -61,7 +62,7 @@ async def disable(
                     {}, {"state": EndpointState.DISABLED.value, "state_reason": reason}
                 ),
             )
-            await audit.record(connection, disabled, actor=SYSTEM, now=now)
+            await audit_log.record(connection, disabled, actor=SYSTEM, now=now)
     return True
 
 

@@ -20,7 +20,8 @@ from hookfast.clock import Clock, utc_now
 from hookfast.endpoints import secrets as endpoint_secrets
 from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import audit, signing_keys
+from hookfast.storage import signing_keys
+from hookfast.storage.audit import audit_log
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import Endpoint, SigningKey
 from hookfast.storage.tables.inbox import Source
@@ -196,7 +197,7 @@ async def _pass(
                             .values(vault.resealed(row, keyring))
                         )
                         if begins is not None and not done:
-                            await audit.record(connection, begins, actor=CLI, now=clock())
+                            await audit_log.record(connection, begins, actor=CLI, now=clock())
                     done += left
             if not rows:
                 break

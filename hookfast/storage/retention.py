@@ -29,7 +29,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import Prefix, first_id_at
 from hookfast.owners.notice import NoticeStatus
-from hookfast.storage import audit, dead_letter_upkeep, inbox_keys
+from hookfast.storage import dead_letter_upkeep, inbox_keys
+from hookfast.storage.audit import audit_log
 from hookfast.storage.tables.audit import AuditEntry
 from hookfast.storage.tables.control import Job, Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
@@ -212,7 +213,7 @@ class Audit:
         if (await connection.execute(old.limit(1))).first() is None:
             # else the horizon would move, and log that it did, every night
             return _NOTHING
-        gone = await audit.expire(connection, before=before, limit=limit, now=now)
+        gone = await audit_log.expire(connection, before=before, limit=limit, now=now)
         return Batch(deleted=gone, kept=0, cursor=None, more=gone == limit)
 
 

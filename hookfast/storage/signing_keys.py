@@ -17,8 +17,8 @@ from hookfast.audit import CLI, SYSTEM, Actor
 from hookfast.clock import Clock
 from hookfast.signing.keyring import Keyring
 from hookfast.signing.keys import Jwk, RsaSigner, generate_rsa, rsa_jwk, rsa_signer
-from hookfast.storage import audit
-from hookfast.storage.audited import created, done
+from hookfast.storage.audit import audit_log
+from hookfast.storage.audit.audited import created, done
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import SigningKey
 
@@ -88,7 +88,7 @@ async def ensure(
         now = clock()
         if await current(connection, now=now) is None:
             first = await _add(connection, pem, keyring, now=now, signs_from=now)
-            await audit.record(connection, created(first), actor=actor, now=now)
+            await audit_log.record(connection, created(first), actor=actor, now=now)
 
 
 async def rotate(
@@ -120,7 +120,7 @@ async def rotate(
         new = await _add(connection, pem, keyring, now=now, signs_from=signs_from)
         facts = {"signs_from": signs_from, "retired": kids, "retired_at": retired_at}
         rotated = done("signing_key.rotate", new, after=facts)
-        await audit.record(connection, rotated, actor=actor, now=now)
+        await audit_log.record(connection, rotated, actor=actor, now=now)
     return Rotation(kid=new.kid, signs_from=signs_from, retired=kids, retired_at=retired_at)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hookfast.audit import SYSTEM, Change
 from hookfast.clock import rfc3339
 from hookfast.ids import new_id
-from hookfast.storage import audit
+from hookfast.storage.audit import audit_log
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.audit import AuditEntry
 from hookfast.storage.tables.control import InFlight, Job, Notice
@@ -146,7 +146,7 @@ async def test_the_audit_log_goes_by_its_horizon(database: Database) -> None:
             change = Change(
                 action="tenant.create", resource="tenant", resource_id=rfc3339(at), tenant_id=None
             )
-            await audit.record(connection, change, actor=SYSTEM, now=at)
+            await audit_log.record(connection, change, actor=SYSTEM, now=at)
     dry, real = [await run(database, dry_run=dry, only=("audit",)) for dry in (True, False)]
     assert (dry["audit"].deleted, real["audit"].deleted) == (2, 2)
     assert await left(database, AuditEntry, "resource_id") == {

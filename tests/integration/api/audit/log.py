@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from api.context import Context
-from hookfast.storage import audit
-from hookfast.storage.audit import AuditFilter
+from hookfast.storage.audit import audit_log
+from hookfast.storage.audit.audit_log import AuditFilter
 from hookfast.storage.tables.audit import AuditEntry
 
 
 async def entries(context: Context, **chosen: Any) -> list[AuditEntry]:
     """The newest entries that fit, newest first."""
     async with context.database.read() as connection:
-        return await audit.list_page(connection, AuditFilter(**chosen), after=None, limit=100)
+        return await audit_log.list_page(connection, AuditFilter(**chosen), after=None, limit=100)

@@ -13,9 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from hookfast.audit import CLI, SYSTEM, Actor, Change
 from hookfast.endpoints.circuit import Cause
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import audit, endpoint_state
-from hookfast.storage.audit import AuditFilter
-from hookfast.storage.audited import AUDITED
+from hookfast.storage import endpoint_state
+from hookfast.storage.audit import audit_log
+from hookfast.storage.audit.audit_log import AuditFilter
+from hookfast.storage.audit.audited import AUDITED
 from hookfast.storage.database.engine import Database
 from hookfast.storage.rekey import rekey
 from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
@@ -41,12 +42,12 @@ async def record(
     about: dict[str, Any] = {"action": "endpoint.pause", "resource": "endpoint", "tenant_id": "t"}
     change = Change(**about | members, resource_id=resource_id)
     async with database.write() as connection:
-        await audit.record(connection, change, actor=actor, now=at)
+        await audit_log.record(connection, change, actor=actor, now=at)
 
 
 async def listed(database: Database, **chosen: Any) -> list[AuditEntry]:
     async with database.read() as connection:
-        return await audit.list_page(connection, AuditFilter(**chosen), after=None, limit=100)
+        return await audit_log.list_page(connection, AuditFilter(**chosen), after=None, limit=100)
 
 
 async def names(database: Database, **chosen: Any) -> list[str]:
@@ -83,7 +84,7 @@ async def test_a_transaction_that_is_rolled_back_leaves_no_entry(database: Datab
 
     async def record_and_fail() -> None:
         async with database.write() as connection:
-            await audit.record(connection, change, actor=SYSTEM, now=NOW)
+            await audit_log.record(connection, change, actor=SYSTEM, now=NOW)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -149,7 +150,7 @@ async def test_the_database_refuses_to_truncate_the_log(postgresql_url: str, tab
 
 async def expire(database: Database, before: datetime, *, limit: int = 100) -> int:
     async with database.write() as connection:
-        return await audit.expire(connection, before=before, limit=limit, now=NOW)
+        return await audit_log.expire(connection, before=before, limit=limit, now=NOW)
 
 
 async def test_old_entries_expire_in_portions_and_that_they_do_is_logged_once(
@@ -197,9 +198,9 @@ async def test_two_writers_do_not_wait_for_each_others_entries(postgresql_url: s
     change = Change(action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None)
     async with Database(postgresql_url) as database:
         async with asyncio.timeout(PATIENCE), database.write() as first:
-            await audit.record(first, change, actor=SYSTEM, now=NOW)
+            await audit_log.record(first, change, actor=SYSTEM, now=NOW)
             async with database.write() as second:  # would wait for the first until the timeout
-                await audit.record(second, change, actor=SYSTEM, now=NOW)
+                await audit_log.record(second, change, actor=SYSTEM, now=NOW)
             assert len(await listed(database)) == 1
         assert len(await listed(database)) == 2
 
@@ -220,7 +221,7 @@ PLANS = [
 async def test_a_page_is_one_range_of_an_index(
     database: Database, chosen: AuditFilter, index: str, after: str | None
 ) -> None:
-    statement = audit.page_statement(chosen, after=after, limit=51)
+    statement = audit_log.page_statement(chosen, after=after, limit=51)
     async with database.read() as connection:
         compiled = statement.compile(
             dialect=connection.dialect, compile_kwargs={"literal_binds": True}
