@@ -47,7 +47,6 @@ from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.endpoints.circuit import Policy
 from hookfast.garbage import freeze_startup
-from hookfast.keys import keyring_of
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
 from hookfast.sender import AddressGuard, Sender
@@ -57,6 +56,7 @@ from hookfast.storage import workers
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
+from hookfast.storage.keys.keyring import keyring_of
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import News, Recorder
 from hookfast.telemetry import exposition, providers

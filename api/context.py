@@ -24,7 +24,6 @@ from api.stream_hub import StreamHub
 from api.stream_seats import StreamSeats
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.workflow_starter import Conductor, conductor_for, stopped
-from hookfast.keys import keyring_of
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
@@ -32,6 +31,7 @@ from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emit import Emitter
 from hookfast.storage.inbox import Inbox
+from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
 from hookfast.telemetry.providers import Telemetry
 from hookfast.temporal import connection

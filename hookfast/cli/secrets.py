@@ -20,13 +20,13 @@ from hookfast.cli.remote.moment import duration
 from hookfast.cli.remote.screen import counted, say
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
-from hookfast.keys import keyring_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import signing_keys
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import is_current
-from hookfast.storage.rekey import Progress, Survey, rekey, survey, unopened
+from hookfast.storage.keys import signing_keys
+from hookfast.storage.keys.keyring import keyring_of
+from hookfast.storage.keys.rekey import Progress, Survey, rekey, survey, unopened
 
 app = typer.Typer()
 

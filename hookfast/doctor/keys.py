@@ -11,13 +11,13 @@ from hookfast.clock import Clock
 from hookfast.doctor.database import AWAY, opened
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.errors import Misconfigured
-from hookfast.keys import KEY_FILE, keyring_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.accounts import api_keys
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import is_current
-from hookfast.storage.rekey import Survey, survey
+from hookfast.storage.keys.keyring import KEY_FILE, keyring_of
+from hookfast.storage.keys.rekey import Survey, survey
 
 _SURVEY_SECONDS = 20.0
 _NAMED = 3

@@ -35,7 +35,7 @@ from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring, encode_key
 from hookfast.storage import endpoints
 from hookfast.storage.database.engine import Database
-from hookfast.storage.rekey import rekey, survey
+from hookfast.storage.keys.rekey import rekey, survey
 from tests.api_client import OPERATOR_KEY, Json, client_with
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import QUICK

@@ -12,7 +12,7 @@ from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.storage.key_file import load_or_create
+from hookfast.storage.keys.key_file import load_or_create
 from hookfast.storage.tables.deliveries import ApiKey
 from tests.integration.doctor.conftest import OPERATOR_KEY, bad, installation, look
 from tests.seed import KEY, seed_endpoint

@@ -23,7 +23,7 @@ from hookfast.storage.inbox import Inbox
 from hookfast.storage.inbox_batch import Arrival
 from hookfast.storage.inbox_entries import InboxFilter, page_statement
 from hookfast.storage.inbox_keys import Claim, Held
-from hookfast.storage.rekey import rekey, survey
+from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables.deliveries import Tenant
 from hookfast.storage.tables.inbox import InboxKey
 from hookfast.telemetry.traceparent import new as new_traceparent

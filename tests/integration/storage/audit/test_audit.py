@@ -18,7 +18,7 @@ from hookfast.storage.audit import audit_log
 from hookfast.storage.audit.audit_log import AuditFilter
 from hookfast.storage.audit.audited import AUDITED
 from hookfast.storage.database.engine import Database
-from hookfast.storage.rekey import rekey
+from hookfast.storage.keys.rekey import rekey
 from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
 from tests.seed import KEY as SEALED_WITH
 from tests.seed import seed_endpoint

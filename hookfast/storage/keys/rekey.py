@@ -20,9 +20,9 @@ from hookfast.clock import Clock, utc_now
 from hookfast.endpoints import secrets as endpoint_secrets
 from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import signing_keys
 from hookfast.storage.audit import audit_log
 from hookfast.storage.database.engine import Database
+from hookfast.storage.keys import signing_keys
 from hookfast.storage.tables.deliveries import Endpoint, SigningKey
 from hookfast.storage.tables.inbox import Source
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select
 
-from hookfast.storage import signing_keys
 from hookfast.storage.database.engine import Database
-from hookfast.storage.signing_keys import Rotation
+from hookfast.storage.keys import signing_keys
+from hookfast.storage.keys.signing_keys import Rotation
 from hookfast.storage.tables.deliveries import SigningKey
 from tests.seed import KEYRING
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring, parse_keys
-from hookfast.storage.key_file import load_or_create
+from hookfast.storage.keys.key_file import load_or_create
 
 KEY_FILE = "encryption.key"
 """In the home folder."""

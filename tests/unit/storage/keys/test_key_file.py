@@ -13,7 +13,7 @@ import pytest
 
 from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import encode_key, parse_keys
-from hookfast.storage.key_file import load_or_create
+from hookfast.storage.keys.key_file import load_or_create
 
 KEY = b"k" * 32
 
@@ -53,7 +53,7 @@ def test_threads_that_start_at_once_get_one_key(path: Path) -> None:
 
 def test_processes_that_start_at_once_get_one_key(path: Path) -> None:
     program = (
-        "import sys, pathlib; from hookfast.storage.key_file import load_or_create;"
+        "import sys, pathlib; from hookfast.storage.keys.key_file import load_or_create;"
         "print(load_or_create(pathlib.Path(sys.argv[1])).hex())"
     )
     command = [sys.executable, "-c", program, str(path)]
