@@ -14,7 +14,7 @@ from api.problems import invalid_members
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.events.operational import refuse_reserved
-from hookfast.storage.new_events import NewEvent
+from hookfast.storage.events.new_events import NewEvent
 from hookfast.strict_json.parser import MAX_DEPTH, Source, parse_object, parse_source
 
 MAX_BATCH = 1_000

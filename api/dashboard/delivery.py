@@ -25,7 +25,7 @@ from api.routes.deliveries import (
 )
 from api.routes.endpoints import get_endpoint
 from hookfast.errors import NotFound
-from hookfast.storage import events
+from hookfast.storage.events import events
 
 routes = page_router()
 

@@ -29,7 +29,7 @@ from api.routes.event_types import (
 )
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.operational import is_reserved
-from hookfast.storage import event_types
+from hookfast.storage.events import event_types
 
 routes = page_router()
 

@@ -30,7 +30,7 @@ from api.routing import RawJson, router
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError
 from hookfast.storage.emit import Accepted, EmitResult
-from hookfast.storage.new_events import Committed, NewEvent
+from hookfast.storage.events.new_events import Committed, NewEvent
 from hookfast.telemetry import spans, traceparent
 
 routes = router("Events", LeanRoute)

@@ -24,8 +24,9 @@ from hookfast.events.envelope import full_body
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.ids import new_id
 from hookfast.inbox.samples import sample_data
-from hookfast.storage import endpoint_stats, endpoints, event_types, subscriptions
+from hookfast.storage import endpoint_stats, endpoints, subscriptions
 from hookfast.storage.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
+from hookfast.storage.events import event_types
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.tables.deliveries import EventType
 from hookfast.storage.targets import Target

@@ -19,8 +19,8 @@ from api.routing import router
 from hookfast.errors import InvalidInput, NotFound
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.events.operational import refuse_reserved
-from hookfast.storage import event_types
 from hookfast.storage.audit.audited import created, deleted, facts, updated
+from hookfast.storage.events import event_types
 from hookfast.storage.tables.deliveries import EventType
 
 routes = router("Event types")

@@ -26,8 +26,8 @@ from hookfast.storage.announcements import deliveries_dead
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
-from hookfast.storage.fan_out import Audience, Subscriber, find_subscribers
-from hookfast.storage.new_events import (
+from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
+from hookfast.storage.events.new_events import (
     Committed,
     Draft,
     NewEvent,
@@ -37,8 +37,8 @@ from hookfast.storage.new_events import (
     dead_subscribers,
     find_by_keys,
 )
-from hookfast.storage.schema_checks import Check, Fault, SchemaChecks
-from hookfast.storage.schemas import Schema, SchemaCache
+from hookfast.storage.events.schema_checks import Check, Fault, SchemaChecks
+from hookfast.storage.events.schemas import Schema, SchemaCache
 from hookfast.storage.tables.deliveries import Tenant
 from hookfast.telemetry import instruments, spans
 

@@ -15,7 +15,7 @@ from hookfast.errors import Conflict, InvalidInput, Unavailable
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emit import Accepted, EmitResult, Emitter
-from hookfast.storage.new_events import NewEvent
+from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables.deliveries import Event, EventType
 from hookfast.telemetry.traceparent import new as new_traceparent
 

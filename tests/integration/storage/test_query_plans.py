@@ -23,7 +23,6 @@ from hookfast.storage import (
     dead_letters,
     deliveries,
     endpoint_stats,
-    events,
     feed,
     lives,
     outbox,
@@ -32,8 +31,9 @@ from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.database.engine import Database
 from hookfast.storage.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries import DeliveryFilter
-from hookfast.storage.events import EventFilter
-from hookfast.storage.fan_out import matching
+from hookfast.storage.events import events
+from hookfast.storage.events.events import EventFilter
+from hookfast.storage.events.fan_out import matching
 from hookfast.storage.tables.deliveries import Delivery
 from tests.seed import claim
 

@@ -12,7 +12,7 @@ from api.routes.emit import EmittedBatch, EmittedEvent, _accepted, _item, _membe
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
 from hookfast.storage.emit import Accepted
-from hookfast.storage.new_events import Committed
+from hookfast.storage.events.new_events import Committed
 
 EVENT = Committed(
     id="evt_1", type="order.invoice.paid", created_at=utc_now(), deliveries=2, sha256=None

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from hookfast.storage import schema_checks
+from hookfast.storage.events import schema_checks
 from tests.api_client import MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio

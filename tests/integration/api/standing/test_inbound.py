@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from api.context import Context
-from hookfast.storage import schema_checks
+from hookfast.storage.events import schema_checks
 from hookfast.storage.sources import MAX_EVENT_TYPES
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.inbox import InboxKey, Source, SourceEventType

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.operational import SYSTEM_TENANT, OperationalEvent
-from hookfast.storage.fan_out import find_subscribers
-from hookfast.storage.new_events import Draft, NewEvent, commit_drafts
+from hookfast.storage.events.fan_out import find_subscribers
+from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
 from hookfast.telemetry import traceparent
 
 

@@ -11,9 +11,9 @@ import pytest
 from hookfast.clock import utc_now
 from hookfast.errors import InvalidInput, Unavailable
 from hookfast.events.schema import BoundedSchema
-from hookfast.storage import schema_checks
-from hookfast.storage.schema_checks import SchemaChecks
-from hookfast.storage.schemas import Schema
+from hookfast.storage.events import schema_checks
+from hookfast.storage.events.schema_checks import SchemaChecks
+from hookfast.storage.events.schemas import Schema
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,9 @@ from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Unavailable
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
-from hookfast.storage import idempotency_keys
 from hookfast.storage.database.plain_insert import PlainInsert
-from hookfast.storage.fan_out import Audience, Subscriber
+from hookfast.storage.events import idempotency_keys
+from hookfast.storage.events.fan_out import Audience, Subscriber
 from hookfast.storage.tables.deliveries import Delivery, Event
 
 _EVENTS: Table = Event.__table__

@@ -12,8 +12,8 @@ from sqlalchemy import insert, select
 
 from hookfast.clock import utc_now
 from hookfast.events.operational import SYSTEM_TENANT, Kind, OperationalEvent
-from hookfast.storage import operational
 from hookfast.storage.database.engine import Database
+from hookfast.storage.events import operational
 from hookfast.storage.tables.deliveries import (
     Delivery,
     Endpoint,

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from hookfast.errors import HookfastError, InvalidInput, Unavailable
 from hookfast.events.schema import Budget, OverBudget
-from hookfast.storage.schemas import Schema
+from hookfast.storage.events.schemas import Schema
 
 # Seconds of processor time. An ordinary event takes a ten-thousandth.
 _HERE = 0.01
