@@ -34,7 +34,7 @@ from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage import attempts, deliveries, lives, wishes
-from hookfast.storage.circuits import gates
+from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import DeliveryFilter
 from hookfast.storage.outgoing import COUNTS_FOR
 from hookfast.storage.tables.deliveries import Attempt, Delivery

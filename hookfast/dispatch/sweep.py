@@ -11,7 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
 from hookfast.dispatch.first_attempts import FirstAttempts
-from hookfast.storage import circuits, jobs, notices, outbox, workers
+from hookfast.storage import jobs, notices, outbox, workers
+from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.version import VERSION
 

@@ -24,7 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.settings.settings import Settings
-from hookfast.storage.circuits import Circuits
+from hookfast.storage.circuits.circuits import Circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.jobs import AskingJobs
 from hookfast.storage.notices import AskingNotices

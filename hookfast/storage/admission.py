@@ -19,7 +19,8 @@ from hookfast.deliveries.life import Attempt, Held, Limited, Refused, next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
 from hookfast.endpoints.limits import Go, Limits
-from hookfast.storage import circuits, lives, pace
+from hookfast.storage import lives, pace
+from hookfast.storage.circuits import circuits
 from hookfast.storage.lives import Change
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Endpoint

@@ -15,7 +15,7 @@ from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.events.operational import Kind, OperationalEvent
 from hookfast.owners.notice import NoticeKind
 from hookfast.storage import notices
-from hookfast.storage.circuits import Owned
+from hookfast.storage.circuits.circuits import Owned
 from hookfast.storage.events import operational
 from hookfast.storage.tables.deliveries import Delivery
 

@@ -24,7 +24,7 @@ from hookfast.endpoints.circuit import Gate
 from hookfast.errors import Misconfigured, NotFound
 from hookfast.signing.keyring import Keyring
 from hookfast.storage import lives
-from hookfast.storage.circuits import gates
+from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.size_bounded_cache import Remembered
 from hookfast.storage.inbox_entries import RawRequest

@@ -18,7 +18,8 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import AttemptEnded
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
-from hookfast.storage import attempts, circuits, endpoint_health, endpoint_state, lives, pace
+from hookfast.storage import attempts, endpoint_health, endpoint_state, lives, pace
+from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.lives import Change

@@ -24,7 +24,7 @@ from hookfast.signing.encryption import Encryption
 from hookfast.signing.keyring import Keyring
 from hookfast.signing.keys import RsaSigner
 from hookfast.signing.signature import HashName, Profile, parse_profiles
-from hookfast.storage.circuits import Seen
+from hookfast.storage.circuits.circuits import Seen
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.tables.deliveries import Endpoint
 

@@ -16,7 +16,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage import lives
-from hookfast.storage.circuits import gates
+from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.lives import Change
 from hookfast.storage.tables.deliveries import Delivery
 

@@ -21,7 +21,8 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.clock import utc_now
 from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.endpoints.outage import workflow_id
-from hookfast.storage import circuits, endpoint_state
+from hookfast.storage import endpoint_state
+from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint

@@ -6,7 +6,7 @@ import pytest
 
 from api.context import Context
 from hookfast.endpoints.outage import workflow_id
-from hookfast.storage.circuits import Circuits
+from hookfast.storage.circuits.circuits import Circuits
 from tests.api_client import KeyClient, Make, MakeEventType, assert_problem
 from tests.seed import seed_delivery
 

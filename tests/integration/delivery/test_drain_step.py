@@ -10,7 +10,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.endpoints.circuit import Cause, Policy, State, release_all
 from hookfast.endpoints.outage import DrainOrder, Situation
-from hookfast.storage import circuits
+from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from tests.seed import delivery_row, seed_delivery, seed_endpoint
 

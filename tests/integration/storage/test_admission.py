@@ -14,7 +14,7 @@ from hookfast.storage import admission, endpoint_state, wishes
 from hookfast.storage.database.engine import Database
 from hookfast.storage.lives import Change
 from hookfast.storage.wishes import Action
-from tests.integration.storage.stored_circuits import (
+from tests.integration.storage.circuits.stored_circuits import (
     NOON,
     ask,
     at,

@@ -29,8 +29,8 @@ from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
 from hookfast.storage import lives
 from hookfast.storage.database.engine import Database
+from tests.integration.storage.circuits.stored_circuits import told
 from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended
-from tests.integration.storage.stored_circuits import told
 from tests.integration.storage.stored_lives import (
     BEFORE,
     FIRST,

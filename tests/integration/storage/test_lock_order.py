@@ -10,11 +10,12 @@ import pytest
 from sqlalchemy import select, text, update
 
 from hookfast.clock import utc_now
-from hookfast.storage import circuits, outbox
-from hookfast.storage.circuits import Circuits
+from hookfast.storage import outbox
+from hookfast.storage.circuits import circuits
+from hookfast.storage.circuits.circuits import Circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import Delivery, Endpoint
-from tests.integration.storage.stored_circuits import HOUR, NOON, open_circuit
+from tests.integration.storage.circuits.stored_circuits import HOUR, NOON, open_circuit
 from tests.seed import delivery_row, seed_delivery, seed_endpoint
 from tests.waiting import PATIENCE
 

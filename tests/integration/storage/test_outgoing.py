@@ -18,8 +18,8 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.outbox import find_pending
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, Recorder
+from tests.integration.storage.circuits.stored_circuits import life_of
 from tests.integration.storage.ended import success
-from tests.integration.storage.stored_circuits import life_of
 from tests.seed import KEYRING, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio

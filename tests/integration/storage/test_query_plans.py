@@ -19,7 +19,6 @@ from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage import (
     chosen_deliveries,
-    circuits,
     dead_letters,
     deliveries,
     endpoint_stats,
@@ -28,6 +27,7 @@ from hookfast.storage import (
     outbox,
 )
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries import DeliveryFilter

@@ -15,7 +15,8 @@ from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Cause, Circuit, State
 from hookfast.errors import NotFound
 from hookfast.ids import new_id
-from hookfast.storage import circuits, lives
+from hookfast.storage import lives
+from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.lives import Change
 from hookfast.storage.recorder import AttemptRecord, News, Recorder
