@@ -22,9 +22,9 @@ from hookfast.mail.message import message_id_of, parse_sender
 from hookfast.owners.digest import MailOrder, SendOrder, SendReport, Waiting
 from hookfast.owners.notice import Facts
 from hookfast.signing.portal_link import OwnerLinks
-from hookfast.storage import notice_batches
 from hookfast.storage.database.engine import Database
-from hookfast.storage.notice_batches import BatchedNotice
+from hookfast.storage.owners import digests
+from hookfast.storage.owners.digests import BatchedNotice
 from hookfast.telemetry import instruments
 
 log = structlog.get_logger()
@@ -77,7 +77,7 @@ class MailActivities:
     async def waiting_mail(self, order: MailOrder) -> Waiting:
         """What waits for this owner, and for how long each kind still has to."""
         async with self._database.read() as connection:
-            kinds = await notice_batches.waiting_kinds(
+            kinds = await digests.waiting_kinds(
                 connection,
                 order.owner_hash,
                 digest_every=timedelta(seconds=order.digest_every_seconds),
@@ -100,7 +100,7 @@ class MailActivities:
             await self._send(order, batch)
         except AddressRefused as refusal:
             async with self._database.write() as connection:
-                await notice_batches.mark_refused(connection, batch.notice_ids, error=refusal.words)
+                await digests.mark_refused(connection, batch.notice_ids, error=refusal.words)
             instruments.MAIL.add(kind=order.kind, result="refused")
             log.warning(
                 "An owner's address is refused for good.",
@@ -110,22 +110,22 @@ class MailActivities:
             return SendReport(endpoints=batch.endpoints, refused=True)
         except MailDelayed as delay:
             async with self._database.write() as connection:
-                await notice_batches.mark_delayed(connection, batch.notice_ids, error=delay.words)
+                await digests.mark_delayed(connection, batch.notice_ids, error=delay.words)
             instruments.MAIL.add(kind=order.kind, result="delayed")
             raise ApplicationError(delay.message, type="MailDelayed") from None
         async with self._database.write() as connection:
-            await notice_batches.mark_sent(connection, batch.notice_ids, at=self._clock())
+            await digests.mark_sent(connection, batch.notice_ids, at=self._clock())
         instruments.MAIL.add(kind=order.kind, result="sent")
         return SendReport(endpoints=batch.endpoints)
 
     async def _begin(self, order: SendOrder) -> _Batch | None:
         """Fix the batch, unless an earlier try did. None: nobody is left to tell."""
         async with self._database.write() as connection:
-            found = await notice_batches.read_batch(connection, order.owner_hash, order.kind)
+            found = await digests.read_batch(connection, order.owner_hash, order.kind)
             left = [notice for notice in found if notice.email in notice.owners]
             if len(left) < len(found):
                 kept = {notice.id for notice in left}
-                await notice_batches.mark_dropped(
+                await digests.mark_dropped(
                     connection,
                     [notice.id for notice in found if notice.id not in kept],
                     error="The endpoint was deleted, or this address is no longer its owner's.",
@@ -136,13 +136,13 @@ class MailActivities:
             if message_id is None:
                 ids = [notice.id for notice in left]
                 message_id = message_id_of(order.owner_hash, ids, domain=self._sender.domain)
-                await notice_batches.begin(connection, ids, message_id)
+                await digests.begin(connection, ids, message_id)
         return _Batch(message_id=message_id, notices=left)
 
     async def _send(self, order: SendOrder, batch: _Batch) -> None:
         async with self._database.read() as connection:
             # as of now: much may have come since the notice was decided
-            waiting = await notice_batches.count_waiting(
+            waiting = await digests.count_waiting(
                 connection, (notice.endpoint_id for notice in batch.notices)
             )
         news = [

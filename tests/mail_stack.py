@@ -21,9 +21,9 @@ from hookfast.mail import MailTransport
 from hookfast.owners.digest import workflow_id
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks
-from hookfast.storage import notices
 from hookfast.storage.database.engine import Database
-from hookfast.storage.notices import AskingNotices
+from hookfast.storage.owners import notices
+from hookfast.storage.owners.notices import AskingNotices
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 from hookfast.workflow_request import CONTROL_QUEUE

@@ -27,7 +27,7 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.circuits.circuits import Circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.jobs import AskingJobs
-from hookfast.storage.notices import AskingNotices
+from hookfast.storage.owners.notices import AskingNotices
 from hookfast.workflow_request import CONTROL_QUEUE, LOOK, Wanted
 
 _IDLE_SECONDS = 2.0

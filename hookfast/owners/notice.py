@@ -1,6 +1,6 @@
 """What owners are told about their endpoints, and how one owner is named without the address. Pure.
 
-A notice is a row first (`hookfast.storage.notices`); the words are `hookfast.mail`'s.
+A notice is a row first (`hookfast.storage.owners.notices`); the words are `hookfast.mail`'s.
 """
 
 from __future__ import annotations

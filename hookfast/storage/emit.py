@@ -22,7 +22,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, utc_now
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
-from hookfast.storage.announcements import deliveries_dead
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
@@ -39,6 +38,7 @@ from hookfast.storage.events.new_events import (
 )
 from hookfast.storage.events.schema_checks import Check, Fault, SchemaChecks
 from hookfast.storage.events.schemas import Schema, SchemaCache
+from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.storage.tables.deliveries import Tenant
 from hookfast.telemetry import instruments, spans
 

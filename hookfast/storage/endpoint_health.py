@@ -12,8 +12,8 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.endpoints.circuit import AttemptResult, Policy, State, after_attempt
-from hookfast.storage import announcements
 from hookfast.storage.circuits import circuits
+from hookfast.storage.owners import announcements
 
 
 async def count(

@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import SYSTEM, Change, differences
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, closed, release_all
-from hookfast.storage import announcements
 from hookfast.storage.audit import audit_log
 from hookfast.storage.circuits import circuits
+from hookfast.storage.owners import announcements
 from hookfast.storage.tables.deliveries import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__

@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import NotFound
-from hookfast.storage.announcements import deliveries_dead
 from hookfast.storage.events.events import EventSummary
 from hookfast.storage.events.fan_out import Subscriber, find_subscribers
 from hookfast.storage.events.new_events import delivery_row
+from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.storage.tables.deliveries import Delivery, Event
 
 _EVENTS: Table = Event.__table__

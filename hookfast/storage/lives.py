@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.life import Fact, Life, Phase, Resend, after
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
-from hookfast.storage.announcements import deliveries_dead
+from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.storage.tables.deliveries import Delivery
 from hookfast.telemetry import instruments
 

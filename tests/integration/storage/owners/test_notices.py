@@ -11,9 +11,10 @@ from sqlalchemy import select, update
 from hookfast.clock import utc_now
 from hookfast.owners.digest import MailOrder
 from hookfast.owners.notice import NoticeKind, owner_hash
-from hookfast.storage import endpoints, notice_batches, notices
+from hookfast.storage import endpoints
 from hookfast.storage.database.engine import Database
-from hookfast.storage.notices import AskingNotices
+from hookfast.storage.owners import digests, notices
+from hookfast.storage.owners.notices import AskingNotices
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 from hookfast.workflow_request import Wanted
@@ -192,7 +193,7 @@ async def test_what_has_waited_long_asks_again_and_what_was_sent_does_not(
     async with database.write() as connection:
         c = Notice.__table__.c
         ids = await connection.execute(select(c.id).where(c.endpoint_id == sent))
-        await notice_batches.mark_sent(connection, list(ids.scalars()), at=utc_now())
+        await digests.mark_sent(connection, list(ids.scalars()), at=utc_now())
 
     async with database.write() as connection:
         now = utc_now()
@@ -208,5 +209,5 @@ async def test_what_was_sent_before_anyone_looked_asks_for_nothing(database: Dat
     await add(database, await endpoint_of(database, ANN))
     async with database.write() as connection:
         ids = await connection.execute(select(Notice.__table__.c.id))
-        await notice_batches.mark_sent(connection, list(ids.scalars()), at=utc_now())
+        await digests.mark_sent(connection, list(ids.scalars()), at=utc_now())
     assert await wanted(database) == []

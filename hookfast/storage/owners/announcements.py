@@ -14,9 +14,9 @@ from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.events.operational import Kind, OperationalEvent
 from hookfast.owners.notice import NoticeKind
-from hookfast.storage import notices
 from hookfast.storage.circuits.circuits import Owned
 from hookfast.storage.events import operational
+from hookfast.storage.owners import notices
 from hookfast.storage.tables.deliveries import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
