@@ -52,8 +52,9 @@ from hookfast.dispatch.batches import Batch, Batches, closed_batch
 from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
-from hookfast.storage import endpoints, outbox
+from hookfast.storage import outbox
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, News, Recorder
 

@@ -31,11 +31,12 @@ from hookfast.endpoints.circuit import (
 )
 from hookfast.endpoints.outage import DrainOrder, Situation
 from hookfast.owners.notice import NoticeKind
-from hookfast.storage import deliveries, endpoint_state, lives, outbox, pace
+from hookfast.storage import deliveries, lives, outbox, pace
 from hookfast.storage.admission import PROBE_MARGIN
 from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import Owned
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.owners import announcements
 from hookfast.storage.recorder import News
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from activities.time_left import TimeLeft
 from hookfast.deliveries.batch_messages import SLOW
 from hookfast.deliveries.life import Life
-from hookfast.storage.targets import Target
+from hookfast.storage.endpoints.endpoint_cache import Target
 
 
 class Hold:

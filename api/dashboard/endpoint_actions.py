@@ -32,9 +32,9 @@ from api.routes.recovery import RecoverForm, recover_endpoint
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
-from hookfast.storage import endpoints
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.endpoints import endpoints
 
 routes = page_router()
 

@@ -20,8 +20,8 @@ from api.problems import TooManyRequests, problem_of
 from hookfast.errors import Unauthenticated
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import PARAMETER, PortalLink, open_link
-from hookfast.storage import endpoints
 from hookfast.storage.accounts import api_keys
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.tables.deliveries import Endpoint
 
 open_routes = open_page_router()

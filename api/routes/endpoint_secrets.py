@@ -14,8 +14,8 @@ from api.fields import EndpointPath, Input
 from api.ownership import found, owned
 from api.routing import router
 from hookfast.endpoints.secrets import rotated
-from hookfast.storage import endpoints
 from hookfast.storage.audit.audited import done, facts
+from hookfast.storage.endpoints import endpoints
 
 routes = router("Signatures")
 

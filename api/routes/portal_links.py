@@ -16,8 +16,8 @@ from api.routing import router
 from hookfast.audit import Change, differences
 from hookfast.errors import InvalidInput
 from hookfast.signing.portal_link import LONGEST, PortalLink
-from hookfast.storage import endpoints
 from hookfast.storage.accounts import tenants
+from hookfast.storage.endpoints import endpoints
 
 routes = router("Portal links")
 

@@ -13,7 +13,7 @@ from api.openapi import problem_responses
 from hookfast.endpoints.secrets import live
 from hookfast.ids import is_id
 from hookfast.signing.keys import Jwk, ed25519_jwk
-from hookfast.storage import endpoints
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.keys import signing_keys
 
 routes = APIRouter(tags=["Signatures"])

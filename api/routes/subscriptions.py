@@ -22,9 +22,9 @@ from api.verification import VERIFIED, verify_stored
 from hookfast.errors import Conflict
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
-from hookfast.storage import endpoints, subscriptions
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
+from hookfast.storage.endpoints import endpoints, subscriptions
 from hookfast.storage.tables.deliveries import Endpoint, Subscription
 
 routes = router("Subscriptions")

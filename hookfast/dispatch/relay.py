@@ -55,10 +55,10 @@ from hookfast.ids import new_id
 from hookfast.storage import outbox
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints.endpoint_cache import Target
 from hookfast.storage.fair_claim import FairClaim, Free
 from hookfast.storage.outbox import PendingDelivery
 from hookfast.storage.outgoing import Chosen, OutgoingLoader
-from hookfast.storage.targets import Target
 from hookfast.telemetry import instruments, spans
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hookfast.deliveries.headers import JSON, request_headers
 from hookfast.signing.encryption import CONTENT_TYPE as ENCRYPTED
-from hookfast.storage.targets import Target
+from hookfast.storage.endpoints.endpoint_cache import Target
 
 
 async def outgoing_request(

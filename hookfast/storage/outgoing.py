@@ -27,11 +27,11 @@ from hookfast.storage import lives
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.size_bounded_cache import Remembered
+from hookfast.storage.endpoints.endpoint_cache import Target, Targets
 from hookfast.storage.inbox_entries import RawRequest
 from hookfast.storage.outbox import PendingDelivery, find_all_pending, find_pending, unchanged
 from hookfast.storage.raw_requests import RawRequests
 from hookfast.storage.tables.deliveries import Event
-from hookfast.storage.targets import Target, Targets
 
 _E = Event.__table__.c
 # Built once: to build its condition for each claim took 6 % of a worker's busy time at 50/s.

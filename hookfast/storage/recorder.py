@@ -18,10 +18,11 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import AttemptEnded
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
-from hookfast.storage import attempts, endpoint_health, endpoint_state, lives, pace
+from hookfast.storage import attempts, lives, pace
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
+from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.lives import Change
 from hookfast.storage.tables.deliveries import Attempt
 

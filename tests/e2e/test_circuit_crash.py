@@ -21,9 +21,9 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.clock import utc_now
 from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.endpoints.outage import workflow_id
-from hookfast.storage import endpoint_state
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.e2e.processes import environment, running, stop

@@ -19,8 +19,9 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.clock import utc_now
 from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
-from hookfast.storage import endpoint_state, wishes
+from hookfast.storage import wishes
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.wishes import Action
 from tests.e2e.processes import environment, running, worker
 from tests.receiver import Receiver

@@ -9,7 +9,7 @@ from typing import Any
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Wish
 from hookfast.endpoints.outage import workflow_id
-from hookfast.storage import endpoint_state
+from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import (
     QUICK,
     broken,

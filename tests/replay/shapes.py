@@ -22,9 +22,9 @@ from activities.requests import Requests
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import workflow_id
 from hookfast.settings.settings import Settings
-from hookfast.storage import endpoint_state
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.outgoing import OutgoingLoader
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver

@@ -8,7 +8,7 @@ import pytest
 from api.context import Context
 from hookfast.endpoints.secrets import open_headers
 from hookfast.signing.signature import secret_key
-from hookfast.storage import endpoints, subscriptions
+from hookfast.storage.endpoints import endpoints, subscriptions
 from tests.api_client import KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from api.context import Context
 from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import open_secrets
 from hookfast.signing.signature import secret_key
-from hookfast.storage import endpoints
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.tables.deliveries import SigningKey
 from tests.api_client import Json, KeyClient, Make, assert_problem
 

@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from api.context import Context
-from hookfast.storage import subscriptions
+from hookfast.storage.endpoints import subscriptions
 from tests.api_client import Json, KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio

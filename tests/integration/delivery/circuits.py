@@ -14,8 +14,8 @@ from sqlalchemy import Table, insert, select
 from hookfast.clock import utc_now
 from hookfast.endpoints.outage import EpisodeState, workflow_id
 from hookfast.ids import new_id
-from hookfast.storage import endpoint_state
 from hookfast.storage.circuits import circuits
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery
 from tests.integration.delivery.conftest import Stack, eventually

@@ -10,8 +10,8 @@ from hookfast.clock import utc_now
 from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.endpoints.circuit import Cause
 from hookfast.settings.settings import Settings
-from hookfast.storage import endpoint_state, endpoints, subscriptions
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
 
 
 class Control:

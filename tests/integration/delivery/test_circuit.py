@@ -12,7 +12,7 @@ from hookfast.clock import utc_now
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
-from hookfast.storage import endpoint_state
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.circuits import (

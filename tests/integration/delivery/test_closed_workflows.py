@@ -10,7 +10,7 @@ import pytest
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Wish
 from hookfast.errors import Conflict
-from hookfast.storage import endpoint_state
+from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
 

@@ -9,7 +9,7 @@ import pytest
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Wish
 from hookfast.endpoints.circuit import Cause
-from hookfast.storage import endpoint_state
+from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import ON_REQUEST, broken, until_attempts, until_circuit
 from tests.integration.delivery.conftest import Stack
 

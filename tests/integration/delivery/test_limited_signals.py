@@ -9,7 +9,7 @@ import pytest
 from hookfast.clock import utc_now
 from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.settings.settings import Settings
-from hookfast.storage import endpoint_state
+from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import QUICK, until_all, until_circuit
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT

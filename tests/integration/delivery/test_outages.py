@@ -27,8 +27,8 @@ from hookfast.dispatch.workflow_starter import Conductor, conductor_for
 from hookfast.endpoints.circuit import RAMP_FIRST, RAMP_STEP
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
-from hookfast.storage import endpoint_state
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables.deliveries import Endpoint
 from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.circuits import (

@@ -16,8 +16,8 @@ from hookfast.clock import utc_now
 from hookfast.mail import MailTransport, SmtpTransport
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks, open_link
-from hookfast.storage import endpoints
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.tables.deliveries import Delivery, Endpoint
 from tests.mail_server import MailServer
 from tests.mail_stack import MailStack, some_owner

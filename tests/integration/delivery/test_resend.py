@@ -10,7 +10,8 @@ from temporalio.client import WorkflowExecutionStatus
 from hookfast.clock import utc_now
 from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
-from hookfast.storage import endpoint_state, endpoints, wishes
+from hookfast.storage import wishes
+from hookfast.storage.endpoints import endpoint_state, endpoints
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK
 

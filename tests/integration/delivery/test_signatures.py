@@ -33,8 +33,8 @@ from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import seal_headers
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring, encode_key
-from hookfast.storage import endpoints
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.keys.rekey import rekey, survey
 from tests.api_client import OPERATOR_KEY, Json, client_with
 from tests.integration.delivery.conftest import Stack, eventually

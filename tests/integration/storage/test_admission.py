@@ -10,8 +10,9 @@ import pytest
 from hookfast.deliveries.life import Attempt, Phase, Trigger
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.limits import Go, Limits
-from hookfast.storage import admission, endpoint_state, wishes
+from hookfast.storage import admission, wishes
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.lives import Change
 from hookfast.storage.wishes import Action
 from tests.integration.storage.circuits.stored_circuits import (

@@ -13,8 +13,9 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.life import Phase
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Misconfigured
-from hookfast.storage import endpoint_state, outbox, outgoing, wishes
+from hookfast.storage import outbox, outgoing, wishes
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.outbox import find_pending
 from hookfast.storage.outgoing import OutgoingLoader
 from hookfast.storage.recorder import AttemptRecord, Recorder

@@ -14,8 +14,9 @@ from sqlalchemy import insert, select
 
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
-from hookfast.storage import endpoints, feed, poll, poll_positions
+from hookfast.storage import feed, poll, poll_positions
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.feed_cursor import START, Cursor
 from hookfast.storage.poll import PollPage
 from hookfast.storage.tables.deliveries import Endpoint, Event

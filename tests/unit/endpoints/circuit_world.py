@@ -356,7 +356,7 @@ class World(RuleBasedStateMachine):
 
     @rule(does=st.sampled_from(DEEDS))
     def somebody(self, does: str) -> None:
-        """As `hookfast.storage.endpoint_state` does it."""
+        """As `hookfast.storage.endpoints.endpoint_state` does it."""
         match does, self.endpoint:
             case "pause", EndpointState.ENABLED:
                 self.endpoint = EndpointState.PAUSED

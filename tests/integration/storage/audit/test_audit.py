@@ -13,11 +13,11 @@ from sqlalchemy.exc import IntegrityError
 from hookfast.audit import CLI, SYSTEM, Actor, Change
 from hookfast.endpoints.circuit import Cause
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import endpoint_state
 from hookfast.storage.audit import audit_log
 from hookfast.storage.audit.audit_log import AuditFilter
 from hookfast.storage.audit.audited import AUDITED
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.keys.rekey import rekey
 from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
 from tests.seed import KEY as SEALED_WITH

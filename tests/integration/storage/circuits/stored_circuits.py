@@ -18,10 +18,11 @@ from hookfast.endpoints.circuit import (
     closed,
     release_all,
 )
-from hookfast.storage import admission, endpoint_health, lives
+from hookfast.storage import admission, lives
 from hookfast.storage.admission import Verdict
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import announcements
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Event

@@ -17,10 +17,10 @@ from sqlalchemy import select, update
 from hookfast.endpoints.circuit import AttemptResult, Cause, State, begin_probe
 from hookfast.endpoints.outage import CircuitOrder
 from hookfast.events.operational import Kind
-from hookfast.storage import endpoint_health, endpoint_state
 from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import Circuits
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables.control import EndpointHealth
 from tests.integration.storage.circuits.stored_circuits import (
     HOUR,

@@ -14,8 +14,8 @@ from hookfast.endpoints.secrets import open_headers, open_secrets, rotated, seal
 from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
 from hookfast.signing.signature import secret_key
-from hookfast.storage import endpoints
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables.deliveries import Endpoint

@@ -11,8 +11,8 @@ from sqlalchemy import select, update
 from hookfast.clock import utc_now
 from hookfast.owners.digest import MailOrder
 from hookfast.owners.notice import NoticeKind, owner_hash
-from hookfast.storage import endpoints
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.owners import digests, notices
 from hookfast.storage.owners.notices import AskingNotices
 from hookfast.storage.tables.control import Notice

@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, EndpointState, State, begin_probe
 from hookfast.events.operational import Kind
-from hookfast.storage import endpoint_state
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
+from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.storage.circuits.stored_circuits import (
