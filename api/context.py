@@ -29,7 +29,7 @@ from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.emit import Emitter
+from hookfast.storage.emitting.emit import Emitter
 from hookfast.storage.inbox import Inbox
 from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers

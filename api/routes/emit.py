@@ -29,7 +29,7 @@ from api.problems import ProblemModel, problem_of
 from api.routing import RawJson, router
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError
-from hookfast.storage.emit import Accepted, EmitResult
+from hookfast.storage.emitting.emit import Accepted, EmitResult
 from hookfast.storage.events.new_events import Committed, NewEvent
 from hookfast.telemetry import spans, traceparent
 

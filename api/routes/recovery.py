@@ -30,13 +30,13 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage import jobs as stored_jobs
-from hookfast.storage import late_subscribers
 from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.emitting import late_subscribers
+from hookfast.storage.emitting.late_subscribers import Late
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventSummary
-from hookfast.storage.late_subscribers import Late
 
 routes = router("Recovery")
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage import inbox_entries, inbox_keys, source_stats, sources
-from hookfast.storage.emit import count_committed, tell_of_dead
+from hookfast.storage.emitting.emit import count_committed, tell_of_dead
 from hookfast.storage.events.fan_out import find_subscribers
 from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
 from hookfast.storage.events.schema_checks import SchemaChecks

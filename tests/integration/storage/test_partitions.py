@@ -21,7 +21,7 @@ from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.partitions import DAYS_AHEAD, PARTITIONED
-from hookfast.storage.emit import Accepted, Emitter
+from hookfast.storage.emitting.emit import Accepted, Emitter
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
 from tests.integration.storage.old_rows import (

@@ -11,7 +11,7 @@ from api.lean_route import LeanRoute
 from api.routes.emit import EmittedBatch, EmittedEvent, _accepted, _item, _members
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
-from hookfast.storage.emit import Accepted
+from hookfast.storage.emitting.emit import Accepted
 from hookfast.storage.events.new_events import Committed
 
 EVENT = Committed(

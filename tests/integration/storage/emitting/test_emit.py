@@ -14,7 +14,7 @@ from hookfast.clock import utc_now
 from hookfast.errors import Conflict, InvalidInput, Unavailable
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.emit import Accepted, EmitResult, Emitter
+from hookfast.storage.emitting.emit import Accepted, EmitResult, Emitter
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables.deliveries import Event, EventType
 from hookfast.telemetry.traceparent import new as new_traceparent
@@ -120,7 +120,7 @@ async def test_who_waits_too_long_for_the_database_is_told_to_come_again(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event_type = await seed_type(database)
-    monkeypatch.setattr("hookfast.storage.emit._PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("hookfast.storage.emitting.emit._PATIENCE_SECONDS", 0.2)
     async with process(database.url) as emitter:
         async with database.write() as connection:
             locks = {"postgresql": "LOCK TABLE idempotency_keys", "sqlite": "SELECT 1"}

@@ -8,11 +8,11 @@ from sqlalchemy import delete, func, select
 from hookfast.clock import utc_now
 from hookfast.errors import NotFound
 from hookfast.ids import new_id
-from hookfast.storage import late_subscribers
 from hookfast.storage.database.engine import Database
+from hookfast.storage.emitting import late_subscribers
+from hookfast.storage.emitting.late_subscribers import Late
 from hookfast.storage.endpoints import subscriptions
 from hookfast.storage.events import events
-from hookfast.storage.late_subscribers import Late
 from hookfast.storage.tables.deliveries import Delivery, Endpoint, Event, Subscription
 from tests.seed import seed_delivery, seed_endpoint
 
