@@ -30,7 +30,7 @@ from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import Emitter
-from hookfast.storage.inbox import Inbox
+from hookfast.storage.inbox.inbox import Inbox
 from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
 from hookfast.telemetry.providers import Telemetry

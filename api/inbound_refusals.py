@@ -22,9 +22,9 @@ from api.flushing import flushing
 from api.token_bucket import TokenBuckets
 from hookfast.clock import Clock
 from hookfast.errors import HookfastError
-from hookfast.storage import source_stats
 from hookfast.storage.database.engine import Database
-from hookfast.storage.source_stats import Refusals
+from hookfast.storage.inbox import source_stats
+from hookfast.storage.inbox.source_stats import Refusals
 
 FLUSH_SECONDS = 5.0
 

@@ -19,8 +19,8 @@ from hookfast.inbox.reading import Rules
 from hookfast.inbox.source_secrets import OpenSecret, open_secrets
 from hookfast.settings.settings import Network
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import sources
 from hookfast.storage.database.engine import Database
+from hookfast.storage.inbox import sources
 from hookfast.storage.tables.inbox import Source
 
 FRESH_SECONDS = 2.0

@@ -10,7 +10,7 @@ from hookfast.clock import rfc3339
 from hookfast.deliveries.headers import JSON
 from hookfast.storage.feed import FeedEvent, Gap
 from hookfast.storage.feed_cursor import Cursor
-from hookfast.storage.inbox_entries import RawRequest
+from hookfast.storage.inbox.inbox_entries import RawRequest
 
 
 def opening(cursor: Cursor) -> bytes:

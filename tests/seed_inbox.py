@@ -9,8 +9,8 @@ from hookfast.clock import utc_now
 from hookfast.ids import new_id
 from hookfast.inbox.source_secrets import sealed_secrets
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import inbox_entries, sources
 from hookfast.storage.database.engine import Database
+from hookfast.storage.inbox import inbox_entries, sources
 from hookfast.storage.tables.inbox import InboxEntry, Source
 from tests.seed import KEYRING
 

@@ -27,7 +27,7 @@ from api.routes.sources import (
 from api.source_form import NewSource, SourceView
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.inbox import PROVIDERS
-from hookfast.storage import source_stats
+from hookfast.storage.inbox import source_stats
 
 routes = page_router()
 

@@ -17,7 +17,7 @@ from api.source_cache import OpenSource
 from hookfast.errors import Forbidden, HookfastError, Unavailable
 from hookfast.inbox import Answer, Received, Refused, RequestHeaders
 from hookfast.inbox.reading import Reading, read
-from hookfast.storage.inbox_batch import Arrival, Taken
+from hookfast.storage.inbox.inbox_batch import Arrival, Taken
 from hookfast.telemetry import instruments, spans, traceparent
 
 routes = APIRouter(tags=["Inbound"])

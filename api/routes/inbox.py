@@ -19,11 +19,11 @@ from api.routing import router
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.inbox import Received, RequestHeaders, provider
 from hookfast.inbox.reading import data_text, payload_of
-from hookfast.storage import inbox_entries, inbox_keys, inbox_retry, sources
 from hookfast.storage.audit.audited import done, facts
-from hookfast.storage.inbox_entries import EntrySummary, InboxFilter
-from hookfast.storage.inbox_keys import DELIVERY
-from hookfast.storage.inbox_retry import Retried
+from hookfast.storage.inbox import inbox_entries, inbox_keys, inbox_retry, sources
+from hookfast.storage.inbox.inbox_entries import EntrySummary, InboxFilter
+from hookfast.storage.inbox.inbox_keys import DELIVERY
+from hookfast.storage.inbox.inbox_retry import Retried
 from hookfast.storage.tables.inbox import InboxEntry, Source
 
 routes = router("Inbox")

@@ -18,8 +18,8 @@ from api.source_form import SecretText
 from hookfast.errors import InvalidInput
 from hookfast.inbox import provider
 from hookfast.inbox.source_secrets import new_secret, rotated
-from hookfast.storage import sources
 from hookfast.storage.audit.audited import done, facts
+from hookfast.storage.inbox import sources
 
 routes = router("Sources")
 

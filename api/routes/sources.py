@@ -20,9 +20,9 @@ from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
 from hookfast.inbox import provider
 from hookfast.inbox.source_secrets import new_secret, sealed_secrets
-from hookfast.storage import source_stats, sources
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
+from hookfast.storage.inbox import source_stats, sources
 from hookfast.storage.tables.inbox import Source, SourceStats
 
 routes = router("Sources")

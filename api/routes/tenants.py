@@ -17,10 +17,10 @@ from api.routing import router
 from hookfast.errors import Conflict
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id
-from hookfast.storage import sources
 from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
+from hookfast.storage.inbox import sources
 from hookfast.storage.tables.deliveries import Tenant
 
 routes = router("Tenants")

@@ -28,9 +28,9 @@ from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.size_bounded_cache import Remembered
 from hookfast.storage.endpoints.endpoint_cache import Target, Targets
-from hookfast.storage.inbox_entries import RawRequest
+from hookfast.storage.inbox.inbox_entries import RawRequest
+from hookfast.storage.inbox.raw_requests import RawRequests
 from hookfast.storage.outbox import PendingDelivery, find_all_pending, find_pending, unchanged
-from hookfast.storage.raw_requests import RawRequests
 from hookfast.storage.tables.deliveries import Event
 
 _E = Event.__table__.c

@@ -21,8 +21,8 @@ import httpx2
 from api.app import create_app
 from api.routes import inbound
 from hookfast.settings.settings import Settings
-from hookfast.storage import inbox_batch, inbox_entries, inbox_keys
-from hookfast.storage.inbox import Inbox
+from hookfast.storage.inbox import inbox_batch, inbox_entries, inbox_keys
+from hookfast.storage.inbox.inbox import Inbox
 from tests.integration.api.inbound import signed
 
 STEPS = ("verified", "claimed", "stored", "emitted", "committed")

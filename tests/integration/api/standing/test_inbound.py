@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 
 from api.context import Context
 from hookfast.storage.events import schema_checks
-from hookfast.storage.sources import MAX_EVENT_TYPES
+from hookfast.storage.inbox.sources import MAX_EVENT_TYPES
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.inbox import InboxKey, Source, SourceEventType
 from tests.api_client import MakeEventType, assert_problem

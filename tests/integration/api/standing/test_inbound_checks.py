@@ -16,8 +16,8 @@ from hookfast.inbox import provider
 from hookfast.inbox.refused import Refused
 from hookfast.inbox.samples import sample
 from hookfast.inbox.source_secrets import sealed_secrets
-from hookfast.storage import source_stats, sources
-from hookfast.storage.source_stats import Refusals
+from hookfast.storage.inbox import source_stats, sources
+from hookfast.storage.inbox.source_stats import Refusals
 from tests.api_client import assert_problem
 from tests.integration.api.inbound import SECRET, post, send, signed
 from tests.integration.api.standing.sources import make_source, stats

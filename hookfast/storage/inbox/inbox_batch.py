@@ -15,14 +15,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
-from hookfast.storage import inbox_entries, inbox_keys, source_stats, sources
 from hookfast.storage.emitting.emit import count_committed, tell_of_dead
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
 from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
 from hookfast.storage.events.schema_checks import Check, Fault
 from hookfast.storage.events.schemas import Schema, SchemaCache
-from hookfast.storage.inbox_entries import EntrySummary, InboxStatus, Repeats
-from hookfast.storage.inbox_keys import BUSINESS, DELIVERY, DELIVERY_KEY_LIFE, Claim, Held
+from hookfast.storage.inbox import inbox_entries, inbox_keys, source_stats, sources
+from hookfast.storage.inbox.inbox_entries import EntrySummary, InboxStatus, Repeats
+from hookfast.storage.inbox.inbox_keys import BUSINESS, DELIVERY, DELIVERY_KEY_LIFE, Claim, Held
 
 _MAX_ERROR = 1_000
 

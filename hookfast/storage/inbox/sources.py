@@ -11,8 +11,8 @@ from sqlalchemy import Table, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage import source_stats
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.inbox import source_stats
 from hookfast.storage.tables.deliveries import EventType
 from hookfast.storage.tables.inbox import Source, SourceEventType
 

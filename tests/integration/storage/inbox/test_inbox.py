@@ -16,13 +16,13 @@ from hookfast.clock import utc_now
 from hookfast.ids import new_id
 from hookfast.inbox.source_secrets import open_secrets
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import inbox_keys, sources
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.inbox import Inbox
-from hookfast.storage.inbox_batch import Arrival
-from hookfast.storage.inbox_entries import InboxFilter, page_statement
-from hookfast.storage.inbox_keys import Claim, Held
+from hookfast.storage.inbox import inbox_keys, sources
+from hookfast.storage.inbox.inbox import Inbox
+from hookfast.storage.inbox.inbox_batch import Arrival
+from hookfast.storage.inbox.inbox_entries import InboxFilter, page_statement
+from hookfast.storage.inbox.inbox_keys import Claim, Held
 from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables.deliveries import Tenant
 from hookfast.storage.tables.inbox import InboxKey

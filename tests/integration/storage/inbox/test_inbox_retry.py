@@ -10,10 +10,10 @@ from sqlalchemy import select, text
 
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
-from hookfast.storage import inbox_entries, inbox_retry, sources
 from hookfast.storage.database.engine import Database
-from hookfast.storage.inbox_entries import Repeats
-from hookfast.storage.inbox_retry import Retried
+from hookfast.storage.inbox import inbox_entries, inbox_retry, sources
+from hookfast.storage.inbox.inbox_entries import Repeats
+from hookfast.storage.inbox.inbox_retry import Retried
 from hookfast.storage.tables.deliveries import Endpoint, Event
 from hookfast.storage.tables.inbox import InboxEntry
 from tests.seed import seed_endpoint

@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import Conflict, NotFound
-from hookfast.storage import inbox_entries, inbox_keys, source_stats, sources
 from hookfast.storage.emitting.emit import count_committed, tell_of_dead
 from hookfast.storage.events.fan_out import find_subscribers
 from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
 from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
-from hookfast.storage.inbox_batch import business_claim
+from hookfast.storage.inbox import inbox_entries, inbox_keys, source_stats, sources
+from hookfast.storage.inbox.inbox_batch import business_claim
 from hookfast.storage.tables.inbox import InboxEntry
 from hookfast.telemetry import spans, traceparent
 

@@ -14,7 +14,15 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
-from hookfast.storage.inbox_batch import Arrival, Facts, Taken, as_text, checks_of, look_up, take_in
+from hookfast.storage.inbox.inbox_batch import (
+    Arrival,
+    Facts,
+    Taken,
+    as_text,
+    checks_of,
+    look_up,
+    take_in,
+)
 
 _MAX_BATCH = 100
 _MAX_BATCH_BYTES = 16 * 1024 * 1024  # how long the others' writes may have to wait for one of ours

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage import inbox_entries
 from hookfast.storage.database.size_bounded_cache import Remembered
-from hookfast.storage.inbox_entries import RawRequest
+from hookfast.storage.inbox import inbox_entries
+from hookfast.storage.inbox.inbox_entries import RawRequest
 
 _CACHE_BYTES = 64 * 1024 * 1024
 
