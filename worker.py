@@ -56,9 +56,9 @@ from hookfast.storage import workers
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.recorder import News, Recorder
 from hookfast.storage.keys.keyring import keyring_of
-from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.recorder import News, Recorder
 from hookfast.telemetry import exposition, providers
 from hookfast.telemetry.exposition import MetricsServer
 from hookfast.telemetry.providers import Telemetry

@@ -44,12 +44,13 @@ from hookfast.dispatch.lateness import Lateness
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.endpoints.limits import Go
 from hookfast.errors import NotFound, Unavailable
-from hookfast.storage import admission, lives, pace, wishes
-from hookfast.storage.admission import PROBE_MARGIN
 from hookfast.storage.database.engine import Database
-from hookfast.storage.lives import Change
-from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.recorder import AttemptRecord, News, Recorder
+from hookfast.storage.deliveries import actions, admission, lives
+from hookfast.storage.deliveries import limits as pace
+from hookfast.storage.deliveries.admission import PROBE_MARGIN
+from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.recorder import AttemptRecord, News, Recorder
 
 _LEASE_MARGIN = timedelta(seconds=60)
 """A place among an endpoint's requests in flight is free again this long after the longest request,
@@ -124,7 +125,7 @@ class AttemptActivities:
         try:
             if order.heard is not None:
                 async with self._database.write() as connection:
-                    heard = await wishes.hear(
+                    heard = await actions.hear(
                         connection, order.delivery_id, order.heard, now=self._clock()
                     )
                 lives.count_ended([heard])

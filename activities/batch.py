@@ -52,11 +52,11 @@ from hookfast.dispatch.batches import Batch, Batches, closed_batch
 from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
-from hookfast.storage import outbox
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import outbox
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.recorder import AttemptRecord, News, Recorder
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.recorder import AttemptRecord, News, Recorder
 
 _LOOK_SECONDS = 0.1
 """How often a batch looks for requests that take long. With all others done, they leave the worker

@@ -31,14 +31,14 @@ from hookfast.endpoints.circuit import (
 )
 from hookfast.endpoints.outage import DrainOrder, Situation
 from hookfast.owners.notice import NoticeKind
-from hookfast.storage import deliveries, lives, outbox, pace
-from hookfast.storage.admission import PROBE_MARGIN
 from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import Owned
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import deliveries, limits, lives, outbox
+from hookfast.storage.deliveries.admission import PROBE_MARGIN
+from hookfast.storage.deliveries.recorder import News
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.owners import announcements
-from hookfast.storage.recorder import News
 
 _TICK = 0.2
 """Seconds between two looks at a probe, or two handfuls of released deliveries."""
@@ -204,7 +204,7 @@ class CircuitActivities:
             if after.state is not State.CLOSED:
                 return False
             await circuits.store(connection, endpoint_id, after, now=now)
-            await pace.reset(connection, endpoint_id, now=now)
+            await limits.reset(connection, endpoint_id, now=now)
             policy = self._policy_of(owned)
             await announcements.circuit_changed(connection, owned, after, policy=policy, now=now)
         self._on_news(News.CIRCUIT | News.EVENTS)

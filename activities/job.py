@@ -22,11 +22,11 @@ from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.job import JobOrder, JobProgress, JobStatus, Rest, Spacing
 from hookfast.deliveries.life import Wish
-from hookfast.storage import chosen_deliveries, jobs, lives, wishes
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.database.engine import Database
-from hookfast.storage.lives import Change
-from hookfast.storage.recorder import News
+from hookfast.storage.deliveries import actions, jobs, lives, selection
+from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.recorder import News
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.control import Job
 
 STINT = timedelta(seconds=30)
@@ -128,9 +128,7 @@ class JobActivities:
             if locked is None:  # another worker has ended it
                 return await jobs.get(connection, job.id) or job
             in_hand = locked.in_hand or []
-            waiting = await chosen_deliveries.under_way(
-                connection, in_hand, patience=_PATIENCE, now=now
-            )
+            waiting = await selection.under_way(connection, in_hand, patience=_PATIENCE, now=now)
             asked, over = _Asked(), locked.cancel_requested
             if over:
                 waiting = []  # they were asked, and go on
@@ -165,10 +163,10 @@ class JobActivities:
     ) -> _Asked:
         if limit == 0:
             return _Asked()
-        ids = await chosen_deliveries.next_ids(connection, chosen, after=job.cursor, limit=limit)
+        ids = await selection.next_ids(connection, chosen, after=job.cursor, limit=limit)
         if not ids:
             return _Asked()
-        changes = await wishes.ask_many(
+        changes = await actions.ask_many(
             connection, ids, _WISHES[job.action], among=chosen.statuses, now=self._clock()
         )
         changed = [one for one in changes if one.after != one.before]

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from activities.hold import Hold
 from hookfast.deliveries.batch_messages import PER_ENDPOINT
-from hookfast.storage.outgoing import COUNTS_FOR, OutgoingLoader
+from hookfast.storage.deliveries.outgoing import COUNTS_FOR, OutgoingLoader
 
 
 class Lanes:

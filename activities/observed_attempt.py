@@ -8,8 +8,8 @@ from datetime import datetime
 
 from hookfast.deliveries.life import Attempt, Trigger
 from hookfast.deliveries.outcome import Outcome
-from hookfast.storage.lives import Change
-from hookfast.storage.outgoing import Outgoing
+from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.outgoing import Outgoing
 from hookfast.telemetry import instruments, spans
 
 

@@ -30,9 +30,9 @@ from hookfast.errors import Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
 from hookfast.sender import Sender
-from hookfast.storage.lives import Change
-from hookfast.storage.outgoing import Outgoing, OutgoingLoader
-from hookfast.storage.recorder import AttemptRecord, Recorder
+from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import spans
 
 log = structlog.get_logger()

@@ -14,9 +14,10 @@ from temporalio import activity
 from hookfast.clock import Clock, utc_now
 from hookfast.retention import ages as retention
 from hookfast.retention.ages import Prepared, RetentionState, RunOrder, SweepOrder, Swept
-from hookfast.storage import delivery_days, old_partitions, pace, retention_runs
+from hookfast.storage import delivery_days, old_partitions, retention_runs
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import limits
 from hookfast.storage.retention import SWEEPS, Batch, Cutoffs
 from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
 
@@ -157,7 +158,7 @@ class RetentionActivities:
         now = self._clock()
         async with self._database.write() as connection:
             if not order.dry_run:
-                await pace.forget_lost(connection, before=now - timedelta(days=1))
+                await limits.forget_lost(connection, before=now - timedelta(days=1))
                 await retention_runs.forget(connection, before=now - retention.RUNS_KEPT)
             await retention_runs.finish(connection, order.run_id, now=now)
             sweeps = await retention_runs.sweeps(connection, order.run_id)

@@ -19,8 +19,8 @@ from fastapi import Request
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.errors import Unavailable
-from hookfast.storage import backlog
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import backlog
 
 _FRESH_SECONDS: Final = 2.0
 _PAUSES_PER_LOOK: Final = 20

@@ -13,8 +13,8 @@ from api.jobs import JobOptions
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, parse_reason
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type
-from hookfast.storage.chosen_deliveries import MAX_IDS, ChosenDeliveries
-from hookfast.storage.wishes import Action
+from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.selection import MAX_IDS, ChosenDeliveries
 
 _Status = Annotated[DeliveryStatus, Strict(False)]
 

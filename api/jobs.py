@@ -27,12 +27,12 @@ from hookfast.deliveries.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
-from hookfast.storage import chosen_deliveries, jobs
 from hookfast.storage.audit.audited import facts
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.jobs import progress_of
+from hookfast.storage.deliveries import jobs, selection
+from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.jobs import progress_of
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.control import Job
-from hookfast.storage.wishes import Action
 
 STEERING: Final[Mapping[str, AuditAction]] = {
     "pause": "delivery.pause",
@@ -201,10 +201,10 @@ async def draft_job(
     async with context.database.read() as connection:
         chosen = replace(
             chosen,
-            up_to=await chosen_deliveries.newest_id(connection),
+            up_to=await selection.newest_id(connection),
             without=await _being_resent(connection) if action == "resend" else (),
         )
-        counted = await chosen_deliveries.count(connection, chosen)
+        counted = await selection.count(connection, chosen)
     now = context.clock()
     return Job(
         id=new_id("job", now),
@@ -250,7 +250,7 @@ async def count(
     async with context.database.read() as connection:
         if resend:
             chosen = replace(chosen, without=await _being_resent(connection))
-        return await chosen_deliveries.count(connection, _confined(chosen, principal))
+        return await selection.count(connection, _confined(chosen, principal))
 
 
 async def _being_resent(connection: AsyncConnection) -> tuple[ChosenDeliveries, ...]:

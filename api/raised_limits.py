@@ -16,8 +16,8 @@ from api.context import Context
 from api.jobs import draft_job
 from hookfast.deliveries.job import MIN_RATE, JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage import chosen_deliveries, jobs, pace
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.deliveries import jobs, limits, selection
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.control import Job
 from hookfast.storage.tables.deliveries import Endpoint
 
@@ -58,10 +58,10 @@ async def apply(
     """Forget the appointments that were made under the old limits, where they differ, and store the
     job, for whose workflow the caller then has to ring the conductor."""
     if any(columns[name] != getattr(endpoint, name) for name in _LIMITS):
-        await pace.reset(connection, endpoint.id, now=context.clock())
+        await limits.reset(connection, endpoint.id, now=context.clock())
     if job is not None:
         # As of now: what came since it was drafted lined up behind the same appointments.
-        up_to = await chosen_deliveries.newest_id(connection)
+        up_to = await selection.newest_id(connection)
         job.chosen = job.chosen | {"up_to": up_to}
         await jobs.add(connection, job)
 

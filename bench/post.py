@@ -36,8 +36,8 @@ from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import EndpointState, Gate
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signing.signature import DEFAULT_PROFILES, HashName
+from hookfast.storage.deliveries.outgoing import EventBody, Outgoing
 from hookfast.storage.endpoints.endpoint_cache import Target
-from hookfast.storage.outgoing import EventBody, Outgoing
 from hookfast.telemetry import providers, spans
 
 _TURNS = 5

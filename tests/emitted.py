@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from api.context import Context
 from hookfast.deliveries.job import JobStatus
-from hookfast.storage import jobs
+from hookfast.storage.deliveries import jobs
 from hookfast.storage.tables.deliveries import Delivery
 from tests.api_client import Json
 

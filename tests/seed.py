@@ -15,10 +15,10 @@ from hookfast.deliveries.retry_plan import DEFAULT_PLAN, parse_plan
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import outbox
 from hookfast.storage.database.engine import Database
-from hookfast.storage.fair_claim import FairClaim
-from hookfast.storage.outbox import PendingDelivery
+from hookfast.storage.deliveries import outbox
+from hookfast.storage.deliveries.fair_claim import FairClaim
+from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.storage.tables.deliveries import (
     Attempt,
     Delivery,

@@ -10,10 +10,10 @@ from sqlalchemy import insert, select
 from hookfast.clock import utc_now
 from hookfast.deliveries.job import JobKind
 from hookfast.ids import new_id
-from hookfast.storage import chosen_deliveries, jobs
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.database.engine import Database
-from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.deliveries import jobs, selection
+from hookfast.storage.deliveries.dead_letters import DEAD
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.control import Job
 from hookfast.storage.tables.deliveries import Delivery
 from tests.seed import delivery_row, seed_delivery
@@ -58,7 +58,7 @@ async def seed_job(
     """A job that asks for its workflow; returns its id."""
     now = utc_now()
     async with database.write() as connection:
-        counted = await chosen_deliveries.count(connection, chosen)
+        counted = await selection.count(connection, chosen)
         job = Job(
             **{
                 "id": new_id("job", now),

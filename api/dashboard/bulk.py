@@ -16,7 +16,7 @@ from api.dashboard.wording import number
 from api.jobs import JobView, count
 from api.routes.delivery_actions import DeliveryActionForm, act_on_deliveries
 from hookfast.errors import InvalidInput
-from hookfast.storage.wishes import Action
+from hookfast.storage.deliveries.actions import Action
 
 routes = page_router()
 

@@ -10,7 +10,7 @@ from fastapi import Response
 
 from api.dashboard.page import HOME, View
 from hookfast.errors import NotFound
-from hookfast.storage import deliveries, jobs
+from hookfast.storage.deliveries import deliveries, jobs
 
 _FOR_ALL: Final = (f"{HOME}/sign-out", f"{HOME}/settings/theme")
 _LISTS: Final = (f"{HOME}/deliveries", f"{HOME}/dead-letters", f"{HOME}/live/deliveries")

@@ -32,8 +32,8 @@ from api.routes.recovery import RecoverForm, recover_endpoint
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.deliveries.dead_letters import DEAD
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.endpoints import endpoints
 
 routes = page_router()

@@ -20,8 +20,8 @@ from api.routing import router
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import parse_reason
 from hookfast.events.event_type import parse_event_type
-from hookfast.storage import dead_letters
-from hookfast.storage.dead_letters import DEAD, TOP, DeadLetterFilter, DeadLetterStats
+from hookfast.storage.deliveries import dead_letters
+from hookfast.storage.deliveries.dead_letters import DEAD, TOP, DeadLetterFilter, DeadLetterStats
 
 routes = router("Dead letters")
 

@@ -33,12 +33,12 @@ from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.events.event_type import parse_event_type
-from hookfast.storage import attempts, deliveries, lives, wishes
 from hookfast.storage.circuits.circuits import gates
-from hookfast.storage.deliveries import DeliveryFilter
-from hookfast.storage.outgoing import COUNTS_FOR
+from hookfast.storage.deliveries import actions, attempts, deliveries, lives
+from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
+from hookfast.storage.deliveries.outgoing import COUNTS_FOR
 from hookfast.storage.tables.deliveries import Attempt, Delivery
-from hookfast.storage.wishes import Action
 
 routes = router("Deliveries")
 
@@ -213,7 +213,7 @@ async def _steer(
 ) -> SteeredDelivery:
     async with context.database.write() as connection:
         delivery = owned(await deliveries.get(connection, delivery_id), principal)
-        change = await wishes.ask(connection, delivery_id, action, now=context.clock())
+        change = await actions.ask(connection, delivery_id, action, now=context.clock())
         seen = await gates(connection, [delivery.endpoint_id])
         told = Change(
             action=STEERING[action],

@@ -13,7 +13,7 @@ from api.delivery_choice import ChoiceOptions, DeliveryChoiceForm
 from api.jobs import JOB_ANSWERS, JobView
 from api.routing import router
 from hookfast.deliveries.job import JobKind
-from hookfast.storage.wishes import Action
+from hookfast.storage.deliveries.actions import Action
 
 routes = router("Deliveries")
 

@@ -20,8 +20,8 @@ from api.pagination import Listing, PageQuery
 from api.routes.deliveries import DeliveryView
 from api.routing import router
 from hookfast.events.event_type import parse_event_type
-from hookfast.storage import deliveries
-from hookfast.storage.deliveries import DeliveryFilter
+from hookfast.storage.deliveries import deliveries
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.events import events, idempotency_keys
 from hookfast.storage.events.events import EventFilter, EventSummary
 from hookfast.storage.tables.deliveries import Event

@@ -15,8 +15,8 @@ from api.routing import router
 from api.shown_keys import shown_keys
 from hookfast.deliveries.job import JobStatus
 from hookfast.errors import Conflict
-from hookfast.storage import jobs
 from hookfast.storage.audit.audited import done
+from hookfast.storage.deliveries import jobs
 from hookfast.storage.tables.control import Job
 
 routes = router("Jobs")

@@ -29,9 +29,9 @@ from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, InvalidInput
-from hookfast.storage import jobs as stored_jobs
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
-from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.deliveries import jobs as stored_jobs
+from hookfast.storage.deliveries.dead_letters import DEAD
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.emitting import late_subscribers
 from hookfast.storage.emitting.late_subscribers import Late
 from hookfast.storage.endpoints import endpoints

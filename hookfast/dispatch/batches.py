@@ -22,7 +22,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.batch_messages import MOST
 from hookfast.deliveries.time_budget import LOCAL_STEP
 from hookfast.dispatch.batch_start import start_batch
-from hookfast.storage.outbox import PendingDelivery
+from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.telemetry import instruments
 
 Take = Callable[[Sequence[str]], None]

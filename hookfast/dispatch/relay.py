@@ -52,13 +52,13 @@ from hookfast.dispatch.start import start_or_wake
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.ids import new_id
-from hookfast.storage import outbox
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import outbox
+from hookfast.storage.deliveries.fair_claim import FairClaim, Free
+from hookfast.storage.deliveries.outbox import PendingDelivery
+from hookfast.storage.deliveries.outgoing import Chosen, OutgoingLoader
 from hookfast.storage.endpoints.endpoint_cache import Target
-from hookfast.storage.fair_claim import FairClaim, Free
-from hookfast.storage.outbox import PendingDelivery
-from hookfast.storage.outgoing import Chosen, OutgoingLoader
 from hookfast.telemetry import instruments, spans
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail

@@ -23,8 +23,8 @@ from hookfast.deliveries.messages import (
     StepReport,
     workflow_id,
 )
+from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.storage.endpoints.endpoint_cache import Target
-from hookfast.storage.outbox import PendingDelivery
 from hookfast.temporal import connection
 
 RPC_TIMEOUT = timedelta(seconds=5)

@@ -26,7 +26,7 @@ from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.settings.settings import Settings
 from hookfast.storage.circuits.circuits import Circuits
 from hookfast.storage.database.engine import Database
-from hookfast.storage.jobs import AskingJobs
+from hookfast.storage.deliveries.jobs import AskingJobs
 from hookfast.storage.owners.notices import AskingNotices
 from hookfast.workflow_request import CONTROL_QUEUE, LOOK, Wanted
 

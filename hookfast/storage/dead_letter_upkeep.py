@@ -8,8 +8,8 @@ from datetime import datetime
 from sqlalchemy import Table, delete, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.attempts import of
 from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.deliveries.attempts import of
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
 

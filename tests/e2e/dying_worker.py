@@ -34,8 +34,8 @@ from activities.circuit import CircuitActivities
 from hookfast.deliveries.life import Trigger
 from hookfast.dispatch.workflow_starter import Conductor
 from hookfast.sender import Sender
-from hookfast.storage import jobs
-from hookfast.storage.recorder import AttemptRecord, Recorder
+from hookfast.storage.deliveries import jobs
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from workflows import circuit_breaker, delivery
 
 

@@ -26,7 +26,7 @@ from activities.attempt import AttemptActivities
 from activities.batch import BatchActivities
 from activities.requests import Requests
 from hookfast.sender import Sender
-from hookfast.storage.recorder import Recorder
+from hookfast.storage.deliveries.recorder import Recorder
 
 _COUNT = int(os.environ["COUNT"])
 _arrived: set[asyncio.Task[Any] | None] = set()

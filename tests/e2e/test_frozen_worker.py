@@ -19,10 +19,10 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.clock import utc_now
 from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
-from hookfast.storage import wishes
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import actions
+from hookfast.storage.deliveries.actions import Action
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.wishes import Action
 from tests.e2e.processes import environment, running, worker
 from tests.receiver import Receiver
 from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
@@ -65,7 +65,7 @@ class Frozen:
     async def ask(self, action: Action) -> None:
         async with self.database.write() as connection:
             try:
-                await wishes.ask(connection, self.ids[action], action, now=utc_now())
+                await actions.ask(connection, self.ids[action], action, now=utc_now())
             except Conflict:
                 return  # what the frozen worker did is committed: it has ended
         if action != "resend":

@@ -15,10 +15,10 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
-from hookfast.storage import chosen_deliveries, wishes
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.database.engine import Database
-from hookfast.storage.dead_letters import DEAD
+from hookfast.storage.deliveries import actions, selection
+from hookfast.storage.deliveries.dead_letters import DEAD
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from tests.e2e.processes import environment, running, stop, worker
 from tests.receiver import Receiver
 from tests.seed import seed_endpoint
@@ -116,7 +116,7 @@ async def test_a_redrive_that_is_killed_sends_each_once_and_lets_a_person_throug
         async with worker(env, log):
             await until_done(database, job_id, len(before) + 20)
             async with database.write() as connection:
-                await wishes.ask(connection, one, "resend", now=utc_now())
+                await actions.ask(connection, one, "resend", now=utc_now())
             begun = time.monotonic()
             async with asyncio.timeout(PATIENCE):
                 while await statuses(database, [one]) != ["delivered"]:  # noqa: ASYNC110
@@ -124,14 +124,14 @@ async def test_a_redrive_that_is_killed_sends_each_once_and_lets_a_person_throug
             print(f"a person's resend took {time.monotonic() - begun:.2f} s")
             assert (await job_row(database, job_id)).finished_at is None
             async with database.read() as connection:
-                running_job = chosen_deliveries.ChosenDeliveries.of(
+                running_job = selection.ChosenDeliveries.of(
                     (await job_row(database, job_id)).chosen
                 )
                 again = replace(
                     chosen,
                     without=(replace(running_job, after=(await job_row(database, job_id)).cursor),),
                 )
-                assert await chosen_deliveries.count(connection, again) == {}
+                assert await selection.count(connection, again) == {}
             await until_ended(database, job_id, ids)
 
     job = await job_row(database, job_id)

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from activities import job as job_module
 from hookfast.clock import utc_now
-from hookfast.storage import jobs
+from hookfast.storage.deliveries import jobs
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.seed_jobs import job_row, seed_ended, seed_job
 

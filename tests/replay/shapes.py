@@ -24,8 +24,8 @@ from hookfast.deliveries.messages import workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.outgoing import OutgoingLoader
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver
 from tests.replay.batch_shapes import BATCH_SHAPES

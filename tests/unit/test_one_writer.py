@@ -1,4 +1,4 @@
-"""Nothing but `hookfast.storage.lives` writes the state of a delivery: found in the source of every
+"""Nothing but `hookfast.storage.deliveries.lives` writes the state of a delivery: found in the source of every
 module, whatever the tests happen to run."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.storage import lives
+from hookfast.storage.deliveries import lives
 from hookfast.storage.tables.deliveries import Delivery
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("hookfast", "api", "activities", "workflows")
-THE_WRITER = "hookfast/storage/lives.py"
+THE_WRITER = "hookfast/storage/deliveries/lives.py"
 ALLOWED = {"started_at", "leased_until", "wakes", "urgency", "heard", "batch_id", "batch_until"}
 """What others may write: the outbox, and which signals were applied."""
 UNKNOWN = "?"

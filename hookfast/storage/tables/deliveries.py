@@ -209,7 +209,7 @@ _DEAD = text("status IN ('dead', 'gone')")
 class Delivery(Record, table=True):
     """One (event, subscription) pair, its workflow and its message id.
 
-    Its state is a `hookfast.deliveries.life.Life`, which `hookfast.storage.lives` alone writes.
+    Its state is a `hookfast.deliveries.life.Life`, which `hookfast.storage.deliveries.lives` alone writes.
     `next_attempt_at` is made from it, for lists and for the sweep. `heard` names the signals made
     by hand that were applied.
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from api.context import Context
-from hookfast.storage import jobs
+from hookfast.storage.deliveries import jobs
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.emitted import TYPE, change, emit, emit_as, finish
 

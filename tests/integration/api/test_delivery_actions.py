@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from api.context import Context
-from hookfast.storage import chosen_deliveries, jobs
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.deliveries import jobs, selection
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.emitted import TYPE, emit, emit_as
 
@@ -49,7 +49,7 @@ async def chosen_by(context: Context, job: Json) -> list[str]:
         row = await jobs.get(connection, job["id"])
         assert row is not None
         chosen = ChosenDeliveries.of(row.chosen)
-        return await chosen_deliveries.next_ids(connection, chosen, after=None, limit=100)
+        return await selection.next_ids(connection, chosen, after=None, limit=100)
 
 
 ACTS_ON = [

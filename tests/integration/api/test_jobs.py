@@ -12,7 +12,7 @@ from sqlalchemy import update
 from api.app import create_app
 from api.context import Context
 from hookfast.settings.settings import Settings
-from hookfast.storage.jobs import AskingJobs
+from hookfast.storage.deliveries.jobs import AskingJobs
 from hookfast.storage.tables.control import Job
 from tests.api_client import OPERATOR_KEY, Json, KeyClient, Make, assert_problem, client_with
 

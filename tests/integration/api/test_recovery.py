@@ -12,8 +12,8 @@ from sqlalchemy import update
 
 from api.context import Context
 from hookfast.clock import rfc3339
-from hookfast.storage import chosen_deliveries, jobs
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.deliveries import jobs, selection
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.emitted import TYPE, change, emit, emit_as, finish
@@ -46,7 +46,7 @@ async def chosen_by(context: Context, job: Json) -> list[str]:
         row = await jobs.get(connection, job["id"])
         assert row is not None
         chosen = ChosenDeliveries.of(row.chosen)
-        return await chosen_deliveries.next_ids(connection, chosen, after=None, limit=100)
+        return await selection.next_ids(connection, chosen, after=None, limit=100)
 
 
 async def disable(context: Context, endpoint_id: str) -> None:

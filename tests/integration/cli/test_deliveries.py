@@ -18,7 +18,7 @@ from sqlalchemy import insert, update
 
 from hookfast.deliveries.job import JobStatus
 from hookfast.ids import new_id
-from hookfast.storage import jobs
+from hookfast.storage.deliveries import jobs
 from hookfast.storage.tables.deliveries import Attempt, Delivery
 from tests.api_client import Json
 from tests.api_server import ApiServer

@@ -16,7 +16,7 @@ from api.context import Context
 from api.jobs import count, draft_job
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from tests.api_client import KeyClient
 from tests.integration.dashboard.belongings import end
 from tests.integration.dashboard.page_paths import (

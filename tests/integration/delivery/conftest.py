@@ -24,10 +24,10 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.life import Wish
 from hookfast.deliveries.messages import DeliveryState, workflow_id
 from hookfast.settings.settings import Settings
-from hookfast.storage import outbox, wishes
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.wishes import Action
+from hookfast.storage.deliveries import actions, outbox
+from hookfast.storage.deliveries.actions import Action
 from tests.integration.delivery.control import Control
 from tests.receiver import Receiver
 from tests.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
@@ -111,13 +111,13 @@ class Stack:
     async def ask(self, delivery_id: str, action: Action) -> None:
         """Do as a person asks, as the API does it."""
         async with self.database.write() as connection:
-            await wishes.ask(connection, delivery_id, action, now=utc_now())
+            await actions.ask(connection, delivery_id, action, now=utc_now())
         await self.ring()
 
     async def ask_many(self, delivery_ids: list[str], wish: Wish) -> None:
         """Do with them as a job or a circuit does."""
         async with self.database.write() as connection:
-            await wishes.ask_many(connection, delivery_ids, wish, now=utc_now())
+            await actions.ask_many(connection, delivery_ids, wish, now=utc_now())
         await self.ring()
 
     async def wake(self, delivery_id: str) -> None:

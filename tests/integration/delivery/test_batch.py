@@ -23,10 +23,10 @@ from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch import batches
 from hookfast.dispatch.batch_start import start_batch
 from hookfast.ids import new_id
-from hookfast.storage import outbox
+from hookfast.storage.deliveries import outbox
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.recorder import Recorder
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.recorder import Recorder
 from hookfast.storage.tables.deliveries import Delivery
 from tests.integration.delivery.conftest import Stack, eventually
 

@@ -19,9 +19,9 @@ from hookfast.deliveries.job import JobProgress
 from hookfast.dispatch import relay, sweep
 from hookfast.dispatch.workflow_starter import conductor_for, stopped
 from hookfast.settings.settings import Settings
-from hookfast.storage import jobs
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import jobs
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables.control import Job
 from hookfast.storage.tables.deliveries import Endpoint

@@ -17,8 +17,8 @@ from standardwebhooks import Webhook
 from activities.requests import Requests
 from hookfast.clock import utc_now
 from hookfast.errors import Unavailable
-from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.recorder import Recorder
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.recorder import Recorder
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually

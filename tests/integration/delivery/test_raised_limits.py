@@ -10,8 +10,8 @@ from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.settings.settings import Settings
-from hookfast.storage import pace
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage.deliveries import limits
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.circuits import deliver_many, until_all
 from tests.integration.delivery.conftest import Stack, eventually
@@ -47,7 +47,7 @@ async def test_what_waits_at_a_limit_goes_when_it_is_told_that_the_limit_was_rai
             .where(c.id == endpoint)
             .values(rate_limit_per_second=100, updated_at=utc_now())
         )
-        await pace.reset(connection, endpoint, now=utc_now())
+        await limits.reset(connection, endpoint, now=utc_now())
 
     job_id = await seed_job(
         stack.database,

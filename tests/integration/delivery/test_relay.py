@@ -23,10 +23,10 @@ from hookfast.dispatch.relay import Relay
 from hookfast.dispatch.unhealthy_endpoints import Troubled
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import outbox
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.outgoing import OutgoingLoader
+from hookfast.storage.deliveries import outbox
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.tables.deliveries import Delivery, Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowExecutionStatus
 from hookfast.clock import utc_now
 from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
-from hookfast.storage import wishes
+from hookfast.storage.deliveries import actions
 from hookfast.storage.endpoints import endpoint_state, endpoints
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK
@@ -118,7 +118,7 @@ async def test_a_resend_whose_endpoint_is_disabled_before_it_is_made_is_a_dead_l
     await stack.until_closed(delivery)
 
     async with stack.database.write() as connection:
-        await wishes.ask(connection, delivery, "resend", now=utc_now())
+        await actions.ask(connection, delivery, "resend", now=utc_now())
         await endpoint_state.disable(
             connection, endpoint, cause=Cause.DISABLED, reason="Disabled.", now=utc_now()
         )

@@ -30,8 +30,8 @@ from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.storage.outgoing import OutgoingLoader
-from hookfast.storage.recorder import Recorder
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.recorder import Recorder
 from tests.database_cut import DatabaseLine
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.receiver import Receiver

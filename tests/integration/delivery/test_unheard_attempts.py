@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import EventType
 
-from hookfast.storage.outgoing import Outgoing, OutgoingLoader
+from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from tests.integration.delivery.conftest import Stack
 
 pytestmark = pytest.mark.anyio

@@ -15,12 +15,13 @@ from temporalio.testing import ActivityEnvironment
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import RunOrder, SweepOrder, Swept
-from hookfast.storage import attempts, retention_runs
+from hookfast.storage import retention_runs
 from hookfast.storage.database import partitions
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.partitions import DAYS_AHEAD, PARTITIONED
+from hookfast.storage.deliveries import attempts
 from hookfast.storage.emitting.emit import Accepted, Emitter
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey

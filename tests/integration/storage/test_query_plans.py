@@ -17,20 +17,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage import (
-    chosen_deliveries,
-    dead_letters,
-    deliveries,
-    endpoint_stats,
-    feed,
-    lives,
-    outbox,
-)
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
+from hookfast.storage import endpoint_stats, feed
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
-from hookfast.storage.dead_letters import DeadLetterFilter
-from hookfast.storage.deliveries import DeliveryFilter
+from hookfast.storage.deliveries import dead_letters, deliveries, lives, outbox, selection
+from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
@@ -323,7 +316,7 @@ async def test_a_page_of_events_is_one_range_of_an_index(
 async def test_a_jobs_next_deliveries_are_ranges_of_an_index(
     filled: str, chosen: ChosenDeliveries, index: str, after: str | None
 ) -> None:
-    statement = chosen_deliveries.next_statement(chosen, after=after, limit=50)
+    statement = selection.next_statement(chosen, after=after, limit=50)
     # several statuses are a range each, whose few rows are merged by sorting them
     await check(filled, statement, index=index, may_sort=len(chosen.ranges()) > 1)
 
@@ -404,7 +397,7 @@ async def _lock(connection: AsyncConnection) -> None:
 
 async def _find_under_way(connection: AsyncConnection) -> None:
     ids = [f"dlv_{100_000 + n}" for n in range(100)]
-    await chosen_deliveries.under_way(connection, ids, patience=MINUTE, now=MOMENT)
+    await selection.under_way(connection, ids, patience=MINUTE, now=MOMENT)
 
 
 @pytest.mark.parametrize(

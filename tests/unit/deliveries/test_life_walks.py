@@ -37,7 +37,7 @@ from hookfast.deliveries.life import (
 )
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
-from hookfast.storage.lives import COLUMNS, WRITTEN, Change, _values, life_of
+from hookfast.storage.deliveries.lives import COLUMNS, WRITTEN, Change, _values, life_of
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

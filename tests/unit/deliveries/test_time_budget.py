@@ -23,7 +23,7 @@ from hookfast.deliveries.time_budget import (
     WORKFLOW_TASK,
 )
 from hookfast.settings.settings import Settings
-from hookfast.storage.recorder import _PATIENCE_SECONDS
+from hookfast.storage.deliveries.recorder import _PATIENCE_SECONDS
 
 LANES = {FAST_LANE: LOCAL_STEP, LONGEST_REQUEST: REGULAR_STEP}
 

@@ -11,7 +11,7 @@ import pytest
 from hookfast.deliveries.batch_messages import MOST
 from hookfast.dispatch import batches
 from hookfast.dispatch.batches import Batch, closed_batch
-from hookfast.storage.outbox import PendingDelivery
+from hookfast.storage.deliveries.outbox import PendingDelivery
 
 pytestmark = pytest.mark.anyio
 

@@ -18,10 +18,10 @@ from hookfast.endpoints.circuit import (
     closed,
     release_all,
 )
-from hookfast.storage import admission, lives
-from hookfast.storage.admission import Verdict
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import admission, lives
+from hookfast.storage.deliveries.admission import Verdict
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import announcements
 from hookfast.storage.tables.control import Notice

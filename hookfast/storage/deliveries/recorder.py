@@ -18,12 +18,12 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import AttemptEnded
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
-from hookfast.storage import attempts, lives, pace
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
+from hookfast.storage.deliveries import attempts, limits, lives
+from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
-from hookfast.storage.lives import Change
 from hookfast.storage.tables.deliveries import Attempt
 
 _ATTEMPTS: Table = Attempt.__table__
@@ -150,10 +150,10 @@ async def _count(
     """What these attempts say about their endpoints."""
     news = News(0)
     endpoint_of = {one.delivery_id: one.endpoint_id for one in changes.values()}
-    await pace.give_back(
+    await limits.give_back(
         connection,
         [
-            pace.Ended(
+            limits.Ended(
                 endpoint_id=endpoint_of[record.delivery_id],
                 delivery_id=record.delivery_id,
                 seconds=record.ended.outcome.duration_ms / 1000,

@@ -10,11 +10,11 @@ import pytest
 from hookfast.deliveries.life import Attempt, Phase, Trigger
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.limits import Go, Limits
-from hookfast.storage import admission, wishes
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import actions, admission
+from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.lives import Change
-from hookfast.storage.wishes import Action
 from tests.integration.storage.circuits.stored_circuits import (
     NOON,
     ask,
@@ -44,7 +44,7 @@ async def endpoint(database: Database) -> str:
 
 async def do(database: Database, delivery: str, action: Action) -> None:
     async with database.write() as connection:
-        await wishes.ask(connection, delivery, action, now=at(599))
+        await actions.ask(connection, delivery, action, now=at(599))
 
 
 async def turn(

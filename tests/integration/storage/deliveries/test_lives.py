@@ -27,11 +27,10 @@ from hookfast.deliveries.life import (
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
-from hookfast.storage import lives
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import lives
 from tests.integration.storage.circuits.stored_circuits import told
-from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended
-from tests.integration.storage.stored_lives import (
+from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
     FIRST,
     NOON,
@@ -40,6 +39,7 @@ from tests.integration.storage.stored_lives import (
     seed_life,
     stored_life,
 )
+from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended
 from tests.seed import delivery_row, seed_endpoint
 from tests.waiting import PATIENCE
 

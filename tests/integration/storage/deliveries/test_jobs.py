@@ -13,10 +13,10 @@ from sqlalchemy import insert
 from hookfast.deliveries.job import JobOrder, JobProgress, JobStatus
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import new_id
-from hookfast.storage import chosen_deliveries, jobs
-from hookfast.storage.chosen_deliveries import ChosenDeliveries
 from hookfast.storage.database.engine import Database
-from hookfast.storage.jobs import AskingJobs
+from hookfast.storage.deliveries import jobs, selection
+from hookfast.storage.deliveries.jobs import AskingJobs
+from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.control import Job
 from hookfast.storage.tables.deliveries import Delivery
 
@@ -93,7 +93,7 @@ async def all_chunks(database: Database, chosen: ChosenDeliveries, *, limit: int
     while True:
         after = found[-1] if found else None
         async with database.read() as connection:
-            ids = await chosen_deliveries.next_ids(connection, chosen, after=after, limit=limit)
+            ids = await selection.next_ids(connection, chosen, after=after, limit=limit)
         if not ids:
             return found
         assert len(ids) <= limit
@@ -177,7 +177,7 @@ async def test_what_is_chosen_is_counted_and_read_oldest_first(
     for limit in (1, 2, 50):
         assert await all_chunks(database, chosen, limit=limit) == [ids[n] for n in expected]
     async with database.read() as connection:
-        counted = await chosen_deliveries.count(connection, chosen)
+        counted = await selection.count(connection, chosen)
     assert sum(counted.values()) == len(expected)
     assert all(counted.values())
 
@@ -186,8 +186,8 @@ async def test_a_count_says_how_many_there_are_in_each_status(database: Database
     await add_deliveries(database, {}, {}, {"status": "gone"}, {"status": "delivered"})
     async with database.read() as connection:
         some = ChosenDeliveries(statuses=(DEAD, DeliveryStatus.GONE, DeliveryStatus.HELD))
-        assert await chosen_deliveries.count(connection, some) == {"dead": 2, "gone": 1}
-        everything = await chosen_deliveries.count(connection, ChosenDeliveries())
+        assert await selection.count(connection, some) == {"dead": 2, "gone": 1}
+        everything = await selection.count(connection, ChosenDeliveries())
     assert everything == {"delivered": 1, "dead": 2, "gone": 1}
 
 
@@ -204,10 +204,10 @@ async def test_listed_ids_are_chosen_where_the_rest_of_the_filter_fits(database:
 
 async def test_deliveries_that_come_later_do_not_join(database: Database) -> None:
     async with database.read() as connection:
-        nothing = await chosen_deliveries.newest_id(connection)
+        nothing = await selection.newest_id(connection)
     earlier = await add_deliveries(database, {}, {"status": "delivered"})
     async with database.read() as connection:
-        newest = await chosen_deliveries.newest_id(connection)
+        newest = await selection.newest_id(connection)
     late = {"id": new_id("dlv", NOW + timedelta(hours=1))}
     await add_deliveries(database, late)
 
@@ -247,7 +247,7 @@ async def test_what_another_job_has_yet_to_come_to_is_left_out(
         chosen = ChosenDeliveries(statuses=statuses, without=(other,))
         assert await all_chunks(database, chosen, limit=2) == [ids[n] for n in expected]
         async with database.read() as connection:
-            counted = await chosen_deliveries.count(connection, chosen)
+            counted = await selection.count(connection, chosen)
         assert sum(counted.values()) == len(expected)
 
 
@@ -281,7 +281,7 @@ async def test_a_job_waits_for_a_resend_that_can_be_made_before_long(
     [delivery, _] = await add_deliveries(database, columns, columns)
     for ids in ([], [delivery], ["dlv_unknown", delivery]):
         async with database.read() as connection:
-            found = await chosen_deliveries.under_way(connection, ids, patience=PATIENCE, now=NOW)
+            found = await selection.under_way(connection, ids, patience=PATIENCE, now=NOW)
         assert found == [one for one in ids if one == delivery and waits]
 
 

@@ -12,9 +12,9 @@ from sqlalchemy import insert, update
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.ids import new_id
-from hookfast.storage import outbox
 from hookfast.storage.database.engine import Database
-from hookfast.storage.fair_claim import FairClaim, Free
+from hookfast.storage.deliveries import outbox
+from hookfast.storage.deliveries.fair_claim import FairClaim, Free
 from hookfast.storage.tables.deliveries import Delivery
 
 pytestmark = pytest.mark.anyio

@@ -12,11 +12,11 @@ from hookfast.deliveries.life import Phase, Wish
 from hookfast.deliveries.messages import Heard, Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
-from hookfast.storage import wishes
 from hookfast.storage.database.engine import Database
-from hookfast.storage.lives import Change
-from hookfast.storage.wishes import Action
-from tests.integration.storage.stored_lives import (
+from hookfast.storage.deliveries import actions
+from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.lives import Change
+from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
     ENDED,
     OPEN,
@@ -69,7 +69,7 @@ ASKED: list[tuple[str, Action, tuple[str, Any] | None]] = [
 
 async def ask(database: Database, delivery: str, action: Action, *, now: float = NOW) -> Change:
     async with database.write() as connection:
-        return await wishes.ask(connection, delivery, action, now=at(now))
+        return await actions.ask(connection, delivery, action, now=at(now))
 
 
 async def ask_many(
@@ -80,7 +80,7 @@ async def ask_many(
     among: Sequence[DeliveryStatus] = (),
 ) -> list[Change]:
     async with database.write() as connection:
-        return await wishes.ask_many(connection, deliveries, wish, among=among, now=at(NOW))
+        return await actions.ask_many(connection, deliveries, wish, among=among, now=at(NOW))
 
 
 async def seed_all(database: Database, endpoint: str) -> dict[str, str]:
@@ -289,7 +289,7 @@ async def hear(database: Database, delivery: str, run: str, count: int, *asked: 
     a second later than the one before."""
     async with database.write() as connection:
         heard = Heard(run, count, asked)
-        return await wishes.hear(connection, delivery, heard, now=at(next(MOMENTS)))
+        return await actions.hear(connection, delivery, heard, now=at(next(MOMENTS)))
 
 
 async def test_a_signal_is_applied_once_however_often_its_step_is_repeated(

@@ -15,11 +15,11 @@ from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Cause, Circuit, State
 from hookfast.errors import NotFound
 from hookfast.ids import new_id
-from hookfast.storage import lives
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
-from hookfast.storage.lives import Change
-from hookfast.storage.recorder import AttemptRecord, News, Recorder
+from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.recorder import AttemptRecord, News, Recorder
 from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended
 from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 

@@ -11,11 +11,11 @@ import pytest
 
 from hookfast.deliveries.life import Wish
 from hookfast.deliveries.messages import Urgency
-from hookfast.storage import lives, outbox, wishes
 from hookfast.storage.database.engine import Database
-from hookfast.storage.outbox import PendingDelivery
+from hookfast.storage.deliveries import actions, lives, outbox
+from hookfast.storage.deliveries.outbox import PendingDelivery
+from tests.integration.storage.deliveries.stored_lives import FIRST, at, life_after
 from tests.integration.storage.ended import ended
-from tests.integration.storage.stored_lives import FIRST, at, life_after
 from tests.seed import claim as seed_claim
 from tests.seed import delivery_row, seed_delivery, seed_endpoint
 
@@ -164,9 +164,9 @@ async def test_a_delivery_that_is_woken_again_while_it_is_being_told_stays_in_th
             case "wake":
                 await outbox.wake(connection, [delivery])
             case "wish":
-                await wishes.ask(connection, delivery, "pause", now=at(0.5))
+                await actions.ask(connection, delivery, "pause", now=at(0.5))
             case "job":
-                await wishes.ask_many(connection, [delivery], Wish.CANCEL, now=at(0.5))
+                await actions.ask_many(connection, [delivery], Wish.CANCEL, now=at(0.5))
             case _:
                 await lives.apply(
                     connection, [(delivery, Wish.RELEASE)], now=at(0.5), wake=Urgency.RETRY

@@ -23,14 +23,19 @@ from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Gate
 from hookfast.errors import Misconfigured, NotFound
 from hookfast.signing.keyring import Keyring
-from hookfast.storage import lives
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.size_bounded_cache import Remembered
+from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries.outbox import (
+    PendingDelivery,
+    find_all_pending,
+    find_pending,
+    unchanged,
+)
 from hookfast.storage.endpoints.endpoint_cache import Target, Targets
 from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.inbox.raw_requests import RawRequests
-from hookfast.storage.outbox import PendingDelivery, find_all_pending, find_pending, unchanged
 from hookfast.storage.tables.deliveries import Event
 
 _E = Event.__table__.c

@@ -15,9 +15,9 @@ from hookfast.deliveries.messages import Heard, Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, NotFound
-from hookfast.storage import lives
 from hookfast.storage.circuits.circuits import gates
-from hookfast.storage.lives import Change
+from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.tables.deliveries import Delivery
 
 _DELIVERIES: Table = Delivery.__table__

@@ -19,8 +19,8 @@ from hookfast.deliveries.life import (
     after,
 )
 from hookfast.deliveries.outcome import Reason
-from hookfast.storage import lives
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import lives
 from hookfast.storage.tables.deliveries import Delivery
 from tests.integration.storage.ended import NO_RETRIES, ended
 from tests.seed import seed_delivery

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import select, text, update
 
 from hookfast.clock import utc_now
-from hookfast.storage import outbox
 from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import Circuits
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import outbox
 from hookfast.storage.tables.deliveries import Delivery, Endpoint
 from tests.integration.storage.circuits.stored_circuits import HOUR, NOON, open_circuit
 from tests.seed import delivery_row, seed_delivery, seed_endpoint

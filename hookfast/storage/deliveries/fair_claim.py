@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.outbox import PENDING, PendingDelivery, pending
+from hookfast.storage.deliveries.outbox import PENDING, PendingDelivery, pending
 
 _T = TypeVar("_T")
 

@@ -33,7 +33,7 @@ from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import by_name
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.deliveries import DeliveryFilter, conditions
+from hookfast.storage.deliveries.deliveries import DeliveryFilter, conditions
 from hookfast.storage.tables.deliveries import Delivery
 
 _DELIVERIES: Table = Delivery.__table__

@@ -19,9 +19,10 @@ from hookfast.deliveries.life import Attempt, Held, Limited, Refused, next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
 from hookfast.endpoints.limits import Go, Limits
-from hookfast.storage import lives, pace
 from hookfast.storage.circuits import circuits
-from hookfast.storage.lives import Change
+from hookfast.storage.deliveries import limits as pace
+from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Endpoint
 

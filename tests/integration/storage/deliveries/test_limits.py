@@ -14,8 +14,8 @@ from sqlalchemy import func, select
 
 from hookfast.clock import Clock, utc_now
 from hookfast.endpoints.limits import Answer, Go, Limits, Wait
-from hookfast.storage import pace
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import limits as pace
 from hookfast.storage.tables.control import EndpointPace, InFlight
 
 pytestmark = pytest.mark.anyio
