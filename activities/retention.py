@@ -14,11 +14,11 @@ from temporalio import activity
 from hookfast.clock import Clock, utc_now
 from hookfast.retention import ages as retention
 from hookfast.retention.ages import Prepared, RetentionState, RunOrder, SweepOrder, Swept
-from hookfast.storage import delivery_days, old_partitions, retention_runs
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import limits
-from hookfast.storage.retention import SWEEPS, Batch, Cutoffs
+from hookfast.storage.retention import delivery_days, old_partitions, retention_runs
+from hookfast.storage.retention.sweeps import SWEEPS, Batch, Cutoffs
 from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
 
 _ROWS_AT_ONCE = 200

@@ -11,9 +11,9 @@ from temporalio import activity
 from hookfast.clock import Clock, rfc3339, utc_now
 from hookfast.owners.notice import NoticeKind
 from hookfast.retention.daily import Summarised
-from hookfast.storage import dead_letter_upkeep
 from hookfast.storage.database.engine import Database
 from hookfast.storage.owners import notices
+from hookfast.storage.retention import dead_letter_upkeep
 
 _DAY = timedelta(days=1)
 _ENDPOINTS_AT_ONCE = 100

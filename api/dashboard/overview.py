@@ -19,8 +19,9 @@ from api.dashboard.page_route import page_router
 from api.dashboard.wording import number, seconds
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
-from hookfast.storage import delivery_days, overview, workers
+from hookfast.storage import overview, workers
 from hookfast.storage.overview import COUNTED_WAITING, Step, Trouble
+from hookfast.storage.retention import delivery_days
 from hookfast.storage.workers import Alive
 
 routes = page_router()

@@ -18,8 +18,8 @@ from hookfast.audit import Change
 from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS
-from hookfast.storage import retention_runs
-from hookfast.storage.retention_runs import Run
+from hookfast.storage.retention import retention_runs
+from hookfast.storage.retention.retention_runs import Run
 from hookfast.storage.tables.retention import RetentionSweep
 
 routes = router("Retention")

@@ -14,8 +14,8 @@ from api.app import create_app
 from api.context import Context
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
-from hookfast.storage import retention_runs
 from hookfast.storage.database.engine import Database
+from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Attempt, Delivery
 from hookfast.storage.tables.retention import RetentionRun

@@ -12,7 +12,7 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import WORKFLOW_TYPE, RetentionOrder
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack
-from tests.integration.storage.old_rows import add_attempt, add_event
+from tests.integration.storage.retention.old_rows import add_attempt, add_event
 
 
 async def retention_of_one_night(stack: Stack) -> str:

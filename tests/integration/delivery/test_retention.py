@@ -22,11 +22,11 @@ from hookfast.retention.ages import (
     RetentionState,
 )
 from hookfast.retention.daily import SCHEDULE_ID as UPKEEP_SCHEDULE_ID
-from hookfast.storage import retention_runs
+from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Event
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack, eventually
-from tests.integration.storage.old_rows import (
+from tests.integration.storage.retention.old_rows import (
     add_attempt,
     add_delivery,
     add_event,

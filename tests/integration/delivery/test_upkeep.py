@@ -17,9 +17,9 @@ from activities.upkeep import UpkeepActivities
 from hookfast.dispatch.daily_schedule import ensure_schedule
 from hookfast.ids import new_id
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
-from hookfast.storage import dead_letter_upkeep
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
+from hookfast.storage.retention import dead_letter_upkeep
 from hookfast.storage.tables.control import EndpointHealth, Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
 from hookfast.workflow_request import CONTROL_QUEUE

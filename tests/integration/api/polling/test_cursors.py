@@ -10,7 +10,7 @@ from sqlalchemy import delete
 
 from api.context import Context
 from hookfast.clock import utc_now
-from hookfast.storage import retention_runs
+from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.retention import RetentionRun
 from tests.api_client import KeyClient, assert_problem

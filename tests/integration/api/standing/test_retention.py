@@ -9,10 +9,10 @@ from api.context import Context
 from hookfast.clock import rfc3339
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, cutoffs
-from hookfast.storage import retention_runs
+from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.retention import RetentionRun
 from tests.api_client import KeyClient, Make, assert_problem
-from tests.integration.storage.old_rows import AGES, CUTOFF, NOW
+from tests.integration.storage.retention.old_rows import AGES, CUTOFF, NOW
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import announcements
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Event
-from tests.integration.storage.ended import success
+from tests.integration.storage.retention.ended import success
 from tests.seed import seed_delivery
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

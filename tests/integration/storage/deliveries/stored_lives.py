@@ -22,7 +22,7 @@ from hookfast.deliveries.outcome import Reason
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
 from hookfast.storage.tables.deliveries import Delivery
-from tests.integration.storage.ended import NO_RETRIES, ended
+from tests.integration.storage.retention.ended import NO_RETRIES, ended
 from tests.seed import seed_delivery
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -39,7 +39,7 @@ from tests.integration.storage.deliveries.stored_lives import (
     seed_life,
     stored_life,
 )
-from tests.integration.storage.ended import MINUTES, NO_RETRIES, ended
+from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.seed import delivery_row, seed_endpoint
 from tests.waiting import PATIENCE
 

@@ -15,7 +15,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, lives, outbox
 from hookfast.storage.deliveries.outbox import PendingDelivery
 from tests.integration.storage.deliveries.stored_lives import FIRST, at, life_after
-from tests.integration.storage.ended import ended
+from tests.integration.storage.retention.ended import ended
 from tests.seed import claim as seed_claim
 from tests.seed import delivery_row, seed_delivery, seed_endpoint
 

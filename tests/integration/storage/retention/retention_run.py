@@ -11,7 +11,7 @@ from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, RunOrder, SweepOrder, Swept
 from hookfast.storage.database.engine import Database
-from tests.integration.storage.old_rows import AGES, NOW
+from tests.integration.storage.retention.old_rows import AGES, NOW
 
 
 async def run(

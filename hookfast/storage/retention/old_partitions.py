@@ -18,11 +18,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at
-from hookfast.storage import retention_runs
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.partitions import PARTITIONED, Partition
-from hookfast.storage.retention import Cutoffs, kept_deliveries, kept_events
+from hookfast.storage.retention import retention_runs
+from hookfast.storage.retention.sweeps import Cutoffs, kept_deliveries, kept_events
 from hookfast.storage.tables.deliveries import Delivery, Event
 from hookfast.storage.tables.inbox import InboxEntry
 

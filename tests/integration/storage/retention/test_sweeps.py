@@ -16,7 +16,7 @@ from hookfast.storage.tables.audit import AuditEntry
 from hookfast.storage.tables.control import InFlight, Job, Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
 from hookfast.storage.tables.inbox import InboxEntry, InboxKey
-from tests.integration.storage.old_rows import (
+from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,
     CUTOFF,
@@ -33,7 +33,7 @@ from tests.integration.storage.old_rows import (
     left,
     number_of,
 )
-from tests.integration.storage.retention_run import run
+from tests.integration.storage.retention.retention_run import run
 
 pytestmark = pytest.mark.anyio
 

@@ -29,9 +29,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import Prefix, first_id_at
 from hookfast.owners.notice import NoticeStatus
-from hookfast.storage import dead_letter_upkeep
 from hookfast.storage.audit import audit_log
 from hookfast.storage.inbox import inbox_keys
+from hookfast.storage.retention import dead_letter_upkeep
 from hookfast.storage.tables.audit import AuditEntry
 from hookfast.storage.tables.control import Job, Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey

@@ -12,10 +12,10 @@ from temporalio.testing import ActivityEnvironment
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, Prepared, RunOrder, SweepOrder
-from hookfast.storage import delivery_days
 from hookfast.storage.database.engine import Database
+from hookfast.storage.retention import delivery_days
 from hookfast.storage.tables.deliveries import Attempt, Delivery
-from tests.integration.storage.old_rows import (
+from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,
     CUTOFF,

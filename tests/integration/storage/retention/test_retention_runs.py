@@ -13,12 +13,13 @@ import activities.retention
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, RunOrder, SweepOrder, Swept
-from hookfast.storage import retention, retention_runs
 from hookfast.storage.database.engine import Database
-from hookfast.storage.retention import ById
+from hookfast.storage.retention import retention_runs
+from hookfast.storage.retention import sweeps as retention
+from hookfast.storage.retention.sweeps import ById
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
 from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
-from tests.integration.storage.old_rows import (
+from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,
     CUTOFF,
@@ -33,7 +34,7 @@ from tests.integration.storage.old_rows import (
     left,
     number_of,
 )
-from tests.integration.storage.retention_run import run
+from tests.integration.storage.retention.retention_run import run
 
 pytestmark = pytest.mark.anyio
 

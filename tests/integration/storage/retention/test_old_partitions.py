@@ -15,7 +15,6 @@ from temporalio.testing import ActivityEnvironment
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import RunOrder, SweepOrder, Swept
-from hookfast.storage import retention_runs
 from hookfast.storage.database import partitions
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
@@ -24,8 +23,9 @@ from hookfast.storage.database.partitions import DAYS_AHEAD, PARTITIONED
 from hookfast.storage.deliveries import attempts
 from hookfast.storage.emitting.emit import Accepted, Emitter
 from hookfast.storage.events.new_events import NewEvent
+from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
-from tests.integration.storage.old_rows import (
+from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,
     CUTOFF,
