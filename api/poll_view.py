@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from api.fields import Time
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.events.envelope import thin_body
-from hookfast.storage.feed import Gap
-from hookfast.storage.poll import PollItem, PollPage
-from hookfast.storage.poll_positions import Acknowledged
+from hookfast.storage.feed.feed import Gap
+from hookfast.storage.feed.poll import PollItem, PollPage
+from hookfast.storage.feed.poll_positions import Acknowledged
 
 
 class PolledDelivery(BaseModel):

@@ -20,11 +20,11 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock, utc_now
-from hookfast.storage import feed
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
-from hookfast.storage.feed import AnyOf, FeedEvent, FeedFilter, FeedPage
-from hookfast.storage.feed_cursor import Cursor
+from hookfast.storage.feed import feed
+from hookfast.storage.feed.cursor import Cursor
+from hookfast.storage.feed.feed import AnyOf, FeedEvent, FeedFilter, FeedPage
 
 DATABASE_AWAY = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 """What reading the feed raises while the database is away."""

@@ -15,8 +15,8 @@ from api.stream_connection import Reach, reach_of
 from api.stream_hub import DATABASE_AWAY, Follower, StreamHub
 from api.stream_seats import StreamSeats
 from api.stream_text import gap_block, heartbeat, opening
-from hookfast.storage.feed import FeedEvent, FeedFilter, Gap
-from hookfast.storage.feed_cursor import Cursor
+from hookfast.storage.feed.cursor import Cursor
+from hookfast.storage.feed.feed import FeedEvent, FeedFilter, Gap
 
 HEARTBEAT_SECONDS = 15.0
 STALL_SECONDS = 30.0

@@ -8,8 +8,8 @@ from typing import Any
 
 from hookfast.clock import rfc3339
 from hookfast.deliveries.headers import JSON
-from hookfast.storage.feed import FeedEvent, Gap
-from hookfast.storage.feed_cursor import Cursor
+from hookfast.storage.feed.cursor import Cursor
+from hookfast.storage.feed.feed import FeedEvent, Gap
 from hookfast.storage.inbox.inbox_entries import RawRequest
 
 

@@ -24,15 +24,15 @@ from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
 from hookfast.endpoints.outage import workflow_id
 from hookfast.errors import Conflict
 from hookfast.owners.notice import NoticeKind, NoticeStatus
-from hookfast.storage import poll, poll_positions
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import dead_letters
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.endpoints import endpoint_state, endpoints
+from hookfast.storage.feed import poll, poll_positions
+from hookfast.storage.feed.poll import MOST_COUNTED
 from hookfast.storage.owners import notices
-from hookfast.storage.poll import MOST_COUNTED
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 

@@ -42,10 +42,10 @@ from hookfast.endpoints.secrets import (
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
 from hookfast.signing.signature import Profile, generate_secret
-from hookfast.storage import feed, poll_positions
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import created, deleted, facts, named, updated
 from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
+from hookfast.storage.feed import feed, poll_positions
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.tables.deliveries import Endpoint, Subscription
 

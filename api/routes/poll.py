@@ -19,12 +19,12 @@ from api.stream_connection import reach_of
 from api.stream_hub import Follower
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, Forbidden, InvalidInput
-from hookfast.storage import feed, poll, poll_positions
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.feed import Gap
-from hookfast.storage.feed_cursor import MAX_LENGTH, START, Cursor
-from hookfast.storage.poll import PollPage
-from hookfast.storage.poll_positions import Acknowledged
+from hookfast.storage.feed import feed, poll, poll_positions
+from hookfast.storage.feed.cursor import MAX_LENGTH, START, Cursor
+from hookfast.storage.feed.feed import Gap
+from hookfast.storage.feed.poll import PollPage
+from hookfast.storage.feed.poll_positions import Acknowledged
 from hookfast.storage.tables.deliveries import Endpoint
 
 routes = router("Polling")

@@ -18,11 +18,11 @@ from api.stream_text import event_block
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.ids import is_id
-from hookfast.storage import feed
 from hookfast.storage.accounts import tenants
 from hookfast.storage.events import events as stored_events
-from hookfast.storage.feed import FeedEvent, FeedFilter, Gap
-from hookfast.storage.feed_cursor import MAX_LENGTH, Cursor
+from hookfast.storage.feed import feed
+from hookfast.storage.feed.cursor import MAX_LENGTH, Cursor
+from hookfast.storage.feed.feed import FeedEvent, FeedFilter, Gap
 from hookfast.storage.inbox import inbox_entries, sources
 
 routes = router("Stream")

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage import endpoint_stats, feed
+from hookfast.storage import endpoint_stats
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import dead_letters, deliveries, lives, outbox, selection
@@ -27,6 +27,7 @@ from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
+from hookfast.storage.feed import feed
 from hookfast.storage.tables.deliveries import Delivery
 from tests.seed import claim
 

@@ -9,7 +9,7 @@ import pytest
 from api import body_memory, stream_response
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
-from hookfast.storage.feed_cursor import Cursor
+from hookfast.storage.feed.cursor import Cursor
 from tests.api_client import OPERATOR_KEY, assert_problem, development_settings
 from tests.integration.api.stream.conftest import TYPE, Served, ids, serving
 from tests.waiting import PATIENCE, within

@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from api import stream_hub
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
-from hookfast.storage.feed_cursor import Cursor
+from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.retention import RetentionRun

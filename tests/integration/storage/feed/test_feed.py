@@ -15,13 +15,13 @@ from sqlalchemy import delete, insert, text, update
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
-from hookfast.storage import feed
 from hookfast.storage.database import feed_position
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.partitions import make_ahead
-from hookfast.storage.feed import FeedEvent, FeedFilter, FeedPage
-from hookfast.storage.feed_cursor import START, Cursor
+from hookfast.storage.feed import feed
+from hookfast.storage.feed.cursor import START, Cursor
+from hookfast.storage.feed.feed import FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.inbox import InboxEntry

@@ -10,7 +10,7 @@ from sqlalchemy import Table, and_, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.feed_cursor import Cursor
+from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.tables.control import PollPosition
 
 _POSITIONS: Table = PollPosition.__table__

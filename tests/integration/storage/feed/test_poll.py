@@ -14,11 +14,11 @@ from sqlalchemy import insert, select
 
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
-from hookfast.storage import feed, poll, poll_positions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.feed_cursor import START, Cursor
-from hookfast.storage.poll import PollPage
+from hookfast.storage.feed import feed, poll, poll_positions
+from hookfast.storage.feed.cursor import START, Cursor
+from hookfast.storage.feed.poll import PollPage
 from hookfast.storage.tables.deliveries import Endpoint, Event
 from tests.seed import EVENT_TYPE, seed_delivery, seed_endpoint
 from tests.waiting import PATIENCE

@@ -11,12 +11,12 @@ from sqlalchemy import text
 
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
-from hookfast.storage import feed
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from hookfast.storage.feed import FeedFilter
-from hookfast.storage.feed_cursor import START, Cursor
+from hookfast.storage.feed import feed
+from hookfast.storage.feed.cursor import START, Cursor
+from hookfast.storage.feed.feed import FeedFilter
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,9 @@ from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matches
-from hookfast.storage import feed
-from hookfast.storage.feed import FeedEvent, FeedFilter
-from hookfast.storage.feed_cursor import START, Cursor
+from hookfast.storage.feed import feed
+from hookfast.storage.feed.cursor import START, Cursor
+from hookfast.storage.feed.feed import FeedEvent, FeedFilter
 from hookfast.storage.inbox import inbox_entries
 from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.tables.deliveries import Delivery, Endpoint, Subscription

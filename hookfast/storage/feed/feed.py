@@ -30,7 +30,7 @@ from hookfast.events.event_type import matching_patterns
 from hookfast.ids import first_id_at
 from hookfast.storage.database.feed_position import horizon, newest
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.feed_cursor import START, Cursor
+from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.inbox import inbox_entries
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.deliveries import Delivery, Event
