@@ -52,12 +52,12 @@ from hookfast.mail import transport_of
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
-from hookfast.storage import workers
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import News, Recorder
+from hookfast.storage.figures import workers
 from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import exposition, providers
 from hookfast.telemetry.exposition import MetricsServer

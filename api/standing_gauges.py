@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookfast.clock import Clock
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.storage.standing import Standing, standing
+from hookfast.storage.figures.gauges import Standing, standing
 from hookfast.telemetry import instruments
 
 _FRESH_SECONDS = 5.0

@@ -18,7 +18,7 @@ from api.fields import TenantId
 from api.pagination import PageQuery
 from api.routes.endpoints import create_endpoint, list_endpoints
 from hookfast.errors import FieldError, InvalidInput, NotFound
-from hookfast.storage import endpoint_glances
+from hookfast.storage.figures import endpoint_summaries
 
 routes = page_router()
 
@@ -37,7 +37,7 @@ async def endpoints_page(
         page, context, principal, tenant_id=tenant_id or view.tenant_id, state=state
     )
     async with context.database.read() as connection:
-        glances = await endpoint_glances.read(connection, [each.id for each in listing.data])
+        glances = await endpoint_summaries.read(connection, [each.id for each in listing.data])
     return view.render(
         "endpoints.html", listing=listing, glances=glances, state=state, tenant_id=tenant_id
     )

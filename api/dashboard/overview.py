@@ -19,10 +19,10 @@ from api.dashboard.page_route import page_router
 from api.dashboard.wording import number, seconds
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
-from hookfast.storage import overview, workers
-from hookfast.storage.overview import COUNTED_WAITING, Step, Trouble
+from hookfast.storage.figures import overview, workers
+from hookfast.storage.figures.overview import COUNTED_WAITING, Step, Trouble
+from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
-from hookfast.storage.workers import Alive
 
 routes = page_router()
 

@@ -24,12 +24,12 @@ from hookfast.events.envelope import full_body
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.ids import new_id
 from hookfast.inbox.samples import sample_data
-from hookfast.storage import endpoint_stats
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
 from hookfast.storage.endpoints import endpoints, subscriptions
 from hookfast.storage.endpoints.endpoint_cache import Target
 from hookfast.storage.events import event_types
+from hookfast.storage.figures import endpoint_stats
+from hookfast.storage.figures.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
 from hookfast.storage.tables.deliveries import EventType
 from hookfast.telemetry import traceparent
 

@@ -13,8 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from temporalio.service import RPCError
 
 from api.context import AppContext, Context
-from hookfast.storage import workers
 from hookfast.storage.database.migrate import is_usable
+from hookfast.storage.figures import workers
 
 _CHECK_SECONDS = 3.0
 

@@ -11,10 +11,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
 from hookfast.dispatch.first_attempts import FirstAttempts
-from hookfast.storage import workers
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs, outbox
+from hookfast.storage.figures import workers
 from hookfast.storage.owners import notices
 from hookfast.version import VERSION
 

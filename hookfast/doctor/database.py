@@ -16,9 +16,9 @@ from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.doctor.fleet import alive, look_at_clocks, look_at_workers
 from hookfast.doctor.postgresql import look_at as look_at_postgresql
 from hookfast.settings.settings import Settings
-from hookfast.storage import server_facts
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, newest_revision, schema
+from hookfast.storage.figures import server_facts
 
 _SQLITE_HEADER = b"SQLite format 3\0"
 

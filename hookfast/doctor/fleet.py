@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from hookfast.doctor.finding import Finding, fail, ok, warn
-from hookfast.storage import server_facts, workers
+from hookfast.storage.figures import server_facts, workers
 
 Beats = list[tuple[datetime, str]]
 """When each worker was seen last, and its version; the latest first."""

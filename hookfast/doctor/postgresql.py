@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hookfast.doctor.finding import Finding, fail, ok, warn
-from hookfast.storage import server_facts
+from hookfast.storage.figures import server_facts
 
 _OLDEST = 140_000  # the oldest whose partitions behave as ADR 12 needs
 

@@ -17,7 +17,7 @@ from api.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.retention.ages import midnight
-from hookfast.storage import endpoint_stats
+from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.retention import delivery_days
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from api.app import create_app
 from api.context import Context
 from hookfast.settings.settings import Settings
-from hookfast.storage import workers
+from hookfast.storage.figures import workers
 
 pytestmark = pytest.mark.anyio
 

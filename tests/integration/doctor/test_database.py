@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from hookfast.clock import utc_now
 from hookfast.doctor.finding import Finding
-from hookfast.storage import server_facts, workers
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate, newest_revision
+from hookfast.storage.figures import server_facts, workers
 from tests.e2e.service_process import free_ports
 from tests.integration.doctor.conftest import bad, installation, look
 

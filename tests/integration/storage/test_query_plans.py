@@ -17,7 +17,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage import endpoint_stats
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import dead_letters, deliveries, lives, outbox, selection
@@ -28,6 +27,7 @@ from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import feed
+from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.tables.deliveries import Delivery
 from tests.seed import claim
 

@@ -14,10 +14,10 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
-from hookfast.storage import workers
 from hookfast.storage.database import doorbell, engine, postgresql_engine
 from hookfast.storage.database.availability import is_away
 from hookfast.storage.database.engine import Database
+from hookfast.storage.figures import workers
 from tests.database_cut import DatabaseLine
 from tests.waiting import PATIENCE
 

@@ -13,10 +13,17 @@ from sqlalchemy.sql import Executable
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
-from hookfast.storage import workers
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.backlog import waiting
-from hookfast.storage.standing import LATE, NOTICES_BY_KIND, OLDEST, Standing, counts, standing
+from hookfast.storage.figures import workers
+from hookfast.storage.figures.gauges import (
+    LATE,
+    NOTICES_BY_KIND,
+    OLDEST,
+    Standing,
+    counts,
+    standing,
+)
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Delivery
 

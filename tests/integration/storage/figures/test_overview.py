@@ -18,9 +18,9 @@ from sqlalchemy import Select, insert, text
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.ids import new_id
-from hookfast.storage import endpoint_glances, overview
 from hookfast.storage.database.engine import Database
-from hookfast.storage.overview import COUNTED, Step
+from hookfast.storage.figures import endpoint_summaries, overview
+from hookfast.storage.figures.overview import COUNTED, Step
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Delivery
 from tests.seed import seed_endpoint
@@ -137,7 +137,7 @@ async def test_no_figure_reads_the_whole_table(filled: str) -> None:
 
 
 async def test_a_look_at_endpoints_reads_the_newest_of_each(filled: str) -> None:
-    statement = endpoint_glances.newest_statement([f"ep_{n}" for n in range(50)])
+    statement = endpoint_summaries.newest_statement([f"ep_{n}" for n in range(50)])
     await check_ranges(filled, statement, index="ix_deliveries_endpoint")
 
 
@@ -210,22 +210,22 @@ async def test_what_there_is_to_look_at(database: Database) -> None:
         found = await overview.troubles(connection, tenant_id=None, limit=10)
         circuits = await overview.count_open_circuits(connection, tenant_id=None)
         of_nobody = await overview.troubles(connection, tenant_id="tnt_nobody", limit=10)
-        glances = await endpoint_glances.read(connection, [fine, broken])
+        glances = await endpoint_summaries.read(connection, [fine, broken])
     assert [each.endpoint_id for each in found] == [broken, paused]
     assert [each.circuit for each in found] == [State.OPEN, State.CLOSED]
     assert circuits == 1
     assert of_nobody == []
-    assert glances[fine] == endpoint_glances.Glance(newest=[])
+    assert glances[fine] == endpoint_summaries.Glance(newest=[])
     assert (glances[broken].circuit, glances[broken].last_error) == (State.OPEN, "It answered 500.")
 
 
 async def test_an_endpoint_at_a_glance_is_its_newest_deliveries_in_order(
     database: Database,
 ) -> None:
-    for place in range(endpoint_glances.NEWEST + 5):
+    for place in range(endpoint_summaries.NEWEST + 5):
         at = NOW + timedelta(seconds=place)
         await deliver(database, "ep_1", created_at=at, status="dead" if place < 6 else "delivered")
     async with database.read() as connection:
-        glance = (await endpoint_glances.read(connection, ["ep_1"]))["ep_1"]
-    assert len(glance.newest) == endpoint_glances.NEWEST
+        glance = (await endpoint_summaries.read(connection, ["ep_1"]))["ep_1"]
+    assert len(glance.newest) == endpoint_summaries.NEWEST
     assert glance.newest[:2] == [DeliveryStatus.DEAD, DeliveryStatus.DELIVERED]

@@ -27,7 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.owners.notice import NoticeStatus
-from hookfast.storage import workers
+from hookfast.storage.figures import workers
 from hookfast.storage.tables.control import EndpointHealth, Notice
 from hookfast.storage.tables.deliveries import Delivery, WorkerHeartbeat
 
