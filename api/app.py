@@ -11,13 +11,14 @@ from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api import docs_page, openapi, problems
-from api.answer_headers import AnswerHeaders
+from api import docs_page, openapi
+from api.answers import problems
+from api.answers.headers import AnswerHeaders
+from api.answers.request_id import RequestId
 from api.client_address import TrustedProxies
 from api.context import open_context
 from api.dashboard import application as dashboard
 from api.request_body import RequestBody
-from api.request_id import RequestId
 from api.routes import (
     api_keys,
     audit,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from api.json_pointer import join
+from api.answers.json_pointer import join
 from hookfast.errors import InvalidInput
 
 MAX_HEADERS = 20

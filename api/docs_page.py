@@ -11,7 +11,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import HTMLResponse, Response
 
-from api.page_policy import inline_scripts, page_policy
+from api.answers.page_policy import inline_scripts, page_policy
 
 _ASSETS = "/docs/assets"
 

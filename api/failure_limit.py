@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import structlog
 
-from api.problems import TooManyRequests
+from api.answers.problems import TooManyRequests
 from api.token_bucket import TokenBuckets
 from hookfast.errors import Unauthenticated
 

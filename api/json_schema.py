@@ -15,7 +15,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from api.json_pointer import join
+from api.answers.json_pointer import join
 from hookfast.errors import InvalidInput
 from hookfast.events.schema import BoundedSchema, Budget, OverBudget, compiled
 

@@ -12,8 +12,8 @@ import math
 
 from starlette.types import Scope
 
-from api.answer_headers import add_header
-from api.problems import TooManyRequests
+from api.answers.headers import add_header
+from api.answers.problems import TooManyRequests
 from api.token_bucket import TokenBuckets
 
 

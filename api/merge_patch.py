@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Body
 from pydantic import BaseModel, ValidationError
 
-from api.problems import invalid_members
+from api.answers.problems import invalid_members
 
 MEDIA_TYPE = "application/merge-patch+json"
 

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api.problems import ProblemModel
+from api.answers.problems import ProblemModel
 from hookfast.version import VERSION
 
 TITLE = "Hookfast"

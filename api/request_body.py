@@ -19,10 +19,10 @@ from contextlib import AsyncExitStack
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.answers.problems import BodyTimeout, Problem, problem_for, problem_of
 from api.authentication import check_key
 from api.body_memory import BodyMemory, Share
 from api.context import Context
-from api.problems import BodyTimeout, Problem, problem_for, problem_of
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.settings.settings import Settings
 

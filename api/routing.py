@@ -14,9 +14,9 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
+from api.answers.problems import UnsupportedMediaType
 from api.authentication import authenticate
 from api.openapi import problem_responses
-from api.problems import UnsupportedMediaType
 from api.request_body import body_to_parse
 from hookfast.errors import InvalidInput
 from hookfast.strict_json import parser

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from api.problems import TooManyRequests
+from api.answers.problems import TooManyRequests
 from hookfast.errors import Unavailable
 
 _RETRY_SECONDS = 10

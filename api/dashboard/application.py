@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import RedirectResponse
 
+from api.answers.problems import Problem
 from api.authentication import Reader
 from api.dashboard import (
     api_keys,
@@ -34,7 +35,6 @@ from api.dashboard import (
 )
 from api.dashboard.page import HOME, PageView
 from api.dashboard.page_route import page_router
-from api.problems import Problem
 from api.stream_seats import StreamSeats
 
 _PAGES = (

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import Response
 
+from api.answers.problems import problem_of
 from api.audit import Audit
 from api.authentication import Principal, Reader, Writer
 from api.context import AppContext, Context
@@ -16,7 +17,6 @@ from api.dashboard.page_route import page_router
 from api.endpoint_form import EndpointView
 from api.fields import EndpointPath
 from api.pagination import Page
-from api.problems import problem_of
 from api.routes.deliveries import list_deliveries
 from api.routes.endpoint_checks import TestView, get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health

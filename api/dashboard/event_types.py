@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import Response
 
+from api.answers.problems import problem_of
 from api.audit import Audit
 from api.authentication import OperatorOnly, Reader
 from api.context import AppContext, Context
@@ -16,7 +17,6 @@ from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.dashboard.schema_example import example_of
 from api.pagination import PageQuery
-from api.problems import problem_of
 from api.routes.endpoint_checks import sample_of
 from api.routes.event_types import (
     EventTypeForm,

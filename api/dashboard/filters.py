@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 
+from api.answers.problems import invalid_request
 from api.dashboard.page import HOME, View, WrongField
-from api.problems import invalid_request
 from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.problems import UnsupportedMediaType, invalid_members
+from api.answers.problems import UnsupportedMediaType, invalid_members
 from api.request_body import body_to_parse
 from hookfast.clock import rfc3339
 from hookfast.errors import Conflict, FieldError, HookfastError, InvalidInput

@@ -16,9 +16,9 @@ import structlog
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
+from api.answers.problems import problem_for
 from api.dashboard.page import View
 from api.dashboard.session import current_visitor
-from api.problems import problem_for
 from api.stream_connection import reach_of
 from api.stream_seats import StreamSeats
 from hookfast.errors import HookfastError

@@ -22,9 +22,9 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from api.answers.problems import problem_of
 from api.dashboard.page import HOME, View
 from api.dashboard.session import LIFETIME
-from api.problems import problem_of
 from hookfast.errors import HookfastError, InvalidInput
 from hookfast.storage.accounts import sent_forms
 from hookfast.storage.accounts.sent_forms import FormKey, Sent

@@ -17,6 +17,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from api.answers.page_policy import page_policy
+from api.answers.problems import Problem
 from api.context import Context
 from api.dashboard import flash, wording
 from api.dashboard.flash import Flash
@@ -24,8 +26,6 @@ from api.dashboard.form import Form
 from api.dashboard.navigation import SECTIONS, Section, sections_of_endpoint
 from api.dashboard.session import Visitor, cookie_name, set_cookie
 from api.dashboard.static_files import ADDRESSES
-from api.page_policy import page_policy
-from api.problems import Problem
 from hookfast.version import VERSION
 
 HOME: Final = "/dashboard"

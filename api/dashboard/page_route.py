@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
+from api.answers.problems import invalid_request, problem_for, problem_of
 from api.context import Context
 from api.dashboard.confinement import confine
 from api.dashboard.filters import filtered
@@ -21,7 +22,6 @@ from api.dashboard.form import read_form
 from api.dashboard.one_effect import once
 from api.dashboard.page import HOME, View, own_path
 from api.dashboard.session import csrf_of, current_visitor, sign_in_token
-from api.problems import invalid_request, problem_for, problem_of
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
 SIGN_IN = f"{HOME}/sign-in"

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import structlog
 from fastapi import Query, Request, Response
 
+from api.answers.problems import TooManyRequests, problem_of
 from api.authentication import count_request
 from api.client_address import client_site
 from api.context import AppContext, Context
@@ -16,7 +17,6 @@ from api.dashboard.page import HOME, PageView, View
 from api.dashboard.page_route import open_page_router
 from api.dashboard.signing_in import sign_in_form
 from api.key_cache import KnownKey
-from api.problems import TooManyRequests, problem_of
 from hookfast.errors import Unauthenticated
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import PARAMETER, PortalLink, open_link

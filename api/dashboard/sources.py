@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
+from api.answers.problems import problem_of
 from api.audit import Audit
 from api.authentication import Reader, Writer
 from api.context import AppContext
@@ -15,7 +16,6 @@ from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.fields import SourcePath
 from api.pagination import Page, PageQuery
-from api.problems import problem_of
 from api.routes.inbox import list_inbox
 from api.routes.sources import (
     change_source,

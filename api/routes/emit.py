@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Header, Response
 from pydantic import BaseModel, Field
 
+from api.answers.problems import ProblemModel, problem_of
 from api.authentication import Emitter
 from api.backlog import admitted
 from api.context import AppContext
@@ -25,7 +26,6 @@ from api.event_input import (
 )
 from api.fields import Time
 from api.lean_route import LeanRoute
-from api.problems import ProblemModel, problem_of
 from api.routing import RawJson, router
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError

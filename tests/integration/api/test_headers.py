@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
+from api.answers.page_policy import inline_scripts, page_policy, source_of
 from api.app import create_app
-from api.page_policy import inline_scripts, page_policy, source_of
 from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, client_with
 

@@ -10,7 +10,7 @@ import pytest
 import structlog
 from fastapi import FastAPI, Request
 
-from api.request_id import request_id
+from api.answers.request_id import request_id
 from tests.api_client import OPERATOR_KEY, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio

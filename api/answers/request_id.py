@@ -13,7 +13,7 @@ import structlog
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.answer_headers import add_header
+from api.answers.headers import add_header
 
 HEADER = b"x-request-id"
 # no space, quote or bracket: the id can stand in any log format without being taken apart by it

@@ -24,8 +24,8 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from api.json_pointer import join
-from api.request_id import request_id
+from api.answers.json_pointer import join
+from api.answers.request_id import request_id
 from hookfast.errors import (
     Conflict,
     FieldError,

@@ -2,14 +2,14 @@
 it in any cache.
 
 An answer's own header of the same name wins: a page sets its own `Content-Security-Policy`
-(see `api.page_policy`), a public document its own `Cache-Control`.
+(see `api.answers.page_policy`), a public document its own `Cache-Control`.
 """
 
 from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.page_policy import NOTHING
+from api.answers.page_policy import NOTHING
 
 Header = tuple[bytes, bytes]
 
