@@ -20,8 +20,8 @@ from api.key_cache import KeyCache
 from api.key_rate import KeyRate, key_rate
 from api.source_cache import SourceCache
 from api.standing_gauges import StandingGauges
-from api.stream_hub import StreamHub
-from api.stream_seats import StreamSeats
+from api.stream.hub import StreamHub
+from api.stream.slots import StreamSeats
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.workflow_starter import Conductor, conductor_for, stopped
 from hookfast.sender import AddressGuard, Sender

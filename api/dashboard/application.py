@@ -35,7 +35,7 @@ from api.dashboard import (
 )
 from api.dashboard.page import HOME, PageView
 from api.dashboard.page_route import page_router
-from api.stream_seats import StreamSeats
+from api.stream.slots import StreamSeats
 
 _PAGES = (
     signing_in,

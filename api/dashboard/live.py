@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 from api.answers.problems import problem_for
 from api.dashboard.page import View
 from api.dashboard.session import current_visitor
-from api.stream_connection import reach_of
-from api.stream_seats import StreamSeats
+from api.stream.connection import reach_of
+from api.stream.slots import StreamSeats
 from hookfast.errors import HookfastError
 
 SEATS: Final = 200

@@ -15,8 +15,8 @@ from api.fields import EndpointPath
 from api.ownership import owned
 from api.poll_view import PollView, body_of
 from api.routing import router
-from api.stream_connection import reach_of
-from api.stream_hub import Follower
+from api.stream.connection import reach_of
+from api.stream.hub import Follower
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, Forbidden, InvalidInput
 from hookfast.storage.endpoints import endpoints

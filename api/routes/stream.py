@@ -13,8 +13,8 @@ from api.context import AppContext, Context
 from api.fields import SourceId, TenantId, TimeInput
 from api.ownership import found, owned
 from api.routing import router
-from api.stream_response import Pieces, StreamResponse
-from api.stream_text import event_block
+from api.stream.blocks import event_block
+from api.stream.response import Pieces, StreamResponse
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.ids import is_id

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from api import body_memory, stream_response
+from api import body_memory
+from api.stream import response
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.feed.cursor import Cursor
@@ -21,7 +22,7 @@ async def test_a_heartbeat_moves_a_quiet_stream_on(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever comes back after a quiet day need not begin a day ago."""
-    monkeypatch.setattr(stream_response, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(response, "HEARTBEAT_SECONDS", 0.1)
     async with served.stream(events=["no.such.event"]) as stream:
         begun = Cursor.parse(stream.last_id or "")
         [event_id] = await served.emit(None)
@@ -39,7 +40,7 @@ async def test_a_heartbeat_moves_a_quiet_stream_on(
 async def test_a_client_that_does_not_read_is_cut_and_can_resume(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_response, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(response, "STALL_SECONDS", 0.3)
     seats = served.context.stream_seats
     start = rfc3339(utc_now() - timedelta(minutes=1))
     emitted = [
@@ -60,7 +61,7 @@ async def test_a_client_that_does_not_read_is_cut_and_can_resume(
         rest = (rest + piece)[-16:]
     assert not rest.endswith(b"\r\n0\r\n\r\n")  # cut off, not ended
     writer.close()
-    monkeypatch.setattr(stream_response, "STALL_SECONDS", 30)
+    monkeypatch.setattr(response, "STALL_SECONDS", 30)
     async with served.stream(since=start) as stream:
         assert ids(await stream.events(40)) == emitted
 
@@ -68,8 +69,8 @@ async def test_a_client_that_does_not_read_is_cut_and_can_resume(
 async def test_a_revoked_key_ends_its_stream(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_response, "HEARTBEAT_SECONDS", 0.1)
-    monkeypatch.setattr(stream_response, "KEY_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(response, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(response, "KEY_CHECK_SECONDS", 0.1)
     tenant, key = await served.tenant()
     async with served.stream(key) as stream:
         assert await stream.next() is not None  # it lives

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import insert
 
-from api import stream_hub
+from api.stream import hub
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.storage.feed.cursor import Cursor
@@ -61,7 +61,7 @@ async def test_a_thousand_events_over_many_connections_come_once_and_in_order(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # so little is kept for a stream that it loses its place and reads by itself, again and again
-    monkeypatch.setattr(stream_hub, "_QUEUED_EVENTS", 40)
+    monkeypatch.setattr(hub, "_QUEUED_EVENTS", 40)
     tenant, key = await served.tenant()
     _, other_key = await served.tenant()
     dice = random.Random(3)

@@ -11,10 +11,10 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.stream_connection import Reach, reach_of
-from api.stream_hub import DATABASE_AWAY, Follower, StreamHub
-from api.stream_seats import StreamSeats
-from api.stream_text import gap_block, heartbeat, opening
+from api.stream.blocks import gap_block, heartbeat, opening
+from api.stream.connection import Reach, reach_of
+from api.stream.hub import DATABASE_AWAY, Follower, StreamHub
+from api.stream.slots import StreamSeats
 from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.feed.feed import FeedEvent, FeedFilter, Gap
 
