@@ -19,7 +19,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.flushing import flushing
-from api.token_bucket import TokenBuckets
+from api.limits.token_bucket import TokenBuckets
 from hookfast.clock import Clock
 from hookfast.errors import HookfastError
 from hookfast.storage.database.engine import Database

@@ -71,7 +71,7 @@ async def current_visitor(request: Request) -> Visitor:
 
 async def _found(request: Request, context: Context, token: str) -> LiveSession | None:
     """The session with this token. A flood of made-up ones holds one connection of the database's
-    pool, as one of made-up keys does (see `api.failure_limit`)."""
+    pool, as one of made-up keys does (see `api.limits.failure_limit`)."""
     site = client_site(request)
     async with context.failures.turn(site), context.database.read() as connection:
         session = await sessions.find(connection, _sha256(token), now=context.clock())

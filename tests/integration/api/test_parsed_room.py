@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from api import body_memory
+from api.limits import body_memory
 from tests.api_client import OPERATOR_KEY, development_settings
 from tests.api_server import api_server
 from tests.waiting import PATIENCE, within

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api import body_memory
+from api.limits import body_memory
 from api.stream import response
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings

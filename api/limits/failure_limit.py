@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import structlog
 
 from api.answers.problems import TooManyRequests
-from api.token_bucket import TokenBuckets
+from api.limits.token_bucket import TokenBuckets
 from hookfast.errors import Unauthenticated
 
 log = structlog.get_logger()

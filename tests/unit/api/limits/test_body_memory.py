@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from api import body_memory
-from api.body_memory import Arriving, BodyMemory, Parsed, parsed_size
+from api.limits import body_memory
+from api.limits.body_memory import Arriving, BodyMemory, Parsed, parsed_size
 from hookfast.errors import Unavailable
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from api.answers.headers import add_header
 from api.answers.problems import TooManyRequests
-from api.token_bucket import TokenBuckets
+from api.limits.token_bucket import TokenBuckets
 
 
 class KeyRate:

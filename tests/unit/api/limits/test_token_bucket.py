@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.token_bucket import Take, TokenBuckets
+from api.limits.token_bucket import Take, TokenBuckets
 
 
 class Watch:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from api.inbound_load import InboundLoad
+from api.limits.inbound_load import InboundLoad
 from hookfast.errors import Unavailable
 
 
