@@ -16,8 +16,8 @@ from api.answers import problems
 from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
 from api.client_address import TrustedProxies
-from api.context import open_context
 from api.dashboard import application as dashboard
+from api.process.context import open_context
 from api.request_body import RequestBody
 from api.routes import (
     api_keys,

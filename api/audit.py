@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.answers.request_id import request_id
 from api.authentication import Principal
 from api.client_address import client_address
-from api.context import Context
+from api.process.context import Context
 from hookfast.audit import PORTAL, Actor, Change
 from hookfast.storage.audit import audit_log
 

@@ -16,8 +16,8 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
 from api.client_address import client_site
-from api.context import Context
-from api.key_cache import KnownKey, Scope, key_hash
+from api.process.context import Context
+from api.process.key_cache import KnownKey, Scope, key_hash
 from hookfast.audit import CLI
 from hookfast.clock import Clock
 from hookfast.errors import Forbidden, Misconfigured, NotFound, Unauthenticated

@@ -18,8 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.audit import RequestAudit
 from api.authentication import Principal
-from api.context import Context
 from api.fields import Input, Time
+from api.process.context import Context
 from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Action as AuditAction
 from hookfast.audit import Change, differences

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.authentication import Principal
-from api.context import Context
 from api.jobs import draft_job
+from api.process.context import Context
 from hookfast.deliveries.job import MIN_RATE, JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries import jobs, limits, selection

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.answers.problems import BodyTimeout, Problem, problem_for, problem_of
 from api.authentication import check_key
-from api.context import Context
 from api.limits.body_memory import BodyMemory, Share
+from api.process.context import Context
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.settings.settings import Settings
 

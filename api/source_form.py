@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from api.answers.json_pointer import join
 from api.fields import Input, Name, TenantId, Time
 from api.networks import check_network
-from api.source_cache import rules_of
+from api.process.source_cache import rules_of
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type, parse_pattern
 from hookfast.events.operational import refuse_reserved

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ipaddress import ip_network
 from typing import cast
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.errors import InvalidInput
 from hookfast.sender import verify_endpoint
 from hookfast.sender.verify import Mode

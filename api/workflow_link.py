@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
-from api.context import Context
+from api.process.context import Context
 
 
 class WorkflowView(BaseModel):

@@ -11,7 +11,7 @@ import httpx2
 from fastapi import FastAPI
 
 from api.authentication import ensure_operator_key
-from api.context import Context
+from api.process.context import Context
 from hookfast.settings.settings import Settings
 
 OPERATOR_KEY = "hf_" + "operator-key-of-the-tests-" * 2

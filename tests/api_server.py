@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from api.authentication import ensure_operator_key
-from api.context import Context
+from api.process.context import Context
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from tests.waiting import PATIENCE

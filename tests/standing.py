@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.context import Context
+from api.process.context import Context
 from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, KeyClient, client_with, key_client_maker, started
 from tests.postgresql import PostgresqlServer

@@ -8,7 +8,6 @@ from fastapi import Response
 
 from api.audit import Audit, RequestAudit
 from api.authentication import Principal, Writer
-from api.context import AppContext, Context
 from api.dashboard.form import filled
 from api.dashboard.page import PageView, View, WrongField
 from api.dashboard.page_route import page_router
@@ -16,6 +15,7 @@ from api.dashboard.wording import utc
 from api.fields import ApiKeyPath
 from api.ownership import found
 from api.pagination import Page, PageQuery
+from api.process.context import AppContext, Context
 from api.routes.api_keys import (
     CreatedKey,
     NewOperatorKey,

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final, get_args
 from fastapi import Query, Response
 
 from api.authentication import Reader
-from api.context import AppContext
 from api.dashboard.delivery_list import SPANS, Within
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.pagination import PageQuery
+from api.process.context import AppContext
 from api.routes.audit import AuditView, list_audit
 from hookfast.audit import Action
 from hookfast.ids import id_pattern

@@ -8,12 +8,12 @@ from fastapi import Response
 
 from api.audit import Audit
 from api.authentication import Writer
-from api.context import AppContext
 from api.dashboard.form import Form, filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import number
 from api.jobs import JobView, count
+from api.process.context import AppContext
 from api.routes.delivery_actions import DeliveryActionForm, act_on_deliveries
 from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.actions import Action

@@ -9,7 +9,6 @@ from fastapi import Query, Response
 
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext
 from api.dashboard import wording
 from api.dashboard.delivery_list import SPANS, Within
 from api.dashboard.form import Form, filled
@@ -19,6 +18,7 @@ from api.dashboard.wording import number
 from api.fields import EndpointId
 from api.jobs import DryRun, JobView
 from api.pagination import Page, PageQuery
+from api.process.context import AppContext
 from api.routes.dead_letters import (
     RedriveForm,
     count_dead_letters,

@@ -8,13 +8,13 @@ from fastapi import Response
 
 from api.audit import Audit
 from api.authentication import Principal, Reader, Writer
-from api.context import AppContext, Context
 from api.dashboard import live
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.dashboard.request_preview import as_curl, headers_of
 from api.endpoint_form import EndpointView
 from api.fields import DeliveryPath
+from api.process.context import AppContext, Context
 from api.routes.deliveries import (
     DeliveryDetail,
     cancel_delivery,

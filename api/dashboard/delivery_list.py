@@ -10,13 +10,13 @@ from typing import Annotated, Final, Literal
 from fastapi import Depends, Query, Response
 
 from api.authentication import Principal, Reader
-from api.context import AppContext, Context
 from api.dashboard import live
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.endpoint_form import EndpointView
 from api.fields import EndpointId, EventId, SubscriptionId, TenantId, TimeInput
 from api.pagination import Listing, Page, PageQuery
+from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, list_deliveries
 from api.routes.endpoints import list_endpoints
 from hookfast.clock import rfc3339

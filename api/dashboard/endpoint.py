@@ -9,7 +9,6 @@ from fastapi import Response
 from api.answers.problems import problem_of
 from api.audit import Audit
 from api.authentication import Principal, Reader, Writer
-from api.context import AppContext, Context
 from api.dashboard import endpoint_fields, live
 from api.dashboard.form import check_unchanged, faults, seen
 from api.dashboard.page import PageView, View
@@ -17,6 +16,7 @@ from api.dashboard.page_route import page_router
 from api.endpoint_form import EndpointView
 from api.fields import EndpointPath
 from api.pagination import Page
+from api.process.context import AppContext, Context
 from api.routes.deliveries import list_deliveries
 from api.routes.endpoint_checks import TestView, get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health

@@ -9,7 +9,6 @@ from fastapi import Query, Response
 
 from api.audit import Audit
 from api.authentication import Writer
-from api.context import AppContext
 from api.dashboard import endpoint
 from api.dashboard.form import filled
 from api.dashboard.page import PageView
@@ -18,6 +17,7 @@ from api.dashboard.wording import number
 from api.fields import EndpointPath
 from api.jobs import JobView, count
 from api.ownership import owned
+from api.process.context import AppContext
 from api.routes.endpoint_checks import TestForm, check_endpoint, verify_endpoint
 from api.routes.endpoint_control import (
     EnableForm,

@@ -8,7 +8,6 @@ from fastapi import Response
 
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext
 from api.dashboard import endpoint_fields
 from api.dashboard.form import faults, filled
 from api.dashboard.page import PageView, View
@@ -16,6 +15,7 @@ from api.dashboard.page_route import page_router
 from api.endpoint_form import NewEndpoint, State
 from api.fields import TenantId
 from api.pagination import PageQuery
+from api.process.context import AppContext
 from api.routes.endpoints import create_endpoint, list_endpoints
 from hookfast.errors import FieldError, InvalidInput, NotFound
 from hookfast.storage.figures import endpoint_summaries

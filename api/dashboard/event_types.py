@@ -10,13 +10,13 @@ from fastapi import Response
 from api.answers.problems import problem_of
 from api.audit import Audit
 from api.authentication import OperatorOnly, Reader
-from api.context import AppContext, Context
 from api.dashboard.form import check_unchanged, faults, filled, seen
 from api.dashboard.json_view import shown
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.dashboard.schema_example import example_of
 from api.pagination import PageQuery
+from api.process.context import AppContext, Context
 from api.routes.endpoint_checks import sample_of
 from api.routes.event_types import (
     EventTypeForm,

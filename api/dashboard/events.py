@@ -9,7 +9,6 @@ from fastapi import Query, Response
 
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext
 from api.dashboard.delivery_list import SPANS, Within
 from api.dashboard.form import filled
 from api.dashboard.json_view import shown
@@ -19,6 +18,7 @@ from api.dashboard.wording import number
 from api.event_input import MAX_KEY
 from api.fields import EventPath
 from api.pagination import Page, PageQuery
+from api.process.context import AppContext
 from api.routes.endpoints import list_endpoints
 from api.routes.events import (
     EventSummaryView,

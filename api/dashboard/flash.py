@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 from fastapi import Request, Response
 
-from api.context import Context
 from api.dashboard.session import cookie_name, set_cookie
+from api.process.context import Context
 from hookfast.errors import Misconfigured
 
 _COOKIE: Final = "hookfast-flash"

@@ -8,12 +8,12 @@ from fastapi import Query, Response
 
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext
 from api.dashboard.json_view import MAX_SHOWN, shown
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.fields import InboxPath, SourceId
 from api.pagination import Page, PageQuery
+from api.process.context import AppContext
 from api.routes.inbox import (
     Status,
     get_inbox_body,

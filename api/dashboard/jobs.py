@@ -6,12 +6,12 @@ from fastapi import Response
 
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext
 from api.dashboard import live
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.fields import JobPath
 from api.pagination import PageQuery
+from api.process.context import AppContext
 from api.routes.jobs import cancel_job, get_job, list_jobs
 from hookfast.deliveries.job import JobStatus
 

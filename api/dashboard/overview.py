@@ -11,12 +11,12 @@ from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.authentication import Reader
-from api.context import AppContext, Context
 from api.dashboard import charts, live
 from api.dashboard.charts import Chart
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import number, seconds
+from api.process.context import AppContext, Context
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
 from hookfast.storage.figures import overview, workers

@@ -19,13 +19,13 @@ from markupsafe import Markup
 
 from api.answers.page_policy import page_policy
 from api.answers.problems import Problem
-from api.context import Context
 from api.dashboard import flash, wording
 from api.dashboard.flash import Flash
 from api.dashboard.form import Form
 from api.dashboard.navigation import SECTIONS, Section, sections_of_endpoint
 from api.dashboard.session import Visitor, cookie_name, set_cookie
 from api.dashboard.static_files import ADDRESSES
+from api.process.context import Context
 from hookfast.version import VERSION
 
 HOME: Final = "/dashboard"

@@ -15,13 +15,13 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from api.answers.problems import invalid_request, problem_for, problem_of
-from api.context import Context
 from api.dashboard.confinement import confine
 from api.dashboard.filters import filtered
 from api.dashboard.form import read_form
 from api.dashboard.one_effect import once
 from api.dashboard.page import HOME, View, own_path
 from api.dashboard.session import csrf_of, current_visitor, sign_in_token
+from api.process.context import Context
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
 SIGN_IN = f"{HOME}/sign-in"

@@ -11,12 +11,12 @@ from fastapi import Query, Request, Response
 from api.answers.problems import TooManyRequests, problem_of
 from api.authentication import count_request
 from api.client_address import client_site
-from api.context import AppContext, Context
 from api.dashboard import session
 from api.dashboard.page import HOME, PageView, View
 from api.dashboard.page_route import open_page_router
 from api.dashboard.signing_in import sign_in_form
-from api.key_cache import KnownKey
+from api.process.context import AppContext, Context
+from api.process.key_cache import KnownKey
 from hookfast.errors import Unauthenticated
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import PARAMETER, PortalLink, open_link

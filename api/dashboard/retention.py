@@ -6,9 +6,9 @@ from fastapi import Response
 
 from api.audit import Audit
 from api.authentication import OperatorOnly
-from api.context import AppContext
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
+from api.process.context import AppContext
 from api.routes.retention import RunForm, show_retention, start_retention
 
 routes = page_router()

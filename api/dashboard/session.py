@@ -19,8 +19,8 @@ from fastapi import Request, Response
 
 from api.authentication import Principal, count_request
 from api.client_address import client_site
-from api.context import Context
-from api.key_cache import KnownKey, Scope
+from api.process.context import Context
+from api.process.key_cache import KnownKey, Scope
 from hookfast.errors import Unauthenticated
 from hookfast.storage.accounts import sessions
 from hookfast.storage.accounts.sessions import LiveSession

@@ -8,11 +8,11 @@ from fastapi import Query, Request, Response
 
 from api.answers.problems import TooManyRequests, problem_of
 from api.authentication import OperatorOnly, Reader, check_given_key, count_request
-from api.context import AppContext
 from api.dashboard import session
 from api.dashboard.page import HOME, THEMES, PageView, View, own_path
 from api.dashboard.page_route import SIGN_IN, next_path, open_page_router, page_router
 from api.ownership import found
+from api.process.context import AppContext
 from hookfast.errors import Forbidden, Unauthenticated
 from hookfast.storage.accounts import sessions, tenants
 

@@ -8,12 +8,12 @@ from fastapi import Response
 
 from api.audit import Audit
 from api.authentication import Writer
-from api.context import AppContext
 from api.dashboard import source_fields
 from api.dashboard.form import filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.fields import SourcePath
+from api.process.context import AppContext
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
 from api.routes.sources import change_source, delete_source, get_source
 from hookfast.errors import InvalidInput

@@ -6,11 +6,11 @@ from fastapi import Response
 
 from api.audit import Audit
 from api.authentication import OperatorOnly
-from api.context import AppContext
 from api.dashboard.form import filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.pagination import PageQuery
+from api.process.context import AppContext
 from api.routes.tenants import TenantForm, create_tenant, list_tenants
 
 routes = page_router()

@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.audit import Audit, RequestAudit
 from api.authentication import OperatorOnly, Writer, key_record, new_key
-from api.context import AppContext, Context
 from api.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
-from api.key_cache import Scope
 from api.ownership import found
 from api.pagination import Listing, Page, PageQuery
+from api.process.context import AppContext, Context
+from api.process.key_cache import Scope
 from api.routing import router
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage.accounts import api_keys, tenants

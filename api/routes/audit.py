@@ -9,9 +9,9 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from api.authentication import Principal, Reader
-from api.context import AppContext
 from api.fields import TenantId, Time, TimeInput
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext
 from api.routing import router
 from api.shown_keys import shown_keys
 from hookfast.audit import Action

@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 from api import jobs
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext
 from api.delivery_choice import REASONS, ChoiceOptions, DeadLetterChoiceForm
 from api.fields import EndpointId, TenantId, TimeInput
 from api.jobs import JOB_ANSWERS, JobView
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext
 from api.routes.deliveries import DeliveryView
 from api.routing import router
 from hookfast.deliveries.job import JobKind

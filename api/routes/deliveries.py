@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 
 from api.audit import Audit, RequestAudit
 from api.authentication import Principal, Reader, Writer
-from api.context import AppContext, Context
 from api.fields import (
     DeliveryPath,
     EndpointId,
@@ -24,6 +23,7 @@ from api.fields import (
 from api.jobs import STEERING
 from api.ownership import owned
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext, Context
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Change

@@ -8,9 +8,9 @@ from pydantic import ConfigDict, Field
 from api import jobs
 from api.audit import Audit
 from api.authentication import Writer
-from api.context import AppContext
 from api.delivery_choice import ChoiceOptions, DeliveryChoiceForm
 from api.jobs import JOB_ANSWERS, JobView
+from api.process.context import AppContext
 from api.routing import router
 from hookfast.deliveries.job import JobKind
 from hookfast.storage.deliveries.actions import Action

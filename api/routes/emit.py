@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from api.answers.problems import ProblemModel, problem_of
 from api.authentication import Emitter
-from api.context import AppContext
 from api.event_input import (
     EXAMPLES,
     KEY_PATTERN,
@@ -26,6 +25,7 @@ from api.event_input import (
 from api.fields import Time
 from api.lean_route import LeanRoute
 from api.limits.backlog import admitted
+from api.process.context import AppContext
 from api.routing import RawJson, router
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError

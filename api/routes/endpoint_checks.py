@@ -11,10 +11,10 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from api.authentication import Reader, Writer
-from api.context import AppContext, Context
 from api.endpoint_form import Verification, pushes
 from api.fields import EndpointPath, Input, Time, TimeInput
 from api.ownership import owned
+from api.process.context import AppContext, Context
 from api.routing import router
 from api.verification import EVERYTHING, verify_stored
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Result

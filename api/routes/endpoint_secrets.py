@@ -8,10 +8,10 @@ from pydantic import Field
 
 from api.audit import Audit
 from api.authentication import Writer
-from api.context import AppContext
 from api.endpoint_form import EndpointView, pushes
 from api.fields import EndpointPath, Input
 from api.ownership import found, owned
+from api.process.context import AppContext
 from api.routing import router
 from hookfast.endpoints.secrets import rotated
 from hookfast.storage.audit.audited import done, facts

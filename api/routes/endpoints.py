@@ -11,7 +11,6 @@ from pydantic import Field
 from api import raised_limits
 from api.audit import Audit, RequestAudit
 from api.authentication import Reader, Writer
-from api.context import AppContext, Context
 from api.endpoint_form import (
     EndpointForm,
     EndpointView,
@@ -23,6 +22,7 @@ from api.fields import EndpointPath, TenantId
 from api.merge_patch import MergePatch, patch_of, patched
 from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext, Context
 from api.routes.subscriptions import (
     SubscriptionForm,
     SubscriptionView,

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.audit import Audit
 from api.authentication import OperatorOnly, Reader
-from api.context import AppContext
 from api.fields import Description, Input, Time
 from api.json_schema import check_schema
 from api.ownership import found
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext
 from api.routing import router
 from hookfast.errors import InvalidInput, NotFound
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type

@@ -10,13 +10,13 @@ from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.authentication import Principal, Reader
-from api.context import AppContext, Context
 from api.event_input import (
     MAX_KEY,
 )
 from api.fields import EventPath, TenantId, Time, TimeInput
 from api.ownership import found
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView
 from api.routing import router
 from hookfast.events.event_type import parse_event_type

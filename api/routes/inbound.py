@@ -10,10 +10,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from api.client_address import client_address
-from api.context import AppContext, Context
 from api.openapi import problem_responses
+from api.process.context import AppContext, Context
+from api.process.source_cache import OpenSource
 from api.request_body import streamed_body
-from api.source_cache import OpenSource
 from hookfast.errors import Forbidden, HookfastError, Unavailable
 from hookfast.inbox import Answer, Received, Refused, RequestHeaders
 from hookfast.inbox.reading import Reading, read

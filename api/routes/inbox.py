@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext
 from api.fields import InboxPath, SourceId, TenantId, Time
 from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext
 from api.routing import router
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.inbox import Received, RequestHeaders, provider

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from api.audit import Audit
 from api.authentication import Principal, Reader, Writer
-from api.context import AppContext, Context
 from api.fields import JobPath, TenantId
 from api.jobs import JobView
 from api.ownership import found
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext, Context
 from api.routing import router
 from api.shown_keys import shown_keys
 from hookfast.deliveries.job import JobStatus

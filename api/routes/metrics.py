@@ -9,8 +9,8 @@ from fastapi.responses import PlainTextResponse
 
 from api.authentication import check_key
 from api.client_address import client_address
-from api.context import AppContext, Context
 from api.openapi import problem_responses
+from api.process.context import AppContext, Context
 from hookfast.errors import Forbidden
 from hookfast.telemetry import exposition
 

@@ -10,10 +10,10 @@ from fastapi import Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.authentication import Principal, Reader
-from api.context import AppContext, Context
 from api.fields import EndpointPath
 from api.ownership import owned
 from api.poll_view import PollView, body_of
+from api.process.context import AppContext, Context
 from api.routing import router
 from api.stream.connection import reach_of
 from api.stream.hub import Follower

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.audit import Audit
 from api.authentication import Writer
-from api.context import AppContext
 from api.fields import EndpointId, Input, TenantPath, Time
 from api.ownership import found, owned
+from api.process.context import AppContext
 from api.routing import router
 from hookfast.audit import Change, differences
 from hookfast.errors import InvalidInput

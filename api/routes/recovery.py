@@ -11,7 +11,6 @@ from pydantic import ConfigDict, Field
 from api import jobs
 from api.audit import Audit
 from api.authentication import Principal, Writer
-from api.context import AppContext, Context
 from api.endpoint_form import pushes
 from api.fields import EndpointId, EndpointPath, EventPath, TimeInput
 from api.jobs import (
@@ -24,6 +23,7 @@ from api.jobs import (
     dry_run_answer,
 )
 from api.ownership import found, owned
+from api.process.context import AppContext, Context
 from api.routing import router
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 
 from api.audit import Audit
 from api.authentication import OperatorOnly
-from api.context import AppContext, Context
 from api.fields import Input, Time
+from api.process.context import AppContext, Context
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Change

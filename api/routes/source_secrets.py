@@ -8,9 +8,9 @@ from pydantic import Field
 
 from api.audit import Audit
 from api.authentication import Writer
-from api.context import AppContext
 from api.fields import Input, SourcePath
 from api.ownership import found, owned
+from api.process.context import AppContext
 from api.routes.endpoint_secrets import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
 from api.routes.sources import CreatedSource
 from api.routing import router

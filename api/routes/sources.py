@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext, Context
 from api.fields import SourcePath, TenantId, Time
 from api.merge_patch import MergePatch, patch_of, patched
 from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext, Context
 from api.routing import router
 from api.source_form import NewSource, SourceForm, SourceView, checked_secrets
 from hookfast.errors import Conflict, InvalidInput

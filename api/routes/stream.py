@@ -9,9 +9,9 @@ from fastapi import Header, Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.authentication import Principal, Reader
-from api.context import AppContext, Context
 from api.fields import SourceId, TenantId, TimeInput
 from api.ownership import found, owned
+from api.process.context import AppContext, Context
 from api.routing import router
 from api.stream.blocks import event_block
 from api.stream.response import Pieces, StreamResponse

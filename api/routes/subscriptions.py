@@ -11,12 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.audit import Audit
 from api.authentication import Reader, Writer
-from api.context import AppContext, Context
 from api.endpoint_form import Patterns, check_patterns
 from api.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
 from api.merge_patch import MergePatch, patch_of, patched
 from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext, Context
 from api.routing import router
 from api.verification import VERIFIED, verify_stored
 from hookfast.errors import Conflict

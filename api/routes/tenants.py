@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.audit import Audit
 from api.authentication import OperatorOnly, Reader
-from api.context import AppContext
 from api.fields import Input, Metadata, Name, TenantPath, Time
 from api.merge_patch import MergePatch, patch_of, patched
 from api.ownership import found
 from api.pagination import Listing, PageQuery
+from api.process.context import AppContext
 from api.routing import router
 from hookfast.errors import Conflict
 from hookfast.events.operational import SYSTEM_TENANT

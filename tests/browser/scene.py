@@ -11,7 +11,7 @@ import httpx2
 from sqlalchemy import insert
 
 from api.app import create_app
-from api.context import Context
+from api.process.context import Context
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.context import Context
+from api.process.context import Context
 from hookfast.settings.settings import Settings
 from tests.api_client import (
     OPERATOR_KEY,

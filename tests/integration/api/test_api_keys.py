@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from sqlalchemy import update
 
 from api.authentication import ensure_operator_key
-from api.context import Context
+from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.storage.deliveries import jobs
 from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.emitted import TYPE, change, emit, emit_as, finish

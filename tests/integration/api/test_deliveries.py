@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from sqlalchemy import insert, select, update
 
 from api.app import create_app
-from api.context import Context
+from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.ids import new_id

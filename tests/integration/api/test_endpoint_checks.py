@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from sqlalchemy import insert, update
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.retention.ages import midnight

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from api.app import create_app
-from api.context import Context
+from api.process.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.figures import workers
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from api.app import create_app
-from api.context import Context
+from api.process.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries.jobs import AskingJobs
 from hookfast.storage.tables.control import Job

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.storage.tables.deliveries import Delivery
 from tests.api_client import Json, Make, MakeEventType
 

@@ -4,7 +4,7 @@ import anyio
 import httpx2
 import pytest
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.circuits.circuits import Circuits
 from tests.api_client import KeyClient, Make, MakeEventType, assert_problem

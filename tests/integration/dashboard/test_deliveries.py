@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.clock import rfc3339
 from tests.api_client import endpoint_maker
 from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant

@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 
 from api.authentication import Principal
-from api.context import Context
 from api.jobs import count, draft_job
+from api.process.context import Context
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
 from hookfast.storage.deliveries.selection import ChosenDeliveries

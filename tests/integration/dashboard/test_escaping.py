@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, update
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.ids import new_id
 from hookfast.storage.tables.control import EndpointHealth, Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint

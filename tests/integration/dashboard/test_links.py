@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.context import Context
+from api.process.context import Context
 from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.portal import link
 from tests.integration.dashboard.visitor import Visitor, browser, tenant_visitor

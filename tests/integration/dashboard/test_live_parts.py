@@ -9,10 +9,10 @@ import pytest
 from fastapi import FastAPI, Request
 
 from api.authentication import Principal
-from api.context import Context
 from api.dashboard import live
 from api.dashboard.page import View
 from api.pagination import Page
+from api.process.context import Context
 from api.routes.deliveries import list_deliveries
 from tests.api_client import OPERATOR_KEY
 from tests.integration.dashboard.belongings import emit, new_endpoint, new_tenant

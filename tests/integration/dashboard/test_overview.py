@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.storage.figures import workers
 from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import tenant_visitor, text_of

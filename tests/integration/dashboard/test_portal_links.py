@@ -8,9 +8,9 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.context import Context
 from api.dashboard import portal_links
 from api.pagination import Page
+from api.process.context import Context
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import OwnerLinks
 from tests.api_client import OPERATOR_KEY, KeyClient, assert_problem

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI, Response
 from sqlalchemy import select, update
 
-from api.context import Context
 from api.dashboard.page_route import open_page_router
+from api.process.context import Context
 from hookfast.storage.tables.dashboard import DashboardSession
 from tests.api_client import OPERATOR_KEY
 from tests.integration.dashboard.visitor import Visitor, browser, sign_in, signed_in

@@ -28,7 +28,7 @@ from standardwebhooks import Webhook
 
 from api.app import create_app
 from api.authentication import ensure_operator_key
-from api.context import Context
+from api.process.context import Context
 from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import seal_headers
 from hookfast.settings.settings import Settings

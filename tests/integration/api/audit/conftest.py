@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from api.context import Context
+from api.process.context import Context
 from tests.api_client import Make, MakeEventType
 from tests.integration.api.audit.scenes import EVENT_TYPE, needs_temporal
 from tests.integration.api.standing.operations import Operation

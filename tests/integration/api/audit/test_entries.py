@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from api.context import Context
+from api.process.context import Context
 from tests.api_client import Make, MakeEventType
 from tests.emitted import change, finish
 from tests.integration.api.audit.log import entries

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from sqlalchemy import func, select
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.storage.tables.deliveries import Delivery
 from tests.api_client import assert_problem
 from tests.integration.api.polling.polls import TYPE, emit, numbers, poll

@@ -8,7 +8,7 @@ import contextlib
 import httpx2
 import pytest
 
-from api.context import Context
+from api.process.context import Context
 from tests.api_client import assert_problem
 from tests.integration.api.polling.polls import emit, numbers, poll
 from tests.waiting import PATIENCE

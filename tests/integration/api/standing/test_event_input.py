@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.clock import rfc3339
 from hookfast.storage.tables.deliveries import Event
 from tests.api_client import OPERATOR_KEY, KeyClient, Make, MakeEventType, assert_problem

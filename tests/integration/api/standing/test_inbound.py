@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from sqlalchemy import insert, select
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.storage.events import schema_checks
 from hookfast.storage.inbox.sources import MAX_EVENT_TYPES
 from hookfast.storage.tables.deliveries import Event

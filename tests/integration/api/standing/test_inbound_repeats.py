@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from sqlalchemy import text
 
-from api.context import Context
+from api.process.context import Context
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.inbox import InboxEntry
 from tests.api_client import MakeEventType, assert_problem

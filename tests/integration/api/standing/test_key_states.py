@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from api.authentication import key_record, new_key
-from api.context import Context
-from api.key_cache import Scope
+from api.process.context import Context
+from api.process.key_cache import Scope
 from hookfast.storage.accounts import api_keys
 from tests.api_client import Make, assert_problem, client_with
 from tests.integration.api.standing.operations import EMITTING, OPERATIONS, UNKNOWN, Operation

@@ -18,8 +18,8 @@ import asyncpg
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.flushing import flushing
 from api.limits.token_bucket import TokenBuckets
+from api.process.flushing import flushing
 from hookfast.clock import Clock
 from hookfast.errors import HookfastError
 from hookfast.storage.database.engine import Database

@@ -14,7 +14,7 @@ import asyncpg
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.flushing import flushing
+from api.process.flushing import flushing
 from hookfast.clock import Clock
 from hookfast.storage.accounts import api_keys
 from hookfast.storage.database.engine import Database

@@ -11,15 +11,15 @@ from typing import Annotated
 from fastapi import Depends, Request
 from temporalio.client import Client
 
-from api.inbound_refusals import InboundRefusals
-from api.key_cache import KeyCache
 from api.limits.backlog import Backlog
 from api.limits.body_memory import BodyMemory
 from api.limits.failure_limit import FailureLimit
 from api.limits.inbound_load import InboundLoad
 from api.limits.key_rate import KeyRate, key_rate
-from api.source_cache import SourceCache
-from api.standing_gauges import StandingGauges
+from api.process.gauges import StandingGauges
+from api.process.inbound_refusals import InboundRefusals
+from api.process.key_cache import KeyCache
+from api.process.source_cache import SourceCache
 from api.stream.hub import StreamHub
 from api.stream.slots import StreamSeats
 from hookfast.clock import Clock, utc_now
