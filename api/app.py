@@ -12,10 +12,10 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api import docs_page, openapi
+from api.access.client_address import TrustedProxies
 from api.answers import problems
 from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
-from api.client_address import TrustedProxies
 from api.dashboard import application as dashboard
 from api.process.context import open_context
 from api.request_body import RequestBody

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from api.access.authentication import Principal
 from api.answers.problems import invalid_members
-from api.authentication import Principal
 from api.fields import Input, TenantId, TimeInput
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type

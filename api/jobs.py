@@ -16,8 +16,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.audit import RequestAudit
-from api.authentication import Principal
+from api.access.audit import RequestAudit
+from api.access.authentication import Principal
 from api.fields import Input, Time
 from api.process.context import Context
 from api.workflow_link import WorkflowView, workflow_view

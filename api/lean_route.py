@@ -18,7 +18,7 @@ from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from starlette.datastructures import Headers
 
-from api.authentication import authenticate
+from api.access.authentication import authenticate
 from api.routing import Handler, StrictRoute, check_query, known_query
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.authentication import Principal
+from api.access.authentication import Principal
 from api.jobs import draft_job
 from api.process.context import Context
 from hookfast.deliveries.job import MIN_RATE, JobKind

@@ -19,8 +19,8 @@ from contextlib import AsyncExitStack
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.access.authentication import check_key
 from api.answers.problems import BodyTimeout, Problem, problem_for, problem_of
-from api.authentication import check_key
 from api.limits.body_memory import BodyMemory, Share
 from api.process.context import Context
 from hookfast.errors import HookfastError, InvalidInput, TooLarge

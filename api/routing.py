@@ -14,8 +14,8 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
+from api.access.authentication import authenticate
 from api.answers.problems import UnsupportedMediaType
-from api.authentication import authenticate
 from api.openapi import problem_responses
 from api.request_body import body_to_parse
 from hookfast.errors import InvalidInput

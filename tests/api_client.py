@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import httpx2
 from fastapi import FastAPI
 
-from api.authentication import ensure_operator_key
+from api.access.authentication import ensure_operator_key
 from api.process.context import Context
 from hookfast.settings.settings import Settings
 

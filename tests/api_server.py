@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from api.authentication import ensure_operator_key
+from api.access.authentication import ensure_operator_key
 from api.process.context import Context
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings

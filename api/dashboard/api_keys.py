@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from fastapi import Response
 
-from api.audit import Audit, RequestAudit
-from api.authentication import Principal, Writer
+from api.access.audit import Audit, RequestAudit
+from api.access.authentication import Principal, Writer
+from api.access.ownership import found
 from api.dashboard.form import filled
 from api.dashboard.page import PageView, View, WrongField
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import utc
 from api.fields import ApiKeyPath
-from api.ownership import found
 from api.pagination import Page, PageQuery
 from api.process.context import AppContext, Context
 from api.routes.api_keys import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import RedirectResponse
 
+from api.access.authentication import Reader
 from api.answers.problems import Problem
-from api.authentication import Reader
 from api.dashboard import (
     api_keys,
     audit_log,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, get_args
 
 from fastapi import Query, Response
 
-from api.authentication import Reader
+from api.access.authentication import Reader
 from api.dashboard.delivery_list import SPANS, Within
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router

@@ -6,8 +6,8 @@ from typing import Any, Final, get_args
 
 from fastapi import Response
 
-from api.audit import Audit
-from api.authentication import Writer
+from api.access.audit import Audit
+from api.access.authentication import Writer
 from api.dashboard.form import Form, filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router

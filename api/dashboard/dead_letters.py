@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import Query, Response
 
-from api.audit import Audit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
 from api.dashboard import wording
 from api.dashboard.delivery_list import SPANS, Within
 from api.dashboard.form import Form, filled

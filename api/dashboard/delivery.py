@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import Response
 
-from api.audit import Audit
-from api.authentication import Principal, Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Principal, Reader, Writer
 from api.dashboard import live
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Query, Response
 
-from api.authentication import Principal, Reader
+from api.access.authentication import Principal, Reader
 from api.dashboard import live
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router

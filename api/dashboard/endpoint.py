@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import Response
 
+from api.access.audit import Audit
+from api.access.authentication import Principal, Reader, Writer
 from api.answers.problems import problem_of
-from api.audit import Audit
-from api.authentication import Principal, Reader, Writer
 from api.dashboard import endpoint_fields, live
 from api.dashboard.form import check_unchanged, faults, seen
 from api.dashboard.page import PageView, View

@@ -7,8 +7,9 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Query, Response
 
-from api.audit import Audit
-from api.authentication import Writer
+from api.access.audit import Audit
+from api.access.authentication import Writer
+from api.access.ownership import owned
 from api.dashboard import endpoint
 from api.dashboard.form import filled
 from api.dashboard.page import PageView
@@ -16,7 +17,6 @@ from api.dashboard.page_route import page_router
 from api.dashboard.wording import number
 from api.fields import EndpointPath
 from api.jobs import JobView, count
-from api.ownership import owned
 from api.process.context import AppContext
 from api.routes.endpoint_checks import TestForm, check_endpoint, verify_endpoint
 from api.routes.endpoint_control import (

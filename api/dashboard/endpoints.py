@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import Response
 
-from api.audit import Audit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
 from api.dashboard import endpoint_fields
 from api.dashboard.form import faults, filled
 from api.dashboard.page import PageView, View

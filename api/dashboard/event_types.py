@@ -7,9 +7,9 @@ from typing import Any
 
 from fastapi import Response
 
+from api.access.audit import Audit
+from api.access.authentication import OperatorOnly, Reader
 from api.answers.problems import problem_of
-from api.audit import Audit
-from api.authentication import OperatorOnly, Reader
 from api.dashboard.form import check_unchanged, faults, filled, seen
 from api.dashboard.json_view import shown
 from api.dashboard.page import PageView, View

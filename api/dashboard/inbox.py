@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from api.audit import Audit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
 from api.dashboard.json_view import MAX_SHOWN, shown
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router

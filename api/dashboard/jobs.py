@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from api.audit import Audit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
 from api.dashboard import live
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.authentication import Reader
+from api.access.authentication import Reader
 from api.dashboard import charts, live
 from api.dashboard.charts import Chart
 from api.dashboard.page import PageView, View

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import structlog
 from fastapi import Query, Request, Response
 
+from api.access.authentication import count_request
+from api.access.client_address import client_site
 from api.answers.problems import TooManyRequests, problem_of
-from api.authentication import count_request
-from api.client_address import client_site
 from api.dashboard import session
 from api.dashboard.page import HOME, PageView, View
 from api.dashboard.page_route import open_page_router

@@ -6,8 +6,8 @@ from typing import Final
 
 from fastapi import Response
 
-from api.audit import Audit
-from api.authentication import Principal, Writer
+from api.access.audit import Audit
+from api.access.authentication import Principal, Writer
 from api.dashboard.form import filled
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router

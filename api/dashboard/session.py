@@ -17,8 +17,8 @@ from typing import Final, cast
 
 from fastapi import Request, Response
 
-from api.authentication import Principal, count_request
-from api.client_address import client_site
+from api.access.authentication import Principal, count_request
+from api.access.client_address import client_site
 from api.process.context import Context
 from api.process.key_cache import KnownKey, Scope
 from hookfast.errors import Unauthenticated

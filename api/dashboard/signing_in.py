@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
+from api.access.authentication import OperatorOnly, Reader, check_given_key, count_request
+from api.access.ownership import found
 from api.answers.problems import TooManyRequests, problem_of
-from api.authentication import OperatorOnly, Reader, check_given_key, count_request
 from api.dashboard import session
 from api.dashboard.page import HOME, THEMES, PageView, View, own_path
 from api.dashboard.page_route import SIGN_IN, next_path, open_page_router, page_router
-from api.ownership import found
 from api.process.context import AppContext
 from hookfast.errors import Forbidden, Unauthenticated
 from hookfast.storage.accounts import sessions, tenants

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
 from api.answers.problems import problem_of
-from api.audit import Audit
-from api.authentication import Reader, Writer
 from api.dashboard import source_fields
 from api.dashboard.form import check_unchanged, faults, filled, seen
 from api.dashboard.page import PageView, View

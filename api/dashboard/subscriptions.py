@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from api.audit import Audit
-from api.authentication import Principal, Writer
+from api.access.audit import Audit
+from api.access.authentication import Principal, Writer
 from api.dashboard import endpoint
 from api.dashboard.form import filled
 from api.dashboard.page import PageView, WrongField

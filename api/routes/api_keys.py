@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.audit import Audit, RequestAudit
-from api.authentication import OperatorOnly, Writer, key_record, new_key
+from api.access.audit import Audit, RequestAudit
+from api.access.authentication import OperatorOnly, Writer, key_record, new_key
+from api.access.ownership import found
 from api.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
-from api.ownership import found
 from api.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context
 from api.process.key_cache import Scope

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Self
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from api.authentication import Principal, Reader
+from api.access.authentication import Principal, Reader
+from api.access.visible_keys import shown_keys
 from api.fields import TenantId, Time, TimeInput
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext
 from api.routing import router
-from api.shown_keys import shown_keys
 from hookfast.audit import Action
 from hookfast.ids import id_pattern
 from hookfast.storage.audit import audit_log

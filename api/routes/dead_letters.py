@@ -8,8 +8,8 @@ from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from api import jobs
-from api.audit import Audit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
 from api.delivery_choice import REASONS, ChoiceOptions, DeadLetterChoiceForm
 from api.fields import EndpointId, TenantId, TimeInput
 from api.jobs import JOB_ANSWERS, JobView

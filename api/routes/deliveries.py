@@ -9,8 +9,9 @@ from typing import Annotated, Literal, Self
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from api.audit import Audit, RequestAudit
-from api.authentication import Principal, Reader, Writer
+from api.access.audit import Audit, RequestAudit
+from api.access.authentication import Principal, Reader, Writer
+from api.access.ownership import owned
 from api.fields import (
     DeliveryPath,
     EndpointId,
@@ -21,7 +22,6 @@ from api.fields import (
     TimeInput,
 )
 from api.jobs import STEERING
-from api.ownership import owned
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext, Context
 from api.routing import router

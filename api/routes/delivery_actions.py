@@ -6,8 +6,8 @@ from fastapi import Response
 from pydantic import ConfigDict, Field
 
 from api import jobs
-from api.audit import Audit
-from api.authentication import Writer
+from api.access.audit import Audit
+from api.access.authentication import Writer
 from api.delivery_choice import ChoiceOptions, DeliveryChoiceForm
 from api.jobs import JOB_ANSWERS, JobView
 from api.process.context import AppContext

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Header, Response
 from pydantic import BaseModel, Field
 
+from api.access.authentication import Emitter
 from api.answers.problems import ProblemModel, problem_of
-from api.authentication import Emitter
 from api.event_input import (
     EXAMPLES,
     KEY_PATTERN,

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from api.authentication import Reader, Writer
+from api.access.authentication import Reader, Writer
+from api.access.ownership import owned
 from api.endpoint_form import Verification, pushes
 from api.fields import EndpointPath, Input, Time, TimeInput
-from api.ownership import owned
 from api.process.context import AppContext, Context
 from api.routing import router
 from api.verification import EVERYTHING, verify_stored

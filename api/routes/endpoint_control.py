@@ -9,12 +9,12 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.audit import Audit, RequestAudit
-from api.authentication import Principal, Reader, Writer
+from api.access.audit import Audit, RequestAudit
+from api.access.authentication import Principal, Reader, Writer
+from api.access.ownership import found, owned
 from api.endpoint_form import EndpointView
 from api.fields import EndpointPath, Input, Time
 from api.jobs import JobView, make_job
-from api.ownership import found, owned
 from api.process.context import AppContext, Context
 from api.routing import router
 from api.workflow_link import WorkflowView, workflow_view

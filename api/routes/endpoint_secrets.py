@@ -6,11 +6,11 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from api.audit import Audit
-from api.authentication import Writer
+from api.access.audit import Audit
+from api.access.authentication import Writer
+from api.access.ownership import found, owned
 from api.endpoint_form import EndpointView, pushes
 from api.fields import EndpointPath, Input
-from api.ownership import found, owned
 from api.process.context import AppContext
 from api.routing import router
 from hookfast.endpoints.secrets import rotated

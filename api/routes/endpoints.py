@@ -9,8 +9,9 @@ from fastapi import Query
 from pydantic import Field
 
 from api import raised_limits
-from api.audit import Audit, RequestAudit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit, RequestAudit
+from api.access.authentication import Reader, Writer
+from api.access.ownership import found, owned
 from api.endpoint_form import (
     EndpointForm,
     EndpointView,
@@ -20,7 +21,6 @@ from api.endpoint_form import (
 )
 from api.fields import EndpointPath, TenantId
 from api.merge_patch import MergePatch, patch_of, patched
-from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext, Context
 from api.routes.subscriptions import (

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Self
 from fastapi import Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.audit import Audit
-from api.authentication import OperatorOnly, Reader
+from api.access.audit import Audit
+from api.access.authentication import OperatorOnly, Reader
+from api.access.ownership import found
 from api.fields import Description, Input, Time
 from api.json_schema import check_schema
-from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext
 from api.routing import router

@@ -9,12 +9,12 @@ from fastapi import Query, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.authentication import Principal, Reader
+from api.access.authentication import Principal, Reader
+from api.access.ownership import found
 from api.event_input import (
     MAX_KEY,
 )
 from api.fields import EventPath, TenantId, Time, TimeInput
-from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView

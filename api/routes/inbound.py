@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from api.client_address import client_address
+from api.access.client_address import client_address
 from api.openapi import problem_responses
 from api.process.context import AppContext, Context
 from api.process.source_cache import OpenSource

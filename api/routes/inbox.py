@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from api.audit import Audit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
+from api.access.ownership import found, owned
 from api.fields import InboxPath, SourceId, TenantId, Time
-from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext
 from api.routing import router

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from api.audit import Audit
-from api.authentication import Principal, Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Principal, Reader, Writer
+from api.access.ownership import found
+from api.access.visible_keys import shown_keys
 from api.fields import JobPath, TenantId
 from api.jobs import JobView
-from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext, Context
 from api.routing import router
-from api.shown_keys import shown_keys
 from hookfast.deliveries.job import JobStatus
 from hookfast.errors import Conflict
 from hookfast.storage.audit.audited import done

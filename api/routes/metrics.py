@@ -7,8 +7,8 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from api.authentication import check_key
-from api.client_address import client_address
+from api.access.authentication import check_key
+from api.access.client_address import client_address
 from api.openapi import problem_responses
 from api.process.context import AppContext, Context
 from hookfast.errors import Forbidden

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, TypeAlias
 from fastapi import Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.authentication import Principal, Reader
+from api.access.authentication import Principal, Reader
+from api.access.ownership import owned
 from api.fields import EndpointPath
-from api.ownership import owned
 from api.poll_view import PollView, body_of
 from api.process.context import AppContext, Context
 from api.routing import router

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.audit import Audit
-from api.authentication import Writer
+from api.access.audit import Audit
+from api.access.authentication import Writer
+from api.access.ownership import found, owned
 from api.fields import EndpointId, Input, TenantPath, Time
-from api.ownership import found, owned
 from api.process.context import AppContext
 from api.routing import router
 from hookfast.audit import Change, differences

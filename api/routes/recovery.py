@@ -9,8 +9,9 @@ from fastapi import Response
 from pydantic import ConfigDict, Field
 
 from api import jobs
-from api.audit import Audit
-from api.authentication import Principal, Writer
+from api.access.audit import Audit
+from api.access.authentication import Principal, Writer
+from api.access.ownership import found, owned
 from api.endpoint_form import pushes
 from api.fields import EndpointId, EndpointPath, EventPath, TimeInput
 from api.jobs import (
@@ -22,7 +23,6 @@ from api.jobs import (
     draft_job,
     dry_run_answer,
 )
-from api.ownership import found, owned
 from api.process.context import AppContext, Context
 from api.routing import router
 from hookfast.deliveries.job import JobKind

@@ -8,8 +8,8 @@ from typing import Annotated, Self
 from fastapi import Body
 from pydantic import BaseModel, Field
 
-from api.audit import Audit
-from api.authentication import OperatorOnly
+from api.access.audit import Audit
+from api.access.authentication import OperatorOnly
 from api.fields import Input, Time
 from api.process.context import AppContext, Context
 from api.routing import router

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from api.audit import Audit
-from api.authentication import Writer
+from api.access.audit import Audit
+from api.access.authentication import Writer
+from api.access.ownership import found, owned
 from api.fields import Input, SourcePath
-from api.ownership import found, owned
 from api.process.context import AppContext
 from api.routes.endpoint_secrets import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
 from api.routes.sources import CreatedSource

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from api.audit import Audit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
+from api.access.ownership import found, owned
 from api.fields import SourcePath, TenantId, Time
 from api.merge_patch import MergePatch, patch_of, patched
-from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext, Context
 from api.routing import router

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from fastapi import Header, Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.authentication import Principal, Reader
+from api.access.authentication import Principal, Reader
+from api.access.ownership import found, owned
 from api.fields import SourceId, TenantId, TimeInput
-from api.ownership import found, owned
 from api.process.context import AppContext, Context
 from api.routing import router
 from api.stream.blocks import event_block

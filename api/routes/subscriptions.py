@@ -9,12 +9,12 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.audit import Audit
-from api.authentication import Reader, Writer
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
+from api.access.ownership import found, owned
 from api.endpoint_form import Patterns, check_patterns
 from api.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
 from api.merge_patch import MergePatch, patch_of, patched
-from api.ownership import found, owned
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext, Context
 from api.routing import router

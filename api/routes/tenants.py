@@ -6,11 +6,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.audit import Audit
-from api.authentication import OperatorOnly, Reader
+from api.access.audit import Audit
+from api.access.authentication import OperatorOnly, Reader
+from api.access.ownership import found
 from api.fields import Input, Metadata, Name, TenantPath, Time
 from api.merge_patch import MergePatch, patch_of, patched
-from api.ownership import found
 from api.pagination import Listing, PageQuery
 from api.process.context import AppContext
 from api.routing import router

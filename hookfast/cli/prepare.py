@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from api.authentication import ensure_operator_key
+from api.access.authentication import ensure_operator_key
 from hookfast.cli.console import out, print_operator_key, read_settings
 from hookfast.cli.reach import reached
 from hookfast.clock import utc_now

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from api.authentication import new_key
+from api.access.authentication import new_key
 from hookfast.cli.demo.client import Api
 from hookfast.cli.demo.receiver import Receiver
 from hookfast.cli.demo.scene import EVENT_TYPES, RECEIVERS, TENANT

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from api.authentication import ensure_operator_key
+from api.access.authentication import ensure_operator_key
 from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured

@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
-from api.authentication import ensure_operator_key
+from api.access.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.storage.database.engine import Database
 from tests.api_client import (

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import uvicorn
 
+from api.access.authentication import ensure_operator_key
 from api.app import create_app
-from api.authentication import ensure_operator_key
 from api.limits import body_memory
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings

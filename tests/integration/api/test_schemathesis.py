@@ -22,8 +22,8 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
+from api.access.authentication import ensure_operator_key
 from api.app import create_app
-from api.authentication import ensure_operator_key
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database

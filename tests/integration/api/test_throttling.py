@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import select
 
+from api.access.authentication import ensure_operator_key
 from api.app import create_app
-from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables.deliveries import Tenant

@@ -9,8 +9,8 @@ from ipaddress import ip_network
 import httpx2
 import pytest
 
+from api.access.authentication import ensure_operator_key
 from api.app import create_app
-from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from tests.api_client import OPERATOR_KEY, Make, assert_problem, client_with

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from starlette.requests import Request
 
-from api.client_address import client_address
+from api.access.client_address import client_address
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 

@@ -323,7 +323,7 @@ async def test_a_restart_of_the_service_loses_and_doubles_nothing(
 @asynccontextmanager
 async def _service(settings: Settings, listener: socket.socket) -> AsyncIterator[None]:
     """The API as `hookfast api` serves it; the listener outlives it."""
-    from api.authentication import ensure_operator_key
+    from api.access.authentication import ensure_operator_key
 
     config = server_config(settings)
     server = uvicorn.Server(config)

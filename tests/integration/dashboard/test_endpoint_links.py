@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.authentication import Principal
+from api.access.authentication import Principal
 from api.jobs import count, draft_job
 from api.process.context import Context
 from hookfast.deliveries.job import JobKind

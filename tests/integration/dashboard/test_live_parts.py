@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI, Request
 
-from api.authentication import Principal
+from api.access.authentication import Principal
 from api.dashboard import live
 from api.dashboard.page import View
 from api.pagination import Page

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from api.access.authentication import ensure_operator_key
 from api.app import create_app
-from api.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.inbox import provider
 from hookfast.inbox.samples import sample

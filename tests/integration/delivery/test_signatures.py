@@ -26,8 +26,8 @@ from sqlalchemy import select
 from sqlmodel import SQLModel
 from standardwebhooks import Webhook
 
+from api.access.authentication import ensure_operator_key
 from api.app import create_app
-from api.authentication import ensure_operator_key
 from api.process.context import Context
 from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import seal_headers

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.authentication import key_record, new_key
+from api.access.authentication import key_record, new_key
 from api.process.context import Context
 from api.process.key_cache import Scope
 from hookfast.storage.accounts import api_keys

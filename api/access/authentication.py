@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
-from api.client_address import client_site
+from api.access.client_address import client_site
 from api.process.context import Context
 from api.process.key_cache import KnownKey, Scope, key_hash
 from hookfast.audit import CLI

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from api.client_address import TrustedProxies, client_address, client_site
+from api.access.client_address import TrustedProxies, client_address, client_site
 
 pytestmark = pytest.mark.anyio
 

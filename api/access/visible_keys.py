@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.authentication import Principal
+from api.access.authentication import Principal
 from hookfast.storage.accounts import api_keys
 
 

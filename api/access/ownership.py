@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from api.authentication import Principal
+from api.access.authentication import Principal
 from hookfast.errors import NotFound
 
 Row = TypeVar("Row")

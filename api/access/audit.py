@@ -17,9 +17,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from api.access.authentication import Principal
+from api.access.client_address import client_address
 from api.answers.request_id import request_id
-from api.authentication import Principal
-from api.client_address import client_address
 from api.process.context import Context
 from hookfast.audit import PORTAL, Actor, Change
 from hookfast.storage.audit import audit_log
