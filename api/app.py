@@ -11,14 +11,14 @@ from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api import docs_page, openapi
 from api.access.client_address import TrustedProxies
 from api.answers import problems
 from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
 from api.dashboard import application as dashboard
+from api.http import docs_page, openapi
+from api.http.request_body import RequestBody
 from api.process.context import open_context
-from api.request_body import RequestBody
 from api.routes import (
     api_keys,
     audit,

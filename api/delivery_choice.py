@@ -8,7 +8,15 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, Strict
 
-from api.fields import DeliveryId, EndpointId, EventId, Input, SubscriptionId, TenantId, TimeInput
+from api.http.fields import (
+    DeliveryId,
+    EndpointId,
+    EventId,
+    Input,
+    SubscriptionId,
+    TenantId,
+    TimeInput,
+)
 from api.jobs import JobOptions
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, parse_reason
 from hookfast.errors import InvalidInput

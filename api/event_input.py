@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from api.access.authentication import Principal
 from api.answers.problems import invalid_members
-from api.fields import Input, TenantId, TimeInput
+from api.http.fields import Input, TenantId, TimeInput
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.events.operational import refuse_reserved

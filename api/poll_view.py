@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from api.fields import Time
+from api.http.fields import Time
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.events.envelope import thin_body
 from hookfast.storage.feed.feed import Gap

@@ -131,7 +131,7 @@ async def _known_key(request: Request, context: Context, key: str) -> KnownKey:
 
 
 def _allowing(*scopes: Scope) -> Callable[..., Coroutine[Any, Any, Principal]]:
-    # the scopes are for the OpenAPI document, where `api.openapi` writes them down
+    # the scopes are for the OpenAPI document, where `api.http.openapi` writes them down
     bearer = Security(_BEARER, scopes=scopes)
 
     async def principal(request: Request, _: Any = bearer) -> Principal:

@@ -13,8 +13,8 @@ from api.dashboard.form import filled
 from api.dashboard.page import PageView, View, WrongField
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import utc
-from api.fields import ApiKeyPath
-from api.pagination import Page, PageQuery
+from api.http.fields import ApiKeyPath
+from api.http.pagination import Page, PageQuery
 from api.process.context import AppContext, Context
 from api.routes.api_keys import (
     CreatedKey,

@@ -12,7 +12,7 @@ from api.access.authentication import Reader
 from api.dashboard.delivery_list import SPANS, Within
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
-from api.pagination import PageQuery
+from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.audit import AuditView, list_audit
 from hookfast.audit import Action

@@ -14,8 +14,8 @@ from api.dashboard import live
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.endpoint_form import EndpointView
-from api.fields import EndpointId, EventId, SubscriptionId, TenantId, TimeInput
-from api.pagination import Listing, Page, PageQuery
+from api.http.fields import EndpointId, EventId, SubscriptionId, TenantId, TimeInput
+from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, list_deliveries
 from api.routes.endpoints import list_endpoints

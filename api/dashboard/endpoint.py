@@ -14,8 +14,8 @@ from api.dashboard.form import check_unchanged, faults, seen
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.endpoint_form import EndpointView
-from api.fields import EndpointPath
-from api.pagination import Page
+from api.http.fields import EndpointPath
+from api.http.pagination import Page
 from api.process.context import AppContext, Context
 from api.routes.deliveries import list_deliveries
 from api.routes.endpoint_checks import TestView, get_endpoint_stats

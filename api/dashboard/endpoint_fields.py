@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from api.dashboard.form import Form
 from api.endpoint_form import EndpointView
-from api.merge_patch import patch_between
+from api.http.merge_patch import patch_between
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.errors import InvalidInput
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile

@@ -13,8 +13,8 @@ from api.dashboard.form import faults, filled
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.endpoint_form import NewEndpoint, State
-from api.fields import TenantId
-from api.pagination import PageQuery
+from api.http.fields import TenantId
+from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.endpoints import create_endpoint, list_endpoints
 from hookfast.errors import FieldError, InvalidInput, NotFound

@@ -15,7 +15,7 @@ from api.dashboard.json_view import shown
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.dashboard.schema_example import example_of
-from api.pagination import PageQuery
+from api.http.pagination import PageQuery
 from api.process.context import AppContext, Context
 from api.routes.endpoint_checks import sample_of
 from api.routes.event_types import (

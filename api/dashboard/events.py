@@ -16,8 +16,8 @@ from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import number
 from api.event_input import MAX_KEY
-from api.fields import EventPath
-from api.pagination import Page, PageQuery
+from api.http.fields import EventPath
+from api.http.pagination import Page, PageQuery
 from api.process.context import AppContext
 from api.routes.endpoints import list_endpoints
 from api.routes.events import (

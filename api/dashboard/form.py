@@ -15,7 +15,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from api.answers.problems import UnsupportedMediaType, invalid_members
-from api.request_body import body_to_parse
+from api.http.request_body import body_to_parse
 from hookfast.clock import rfc3339
 from hookfast.errors import Conflict, FieldError, HookfastError, InvalidInput
 from hookfast.strict_json import parser

@@ -11,8 +11,8 @@ from api.access.authentication import Reader, Writer
 from api.dashboard.json_view import MAX_SHOWN, shown
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
-from api.fields import InboxPath, SourceId
-from api.pagination import Page, PageQuery
+from api.http.fields import InboxPath, SourceId
+from api.http.pagination import Page, PageQuery
 from api.process.context import AppContext
 from api.routes.inbox import (
     Status,

@@ -9,8 +9,8 @@ from api.access.authentication import Reader, Writer
 from api.dashboard import live
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
-from api.fields import JobPath
-from api.pagination import PageQuery
+from api.http.fields import JobPath
+from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.jobs import cancel_job, get_job, list_jobs
 from hookfast.deliveries.job import JobStatus

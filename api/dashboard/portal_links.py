@@ -12,8 +12,8 @@ from api.dashboard.form import filled
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
 from api.endpoint_form import EndpointView
-from api.fields import EndpointId
-from api.pagination import Page
+from api.http.fields import EndpointId
+from api.http.pagination import Page
 from api.process.context import AppContext, Context
 from api.routes.endpoints import get_endpoint, list_endpoints
 from api.routes.portal_links import PortalLinkForm, create_portal_link

@@ -12,7 +12,7 @@ from api.dashboard import source_fields
 from api.dashboard.form import filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
-from api.fields import SourcePath
+from api.http.fields import SourcePath
 from api.process.context import AppContext
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
 from api.routes.sources import change_source, delete_source, get_source

@@ -13,8 +13,8 @@ from api.dashboard import source_fields
 from api.dashboard.form import check_unchanged, faults, filled, seen
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
-from api.fields import SourcePath
-from api.pagination import Page, PageQuery
+from api.http.fields import SourcePath
+from api.http.pagination import Page, PageQuery
 from api.process.context import AppContext
 from api.routes.inbox import list_inbox
 from api.routes.sources import (

@@ -10,7 +10,7 @@ from api.dashboard import endpoint
 from api.dashboard.form import filled
 from api.dashboard.page import PageView, WrongField
 from api.dashboard.page_route import page_router, sentence
-from api.fields import EndpointPath, SubscriptionPath
+from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext, Context
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (

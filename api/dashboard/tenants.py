@@ -9,7 +9,7 @@ from api.access.authentication import OperatorOnly
 from api.dashboard.form import filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
-from api.pagination import PageQuery
+from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.tenants import TenantForm, create_tenant, list_tenants
 

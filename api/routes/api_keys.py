@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import OperatorOnly, Writer, key_record, new_key
 from api.access.ownership import found
-from api.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
-from api.pagination import Listing, Page, PageQuery
+from api.http.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
+from api.http.pagination import Listing, Page, PageQuery
+from api.http.routing import router
 from api.process.context import AppContext, Context
 from api.process.key_cache import Scope
-from api.routing import router
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.audit.audited import created, done, facts

@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 
 from api.access.authentication import Principal, Reader
 from api.access.visible_keys import shown_keys
-from api.fields import TenantId, Time, TimeInput
-from api.pagination import Listing, PageQuery
+from api.http.fields import TenantId, Time, TimeInput
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
 from api.process.context import AppContext
-from api.routing import router
 from hookfast.audit import Action
 from hookfast.ids import id_pattern
 from hookfast.storage.audit import audit_log

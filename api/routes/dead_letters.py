@@ -11,12 +11,12 @@ from api import jobs
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.delivery_choice import REASONS, ChoiceOptions, DeadLetterChoiceForm
-from api.fields import EndpointId, TenantId, TimeInput
+from api.http.fields import EndpointId, TenantId, TimeInput
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
 from api.jobs import JOB_ANSWERS, JobView
-from api.pagination import Listing, PageQuery
 from api.process.context import AppContext
 from api.routes.deliveries import DeliveryView
-from api.routing import router
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import parse_reason
 from hookfast.events.event_type import parse_event_type

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import owned
-from api.fields import (
+from api.http.fields import (
     DeliveryPath,
     EndpointId,
     EventId,
@@ -21,11 +21,11 @@ from api.fields import (
     Time,
     TimeInput,
 )
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
+from api.http.workflow_link import WorkflowView, workflow_view
 from api.jobs import STEERING
-from api.pagination import Listing, PageQuery
 from api.process.context import AppContext, Context
-from api.routing import router
-from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Change
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.life import Attempt as PlannedAttempt

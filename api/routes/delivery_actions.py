@@ -9,9 +9,9 @@ from api import jobs
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.delivery_choice import ChoiceOptions, DeliveryChoiceForm
+from api.http.routing import router
 from api.jobs import JOB_ANSWERS, JobView
 from api.process.context import AppContext
-from api.routing import router
 from hookfast.deliveries.job import JobKind
 from hookfast.storage.deliveries.actions import Action
 

@@ -22,11 +22,11 @@ from api.event_input import (
     parse_batch,
     parse_event,
 )
-from api.fields import Time
-from api.lean_route import LeanRoute
+from api.http.fields import Time
+from api.http.lean_route import LeanRoute
+from api.http.routing import RawJson, router
 from api.limits.backlog import admitted
 from api.process.context import AppContext
-from api.routing import RawJson, router
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError
 from hookfast.storage.emitting.emit import Accepted, EmitResult

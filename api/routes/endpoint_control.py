@@ -13,11 +13,11 @@ from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found, owned
 from api.endpoint_form import EndpointView
-from api.fields import EndpointPath, Input, Time
+from api.http.fields import EndpointPath, Input, Time
+from api.http.routing import router
+from api.http.workflow_link import WorkflowView, workflow_view
 from api.jobs import JobView, make_job
 from api.process.context import AppContext, Context
-from api.routing import router
-from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Action
 from hookfast.deliveries.job import JobKind
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State

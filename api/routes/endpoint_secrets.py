@@ -10,9 +10,9 @@ from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
 from api.endpoint_form import EndpointView, pushes
-from api.fields import EndpointPath, Input
+from api.http.fields import EndpointPath, Input
+from api.http.routing import router
 from api.process.context import AppContext
-from api.routing import router
 from hookfast.endpoints.secrets import rotated
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.endpoints import endpoints

@@ -19,9 +19,10 @@ from api.endpoint_form import (
     State,
     check_patterns,
 )
-from api.fields import EndpointPath, TenantId
-from api.merge_patch import MergePatch, patch_of, patched
-from api.pagination import Listing, PageQuery
+from api.http.fields import EndpointPath, TenantId
+from api.http.merge_patch import MergePatch, patch_of, patched
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
 from api.process.context import AppContext, Context
 from api.routes.subscriptions import (
     SubscriptionForm,
@@ -29,7 +30,6 @@ from api.routes.subscriptions import (
     changed_meanwhile,
     new_subscription,
 )
-from api.routing import router
 from api.verification import VERIFIED, verify
 from hookfast.endpoints.secrets import (
     Secret,

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
-from api.fields import Description, Input, Time
+from api.http.fields import Description, Input, Time
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
 from api.json_schema import check_schema
-from api.pagination import Listing, PageQuery
 from api.process.context import AppContext
-from api.routing import router
 from hookfast.errors import InvalidInput, NotFound
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.events.operational import refuse_reserved

@@ -14,11 +14,11 @@ from api.access.ownership import found
 from api.event_input import (
     MAX_KEY,
 )
-from api.fields import EventPath, TenantId, Time, TimeInput
-from api.pagination import Listing, PageQuery
+from api.http.fields import EventPath, TenantId, Time, TimeInput
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
 from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView
-from api.routing import router
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.deliveries import deliveries
 from hookfast.storage.deliveries.deliveries import DeliveryFilter

@@ -10,10 +10,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from api.access.client_address import client_address
-from api.openapi import problem_responses
+from api.http.openapi import problem_responses
+from api.http.request_body import streamed_body
 from api.process.context import AppContext, Context
 from api.process.source_cache import OpenSource
-from api.request_body import streamed_body
 from hookfast.errors import Forbidden, HookfastError, Unavailable
 from hookfast.inbox import Answer, Received, Refused, RequestHeaders
 from hookfast.inbox.reading import Reading, read

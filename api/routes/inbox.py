@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import found, owned
-from api.fields import InboxPath, SourceId, TenantId, Time
-from api.pagination import Listing, PageQuery
+from api.http.fields import InboxPath, SourceId, TenantId, Time
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
 from api.process.context import AppContext
-from api.routing import router
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.inbox import Received, RequestHeaders, provider
 from hookfast.inbox.reading import data_text, payload_of

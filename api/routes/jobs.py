@@ -8,11 +8,11 @@ from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found
 from api.access.visible_keys import shown_keys
-from api.fields import JobPath, TenantId
+from api.http.fields import JobPath, TenantId
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
 from api.jobs import JobView
-from api.pagination import Listing, PageQuery
 from api.process.context import AppContext, Context
-from api.routing import router
 from hookfast.deliveries.job import JobStatus
 from hookfast.errors import Conflict
 from hookfast.storage.audit.audited import done

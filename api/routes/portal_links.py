@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
-from api.fields import EndpointId, Input, TenantPath, Time
+from api.http.fields import EndpointId, Input, TenantPath, Time
+from api.http.routing import router
 from api.process.context import AppContext
-from api.routing import router
 from hookfast.audit import Change, differences
 from hookfast.errors import InvalidInput
 from hookfast.signing.portal_link import LONGEST, PortalLink

@@ -13,7 +13,8 @@ from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found, owned
 from api.endpoint_form import pushes
-from api.fields import EndpointId, EndpointPath, EventPath, TimeInput
+from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput
+from api.http.routing import router
 from api.jobs import (
     JOB_ANSWERS,
     DryRun,
@@ -24,7 +25,6 @@ from api.jobs import (
     dry_run_answer,
 )
 from api.process.context import AppContext, Context
-from api.routing import router
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState

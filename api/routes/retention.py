@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
-from api.fields import Input, Time
+from api.http.fields import Input, Time
+from api.http.routing import router
+from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
-from api.routing import router
-from api.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import Change
 from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id

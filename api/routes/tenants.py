@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
-from api.fields import Input, Metadata, Name, TenantPath, Time
-from api.merge_patch import MergePatch, patch_of, patched
-from api.pagination import Listing, PageQuery
+from api.http.fields import Input, Metadata, Name, TenantPath, Time
+from api.http.merge_patch import MergePatch, patch_of, patched
+from api.http.pagination import Listing, PageQuery
+from api.http.routing import router
 from api.process.context import AppContext
-from api.routing import router
 from hookfast.errors import Conflict
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from api.access.authentication import Principal
 from api.dashboard import live
 from api.dashboard.page import View
-from api.pagination import Page
+from api.http.pagination import Page
 from api.process.context import Context
 from api.routes.deliveries import list_deliveries
 from tests.api_client import OPERATOR_KEY

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.dashboard import portal_links
-from api.pagination import Page
+from api.http.pagination import Page
 from api.process.context import Context
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import OwnerLinks

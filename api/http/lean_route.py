@@ -19,7 +19,7 @@ from fastapi.dependencies.models import Dependant
 from starlette.datastructures import Headers
 
 from api.access.authentication import authenticate
-from api.routing import Handler, StrictRoute, check_query, known_query
+from api.http.routing import Handler, StrictRoute, check_query, known_query
 
 
 class LeanRoute(StrictRoute):

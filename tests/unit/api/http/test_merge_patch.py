@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.merge_patch import merge, patch_between
+from api.http.merge_patch import merge, patch_between
 
 # RFC 7396, appendix A: target, patch, result
 RFC_EXAMPLES: list[tuple[Any, Any, Any]] = [

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from fastapi import APIRouter, Depends, Query, Response
 
-from api.lean_route import LeanRoute
+from api.http.lean_route import LeanRoute
 from api.routes.emit import EmittedBatch, EmittedEvent, _accepted, _item, _members
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
