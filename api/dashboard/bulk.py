@@ -12,7 +12,7 @@ from api.dashboard.form import Form, filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import number
-from api.jobs import JobView, count
+from api.forms.jobs import JobView, count
 from api.process.context import AppContext
 from api.routes.delivery_actions import DeliveryActionForm, act_on_deliveries
 from hookfast.errors import InvalidInput

@@ -15,9 +15,9 @@ from api.dashboard.form import Form, filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import number
+from api.forms.jobs import DryRun, JobView
 from api.http.fields import EndpointId
 from api.http.pagination import Page, PageQuery
-from api.jobs import DryRun, JobView
 from api.process.context import AppContext
 from api.routes.dead_letters import (
     RedriveForm,

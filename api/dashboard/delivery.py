@@ -12,7 +12,7 @@ from api.dashboard import live
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.dashboard.request_preview import as_curl, headers_of
-from api.endpoint_form import EndpointView
+from api.forms.endpoint import EndpointView
 from api.http.fields import DeliveryPath
 from api.process.context import AppContext, Context
 from api.routes.deliveries import (

@@ -13,7 +13,7 @@ from api.access.authentication import Principal, Reader
 from api.dashboard import live
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
-from api.endpoint_form import EndpointView
+from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointId, EventId, SubscriptionId, TenantId, TimeInput
 from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context

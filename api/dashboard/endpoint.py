@@ -13,7 +13,7 @@ from api.dashboard import endpoint_fields, live
 from api.dashboard.form import check_unchanged, faults, seen
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
-from api.endpoint_form import EndpointView
+from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
 from api.process.context import AppContext, Context

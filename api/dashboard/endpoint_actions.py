@@ -15,8 +15,8 @@ from api.dashboard.form import filled
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import number
+from api.forms.jobs import JobView, count
 from api.http.fields import EndpointPath
-from api.jobs import JobView, count
 from api.process.context import AppContext
 from api.routes.endpoint_checks import TestForm, check_endpoint, verify_endpoint
 from api.routes.endpoint_control import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from api.dashboard.form import Form
-from api.endpoint_form import EndpointView
+from api.forms.endpoint import EndpointView
 from api.http.merge_patch import patch_between
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.errors import InvalidInput

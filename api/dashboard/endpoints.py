@@ -12,7 +12,7 @@ from api.dashboard import endpoint_fields
 from api.dashboard.form import faults, filled
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
-from api.endpoint_form import NewEndpoint, State
+from api.forms.endpoint import NewEndpoint, State
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.process.context import AppContext

@@ -15,7 +15,7 @@ from api.dashboard.json_view import shown
 from api.dashboard.page import PageView
 from api.dashboard.page_route import page_router
 from api.dashboard.wording import number
-from api.event_input import MAX_KEY
+from api.forms.event import MAX_KEY
 from api.http.fields import EventPath
 from api.http.pagination import Page, PageQuery
 from api.process.context import AppContext

@@ -11,7 +11,7 @@ from api.access.authentication import Principal, Writer
 from api.dashboard.form import filled
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
-from api.endpoint_form import EndpointView
+from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointId
 from api.http.pagination import Page
 from api.process.context import AppContext, Context

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from api.custom_headers import MASK
-from api.endpoint_form import EndpointView
+from api.forms.custom_headers import MASK
+from api.forms.endpoint import EndpointView
 from api.routes.deliveries import AttemptView, DeliveryView
 from hookfast.deliveries.headers import JSON, request_headers
 from hookfast.signing.encryption import CONTENT_TYPE as ENCRYPTED

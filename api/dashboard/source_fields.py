@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from api.dashboard.form import Form
+from api.forms.source import SourceView
 from api.http.merge_patch import patch_between
-from api.source_form import SourceView
 from hookfast.errors import InvalidInput
 from hookfast.inbox import PROVIDERS
 

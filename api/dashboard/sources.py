@@ -13,6 +13,7 @@ from api.dashboard import source_fields
 from api.dashboard.form import check_unchanged, faults, filled, seen
 from api.dashboard.page import PageView, View
 from api.dashboard.page_route import page_router
+from api.forms.source import NewSource, SourceView
 from api.http.fields import SourcePath
 from api.http.pagination import Page, PageQuery
 from api.process.context import AppContext
@@ -24,7 +25,6 @@ from api.routes.sources import (
     get_source_stats,
     list_sources,
 )
-from api.source_form import NewSource, SourceView
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.inbox import PROVIDERS
 from hookfast.storage.inbox import source_stats

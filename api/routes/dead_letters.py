@@ -7,14 +7,14 @@ from typing import Annotated, Self
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from api import jobs
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.delivery_choice import REASONS, ChoiceOptions, DeadLetterChoiceForm
+from api.forms import jobs
+from api.forms.delivery_filter import REASONS, ChoiceOptions, DeadLetterChoiceForm
+from api.forms.jobs import JOB_ANSWERS, JobView
 from api.http.fields import EndpointId, TenantId, TimeInput
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.jobs import JOB_ANSWERS, JobView
 from api.process.context import AppContext
 from api.routes.deliveries import DeliveryView
 from hookfast.deliveries.job import JobKind

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import owned
+from api.forms.jobs import STEERING
 from api.http.fields import (
     DeliveryPath,
     EndpointId,
@@ -24,7 +25,6 @@ from api.http.fields import (
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
-from api.jobs import STEERING
 from api.process.context import AppContext, Context
 from hookfast.audit import Change
 from hookfast.deliveries import batch_messages

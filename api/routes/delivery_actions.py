@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import Response
 from pydantic import ConfigDict, Field
 
-from api import jobs
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.delivery_choice import ChoiceOptions, DeliveryChoiceForm
+from api.forms import jobs
+from api.forms.delivery_filter import ChoiceOptions, DeliveryChoiceForm
+from api.forms.jobs import JOB_ANSWERS, JobView
 from api.http.routing import router
-from api.jobs import JOB_ANSWERS, JobView
 from api.process.context import AppContext
 from hookfast.deliveries.job import JobKind
 from hookfast.storage.deliveries.actions import Action

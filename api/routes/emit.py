@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from api.access.authentication import Emitter
 from api.answers.problems import ProblemModel, problem_of
-from api.event_input import (
+from api.forms.event import (
     EXAMPLES,
     KEY_PATTERN,
     MAX_BATCH,

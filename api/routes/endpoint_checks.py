@@ -12,11 +12,11 @@ from pydantic import BaseModel, Field
 
 from api.access.authentication import Reader, Writer
 from api.access.ownership import owned
-from api.endpoint_form import Verification, pushes
+from api.forms.endpoint import Verification, pushes
+from api.forms.verification import EVERYTHING, verify_stored
 from api.http.fields import EndpointPath, Input, Time, TimeInput
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from api.verification import EVERYTHING, verify_stored
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Result
 from hookfast.dispatch.request import outgoing_request
 from hookfast.errors import InvalidInput

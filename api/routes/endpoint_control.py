@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found, owned
-from api.endpoint_form import EndpointView
+from api.forms.endpoint import EndpointView
+from api.forms.jobs import JobView, make_job
 from api.http.fields import EndpointPath, Input, Time
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
-from api.jobs import JobView, make_job
 from api.process.context import AppContext, Context
 from hookfast.audit import Action
 from hookfast.deliveries.job import JobKind

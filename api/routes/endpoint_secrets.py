@@ -9,7 +9,7 @@ from pydantic import Field
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
-from api.endpoint_form import EndpointView, pushes
+from api.forms.endpoint import EndpointView, pushes
 from api.http.fields import EndpointPath, Input
 from api.http.routing import router
 from api.process.context import AppContext

@@ -8,17 +8,12 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from api import raised_limits
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import found, owned
-from api.endpoint_form import (
-    EndpointForm,
-    EndpointView,
-    NewEndpoint,
-    State,
-    check_patterns,
-)
+from api.forms import raised_limits
+from api.forms.endpoint import EndpointForm, EndpointView, NewEndpoint, State, check_patterns
+from api.forms.verification import VERIFIED, verify
 from api.http.fields import EndpointPath, TenantId
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
@@ -30,7 +25,6 @@ from api.routes.subscriptions import (
     changed_meanwhile,
     new_subscription,
 )
-from api.verification import VERIFIED, verify
 from hookfast.endpoints.secrets import (
     Secret,
     has_ed25519,

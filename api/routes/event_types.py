@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
+from api.forms.json_schema import check_schema
 from api.http.fields import Description, Input, Time
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.json_schema import check_schema
 from api.process.context import AppContext
 from hookfast.errors import InvalidInput, NotFound
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type

@@ -11,9 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import found
-from api.event_input import (
-    MAX_KEY,
-)
+from api.forms.event import MAX_KEY
 from api.http.fields import EventPath, TenantId, Time, TimeInput
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router

@@ -8,10 +8,10 @@ from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found
 from api.access.visible_keys import shown_keys
+from api.forms.jobs import JobView
 from api.http.fields import JobPath, TenantId
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.jobs import JobView
 from api.process.context import AppContext, Context
 from hookfast.deliveries.job import JobStatus
 from hookfast.errors import Conflict

@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import owned
+from api.forms.poll import PollView, body_of
 from api.http.fields import EndpointPath
 from api.http.routing import router
-from api.poll_view import PollView, body_of
 from api.process.context import AppContext, Context
 from api.stream.connection import reach_of
 from api.stream.hub import Follower

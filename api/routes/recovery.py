@@ -8,14 +8,12 @@ from typing import Literal
 from fastapi import Response
 from pydantic import ConfigDict, Field
 
-from api import jobs
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found, owned
-from api.endpoint_form import pushes
-from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput
-from api.http.routing import router
-from api.jobs import (
+from api.forms import jobs
+from api.forms.endpoint import pushes
+from api.forms.jobs import (
     JOB_ANSWERS,
     DryRun,
     JobOptions,
@@ -24,6 +22,8 @@ from api.jobs import (
     draft_job,
     dry_run_answer,
 )
+from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput
+from api.http.routing import router
 from api.process.context import AppContext, Context
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus

@@ -9,12 +9,12 @@ from pydantic import Field
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
+from api.forms.source import SecretText
 from api.http.fields import Input, SourcePath
 from api.http.routing import router
 from api.process.context import AppContext
 from api.routes.endpoint_secrets import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
 from api.routes.sources import CreatedSource
-from api.source_form import SecretText
 from hookfast.errors import InvalidInput
 from hookfast.inbox import provider
 from hookfast.inbox.source_secrets import new_secret, rotated

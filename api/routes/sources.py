@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import found, owned
+from api.forms.source import NewSource, SourceForm, SourceView, checked_secrets
 from api.http.fields import SourcePath, TenantId, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from api.source_form import NewSource, SourceForm, SourceView, checked_secrets
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
 from hookfast.inbox import provider

@@ -12,13 +12,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import found, owned
-from api.endpoint_form import Patterns, check_patterns
+from api.forms.endpoint import Patterns, check_patterns
+from api.forms.verification import VERIFIED, verify_stored
 from api.http.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from api.verification import VERIFIED, verify_stored
 from hookfast.errors import Conflict
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from api.dashboard.request_preview import MAX_BODY, as_curl
-from api.endpoint_form import EndpointView
+from api.forms.endpoint import EndpointView
 from api.routes.deliveries import DeliveryView
 from hookfast.receiver import Verifier
 from tests.waiting import PATIENCE

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.access.authentication import Principal
-from api.jobs import count, draft_job
+from api.forms.jobs import count, draft_job
 from api.process.context import Context
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound

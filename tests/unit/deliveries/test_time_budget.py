@@ -8,7 +8,7 @@ import pytest
 from annotated_types import Ge, Le
 from pydantic import ValidationError
 
-from api.endpoint_form import EndpointForm
+from api.forms.endpoint import EndpointForm
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.deliveries.time_budget import (
     BATCH_HOLD,

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select, text
 from sqlmodel import SQLModel
 from structlog.testing import capture_logs
 
-from api.jobs import JOB_ANSWERS
+from api.forms.jobs import JOB_ANSWERS
 from api.process.context import Context
 from hookfast.storage.tables.control import EndpointHealth
 from tests.api_client import KeyClient, Make

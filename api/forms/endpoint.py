@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.custom_headers import check_headers, masked
+from api.forms.custom_headers import check_headers, masked
+from api.forms.networks import check_network
 from api.http.fields import Description, Email, Input, Metadata, TenantId, Time
-from api.networks import check_network
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_pattern

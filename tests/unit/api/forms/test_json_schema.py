@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.json_schema import check_schema
+from api.forms.json_schema import check_schema
 from hookfast.errors import InvalidInput
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.custom_headers import MAX_HEADERS, check_headers, masked
+from api.forms.custom_headers import MAX_HEADERS, check_headers, masked
 from hookfast.errors import InvalidInput
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, Strict
 
+from api.forms.jobs import JobOptions
 from api.http.fields import (
     DeliveryId,
     EndpointId,
@@ -17,7 +18,6 @@ from api.http.fields import (
     TenantId,
     TimeInput,
 )
-from api.jobs import JobOptions
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, parse_reason
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type

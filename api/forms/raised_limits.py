@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal
-from api.jobs import draft_job
+from api.forms.jobs import draft_job
 from api.process.context import Context
 from hookfast.deliveries.job import MIN_RATE, JobKind
 from hookfast.deliveries.outcome import DeliveryStatus

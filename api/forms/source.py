@@ -8,8 +8,8 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, Field
 
 from api.answers.json_pointer import join
+from api.forms.networks import check_network
 from api.http.fields import Input, Name, TenantId, Time
-from api.networks import check_network
 from api.process.source_cache import rules_of
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type, parse_pattern
