@@ -7,7 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from api.access.authentication import Reader
 from api.answers.problems import Problem
-from api.dashboard import (
+from api.dashboard.pages import (
     api_keys,
     audit_log,
     bulk,
@@ -21,24 +21,23 @@ from api.dashboard import (
     events,
     inbox,
     jobs,
-    live,
     overview,
     portal,
     portal_links,
     retention,
-    signing_in,
+    sign_in,
     source_actions,
     sources,
-    static_files,
     subscriptions,
     tenants,
 )
-from api.dashboard.page import HOME, PageView
-from api.dashboard.page_route import page_router
+from api.dashboard.site import live, static_files
+from api.dashboard.site.page import HOME, PageView
+from api.dashboard.site.page_route import page_router
 from api.stream.slots import StreamSeats
 
 _PAGES = (
-    signing_in,
+    sign_in,
     overview,
     endpoints,
     endpoint,
@@ -72,7 +71,7 @@ async def nothing_here(view: PageView, path: str, _: Reader) -> Response:
 
 def routers() -> list[APIRouter]:
     """Every page, those that need no session first."""
-    return [signing_in.open_routes, portal.open_routes, *(page.routes for page in _PAGES)]
+    return [sign_in.open_routes, portal.open_routes, *(page.routes for page in _PAGES)]
 
 
 def install(app: FastAPI) -> None:

@@ -19,7 +19,7 @@ import httpx2
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from api.dashboard.application import routers
-from api.dashboard.page_route import PageRoute
+from api.dashboard.site.page_route import PageRoute
 from hookfast.storage.database.engine import Database
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE, add_delivery

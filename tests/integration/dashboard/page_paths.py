@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.dashboard.application import routers
-from api.dashboard.page_route import OpenPageRoute, PageRoute
+from api.dashboard.site.page_route import OpenPageRoute, PageRoute
 from tests.integration.api.standing.one_of_everything import EVENT_TYPE
 
 UNKNOWN = "0" * 32

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.request_preview import MAX_BODY, as_curl
+from api.dashboard.pages.request_preview import MAX_BODY, as_curl
 from api.forms.endpoint import EndpointView
 from api.routes.deliveries import DeliveryView
 from hookfast.receiver import Verifier

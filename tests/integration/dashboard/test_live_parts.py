@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI, Request
 
 from api.access.authentication import Principal
-from api.dashboard import live
-from api.dashboard.page import View
+from api.dashboard.site import live
+from api.dashboard.site.page import View
 from api.http.pagination import Page
 from api.process.context import Context
 from api.routes.deliveries import list_deliveries

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.dashboard import portal_links
+from api.dashboard.pages import portal_links
 from api.http.pagination import Page
 from api.process.context import Context
 from hookfast.owners.notice import owner_hash

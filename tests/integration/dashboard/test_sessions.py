@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI, Response
 from sqlalchemy import select, update
 
-from api.dashboard.page_route import open_page_router
+from api.dashboard.site.page_route import open_page_router
 from api.process.context import Context
 from hookfast.storage.tables.dashboard import DashboardSession
 from tests.api_client import OPERATOR_KEY

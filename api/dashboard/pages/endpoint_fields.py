@@ -1,0 +1,104 @@
+"""An endpoint's settings as the fields of a form. What the form does not have stays as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from api.dashboard.site.form import Form
+from api.forms.endpoint import EndpointView
+from api.http.merge_patch import patch_between
+from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
+from hookfast.errors import InvalidInput
+from hookfast.signing.signature import DEFAULT_PROFILES, Profile
+
+CUSTOM: Final = "custom"
+PLANS: Final = (*((name, name) for name in PRESETS), (CUSTOM, "a plan of your own"))
+PROFILES: Final = tuple(profile.value for profile in Profile)
+NUMBERS: Final = ("timeout_seconds", "rate_limit_per_second", "max_in_flight")
+_OF_POLLED: Final = ("description", "owner_emails")  # the others are about requests
+
+
+def blank() -> dict[str, Any]:
+    """The fields of a new endpoint."""
+    return {
+        "url": "",
+        "description": "",
+        "owner_emails": "",
+        "events": "",
+        "verification": "header",
+        "signatures": [profile.value for profile in DEFAULT_PROFILES],
+        "plan": DEFAULT_PLAN,
+        "own_plan": "",
+        **dict.fromkeys(NUMBERS, ""),
+    }
+
+
+def fields_of(endpoint: EndpointView) -> dict[str, Any]:
+    """The fields of an endpoint there is."""
+    preset = isinstance(endpoint.retry_plan, str)
+    return {
+        "url": endpoint.url or "",
+        "description": endpoint.description,
+        "owner_emails": "\n".join(endpoint.owner_emails),
+        "verification": endpoint.verification,
+        "signatures": endpoint.signatures,
+        "plan": endpoint.retry_plan if preset else CUSTOM,
+        "own_plan": "" if preset else json.dumps(endpoint.retry_plan),
+        **{name: _number_text(getattr(endpoint, name)) for name in NUMBERS},
+    }
+
+
+def fields_sent(form: Form) -> dict[str, Any]:
+    """The fields as they were sent, to be shown again with what is wrong."""
+    sent: dict[str, Any] = {name: form.get(name, "") for name in blank()}
+    return sent | {"signatures": form.all("signatures")}
+
+
+def members_of(form: Form) -> dict[str, Any]:
+    """The fields as members of the API's document; None is the default. Raises InvalidInput for a
+    number or a plan that is none."""
+    return {
+        "url": form.get("url", ""),
+        "description": form.get("description", ""),
+        "owner_emails": form.lines("owner_emails"),
+        "verification": form.get("verification", "header"),
+        "signatures": form.all("signatures"),
+        "retry_plan": _plan(form),
+        "timeout_seconds": form.number("timeout_seconds", pointer="/timeout_seconds"),
+        "rate_limit_per_second": form.number(
+            "rate_limit_per_second", pointer="/rate_limit_per_second"
+        ),
+        "max_in_flight": form.whole("max_in_flight", pointer="/max_in_flight"),
+    }
+
+
+def changed(members: Mapping[str, Any], endpoint: EndpointView) -> dict[str, Any]:
+    """The merge patch that makes the endpoint what the form says: what is different and no more, so
+    that a URL is not verified again because a description was mended."""
+    now = endpoint.model_dump()
+    names = members.keys() if endpoint.mode == "push" else _OF_POLLED
+    return {
+        name: patch_between(now[name], members[name])
+        for name in names
+        if members[name] != now[name]
+    }
+
+
+def _plan(form: Form) -> str | dict[str, Any]:
+    if form.get("plan", DEFAULT_PLAN) != CUSTOM:
+        return form.get("plan", DEFAULT_PLAN)
+    plan = form.json("own_plan", pointer="/retry_plan")
+    if not isinstance(plan, dict):
+        raise InvalidInput.at(
+            "/retry_plan", 'a plan of your own is JSON, such as {"delays_seconds": [5, 60, 600]}'
+        )
+    return plan
+
+
+def _number_text(value: float | None) -> str:
+    """The number as it is: what is shown is saved again."""
+    if value is None:
+        return ""
+    return str(int(value)) if value == int(value) else repr(value)

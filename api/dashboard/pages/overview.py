@@ -1,0 +1,286 @@
+"""The first page: how deliveries go, what waits, and what there is to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, Literal
+
+from fastapi import Query, Response
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.access.authentication import Reader
+from api.dashboard.site import charts, live
+from api.dashboard.site.charts import Chart
+from api.dashboard.site.formatting import number, seconds
+from api.dashboard.site.page import PageView, View
+from api.dashboard.site.page_route import page_router
+from api.process.context import AppContext, Context
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.retention.ages import midnight
+from hookfast.storage.figures import overview, workers
+from hookfast.storage.figures.overview import COUNTED_WAITING, Step, Trouble
+from hookfast.storage.figures.workers import Alive
+from hookfast.storage.retention import delivery_days
+
+routes = page_router()
+
+Window = Literal["1h", "24h", "7d", "30d"]
+WindowQuery = Annotated[Window, Query(alias="window")]
+
+_SHOWN_TROUBLES = 8
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A window: `count` steps of a `length`; those that begin at a multiple of `labelled` get a
+    label."""
+
+    count: int
+    length: timedelta
+    words: str
+    labelled: timedelta
+    label: str
+
+
+WINDOWS: Final[dict[Window, _Span]] = {
+    "1h": _Span(
+        60, timedelta(minutes=1), "the last hour, by the minute", timedelta(minutes=10), "%H:%M"
+    ),
+    "24h": _Span(
+        48,
+        timedelta(minutes=30),
+        "the last 24 hours, by the half hour",
+        timedelta(hours=4),
+        "%H:%M",
+    ),
+    "7d": _Span(28, 6 * _HOUR, "the last 7 days, by six hours", _DAY, "%-d %b"),
+    "30d": _Span(30, _DAY, "the last 30 days, by the day", 5 * _DAY, "%-d %b"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What the page shows."""
+
+    window: Window
+    words: str
+    steps: Sequence[Step]
+    volume: Chart
+    latency: Chart
+    waiting: dict[DeliveryStatus, int]
+    circuits: int
+    troubles: Sequence[Trouble]
+    has_endpoint: bool
+    alive: Alive
+
+    @property
+    def has_worker(self) -> bool:
+        return self.alive.workers > 0
+
+    @property
+    def delivered(self) -> int:
+        return sum(step.delivered for step in self.steps)
+
+    @property
+    def failed(self) -> int:
+        return sum(step.failed for step in self.steps)
+
+    @property
+    def total(self) -> int:
+        return sum(step.total for step in self.steps)
+
+    @property
+    def estimated(self) -> bool:
+        return any(step.estimated for step in self.steps)
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share of what has ended that was delivered."""
+        ended = self.delivered + self.failed
+        return self.delivered / ended if ended else None
+
+    @property
+    def per_minute(self) -> float:
+        if not self.steps:
+            return 0.0
+        minutes = (self.steps[-1].end - self.steps[0].start) / timedelta(minutes=1)
+        return self.total / minutes
+
+    @property
+    def backlog(self) -> int:
+        return sum(self.waiting[status] for status in overview.WAITING)
+
+    @property
+    def dead(self) -> int:
+        return self.waiting[DeliveryStatus.DEAD] + self.waiting[DeliveryStatus.GONE]
+
+    @property
+    def at_least(self) -> bool:
+        """Whether there may be more waiting than was counted."""
+        return any(count >= COUNTED_WAITING for count in self.waiting.values())
+
+    def percentile(self, share: int) -> float | None:
+        """Seconds to delivery: each step counts by how much it delivered."""
+        weighed = sorted(
+            (value, step.delivered / len(step.seconds))
+            for step in self.steps
+            for value in step.seconds
+        )
+        rest = sum(weight for _, weight in weighed) * share / 100
+        for value, weight in weighed:
+            rest -= weight
+            if rest <= 1e-9:
+                return value
+        return None
+
+
+@routes.get("")
+async def overview_page(
+    view: PageView, context: AppContext, _: Reader, window: WindowQuery = "1h"
+) -> Response:
+    """The overview."""
+    return view.render("overview.html", shown=await _read(context, view, window))
+
+
+@routes.get("/live/overview")
+async def overview_live(
+    view: PageView, context: AppContext, _: Reader, window: WindowQuery = "1h"
+) -> Response:
+    """What moves of it."""
+
+    async def render() -> str:
+        view.now = context.clock()
+        return view.text("overview_figures.html", shown=await _read(context, view, window))
+
+    return live.stream(view, render, every=_EVERY_SECONDS)
+
+
+async def _read(context: Context, view: View, window: Window) -> Overview:
+    shown, tenant_id = WINDOWS[window], view.tenant_id
+    edges = edges_of(shown, view.now)
+    async with context.database.read() as connection:
+        if window == "30d":
+            counted = await _by_day(connection, edges, tenant_id=tenant_id)
+        else:
+            counted = await overview.steps(connection, edges, tenant_id=tenant_id)
+        times = await overview.seconds(connection, edges, tenant_id=tenant_id)
+        waiting = await overview.waiting(connection, tenant_id=tenant_id)
+        circuits = await overview.count_open_circuits(connection, tenant_id=tenant_id)
+        found = await overview.troubles(connection, tenant_id=tenant_id, limit=_SHOWN_TROUBLES)
+        has_endpoint = await overview.has_endpoint(connection, tenant_id=tenant_id)
+        alive = await workers.alive(connection, now=view.now)
+    steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
+    labels = [_label(shown, step) for step in steps]
+    return Overview(
+        window=window,
+        words=shown.words,
+        steps=steps,
+        volume=_volume(steps, labels),
+        latency=_latency(steps, labels),
+        waiting=waiting,
+        circuits=circuits,
+        troubles=found,
+        has_endpoint=has_endpoint,
+        alive=alive,
+    )
+
+
+def edges_of(window: _Span, now: datetime) -> list[datetime]:
+    """Where the window's steps begin and end. They begin at round times, so that a step stays the
+    same from one look to the next."""
+    day = midnight(now)
+    end = day + ((now - day) // window.length + 1) * window.length
+    first = end - window.count * window.length
+    return [first + place * window.length for place in range(window.count + 1)]
+
+
+async def _by_day(
+    connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
+) -> list[Step]:
+    """Days: those that were counted as they were counted, also where retention has been since."""
+    days = {
+        row["day"]: row
+        for row in await delivery_days.list_days(
+            connection, since=edges[0].date(), tenant_id=tenant_id
+        )
+    }
+    steps = await overview.steps(connection, edges, tenant_id=tenant_id)
+    return [_counted(step, days.get(step.start.date())) for step in steps]
+
+
+def _counted(step: Step, row: dict[str, int] | None) -> Step:
+    """A day's exact counts in the place of what its rows say now: they may be gone, or too many to
+    be read. What was open when it was counted may have ended since, so the rows win while all of
+    them are there."""
+    if row is None or (not step.estimated and step.total >= _total(row)):
+        return step
+    return replace(
+        step,
+        delivered=int(row["delivered"]),
+        failed=int(row["dead"] + row["gone"]),
+        cancelled=int(row["cancelled"]),
+        open=int(row["open"]),
+        estimated=False,
+    )
+
+
+def _total(row: dict[str, int]) -> int:
+    return int(sum(row[name] for name in ("delivered", "dead", "gone", "cancelled", "open")))
+
+
+def _volume(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
+    return charts.stacked_bars(
+        [
+            [("good", step.delivered), ("wait", step.open + step.cancelled), ("bad", step.failed)]
+            for step in steps
+        ],
+        told=[
+            f"{_moment(step)}: {number(step.delivered)} delivered, {number(step.failed)} failed, "
+            f"{number(step.open)} under way"
+            for step in steps
+        ],
+        labels=labels,
+    )
+
+
+def _latency(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
+    medians = [_rank(step.seconds, 50) for step in steps]
+    slow = [_rank(step.seconds, 95) for step in steps]
+    return charts.lines(
+        [("p95", slow), ("p50", medians)],
+        told=[
+            f"{_moment(step)}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
+            if p50 is not None
+            else f"{_moment(step)}: nothing delivered"
+            for step, p50, p95 in zip(steps, medians, slow, strict=True)
+        ],
+        labels=labels,
+        unit=_on_scale,
+    )
+
+
+def _on_scale(value: float) -> str:
+    """A number of seconds beside a scale."""
+    if value == 0:
+        return "0"
+    return f"{value * 1_000:.3g} ms" if value < 1 else seconds(value)
+
+
+def _rank(ascending: Sequence[float], share: int) -> float | None:
+    """By the nearest rank."""
+    return ascending[-(-len(ascending) * share // 100) - 1] if ascending else None
+
+
+def _moment(step: Step) -> str:
+    form = "%-d %b" if step.end - step.start >= _DAY else "%-d %b %H:%M"
+    return f"{step.start.strftime(form)} UTC"
+
+
+def _label(window: _Span, step: Step) -> str:
+    marked = (step.start - _EPOCH) % window.labelled == timedelta(0)
+    return step.start.strftime(window.label) if marked else ""

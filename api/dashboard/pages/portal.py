@@ -1,0 +1,123 @@
+"""Where portal links lead: the link becomes a session at once, and goes from the address."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+import structlog
+from fastapi import Query, Request, Response
+
+from api.access.authentication import count_request
+from api.access.client_address import client_site
+from api.answers.problems import TooManyRequests, problem_of
+from api.dashboard.pages.sign_in import sign_in_form
+from api.dashboard.site import session
+from api.dashboard.site.page import HOME, PageView, View
+from api.dashboard.site.page_route import open_page_router
+from api.process.context import AppContext, Context
+from api.process.key_cache import KnownKey
+from hookfast.errors import Unauthenticated
+from hookfast.owners.notice import owner_hash
+from hookfast.signing.portal_link import PARAMETER, PortalLink, open_link
+from hookfast.storage.accounts import api_keys
+from hookfast.storage.endpoints import endpoints
+from hookfast.storage.tables.deliveries import Endpoint
+
+open_routes = open_page_router()
+
+LIFETIME: Final = timedelta(hours=2)
+_GONE: Final = "This link is not valid any more. Ask whoever sent it for a new one."
+Sig = Annotated[str, Query(alias=PARAMETER)]
+
+log = structlog.get_logger()
+
+
+@open_routes.get("/portal")
+async def open_portal(
+    view: PageView, request: Request, context: AppContext, sig: Sig = ""
+) -> Response:
+    """Begin the session that the link allows; or, where somebody is signed in already, ask: nobody
+    else's link may end a session unasked."""
+    if not await _is_signed_in(request):
+        return await _opened(view, request, context, sig)
+    try:
+        await _checked(sig, request, context)
+    except (TooManyRequests, Unauthenticated) as error:
+        return _refused(view, request, error)
+    token = session.sign_in_token(request)
+    view.csrf = session.csrf_of(token)
+    response = view.render("portal.html", parameter=PARAMETER, sig=sig)
+    session.keep_sign_in_token(request, response, token)
+    return response
+
+
+@open_routes.post("/portal")
+async def open_portal_instead(view: PageView, request: Request, context: AppContext) -> Response:
+    """Begin it in the place of the one there was."""
+    return await _opened(view, request, context, view.form.get(PARAMETER, ""))
+
+
+async def _is_signed_in(request: Request) -> bool:
+    try:
+        await session.current_visitor(request)
+    except Unauthenticated:
+        return False
+    return True
+
+
+async def _opened(view: View, request: Request, context: Context, sig: str) -> Response:
+    try:
+        link = await _checked(sig, request, context)
+        # each session has a rate of its own: who could begin any number would have none
+        count_request(request, f"portal:{link.tenant_id}")
+    except (TooManyRequests, Unauthenticated) as error:
+        return _refused(view, request, error)
+    key = KnownKey(
+        key_id=link.key_id or f"{session.MAIL}:{link.owner_hash}",
+        scope=link.scope,
+        tenant_id=link.tenant_id,
+        expires_at=None,
+    )
+    response = view.go(HOME)
+    await session.begin(
+        request,
+        response,
+        key=key,
+        lifetime=LIFETIME,
+        via="link" if link.key_id else session.MAIL,
+        endpoint_id=link.endpoint_id,
+    )
+    log.info("A portal link was opened.", tenant_id=link.tenant_id, key_id=key.key_id)
+    return response
+
+
+async def _checked(sig: str, request: Request, context: Context) -> PortalLink:
+    """The link, if it still opens. Raises Unauthenticated, and TooManyRequests after too many that
+    did not."""
+    now = context.clock()
+    try:
+        link = open_link(sig, context.keyring, now=now)
+    except Unauthenticated as error:
+        raise context.failures.failed(client_site(request), error) from None
+    async with context.database.read() as connection:
+        if link.key_id is not None:
+            key = await api_keys.get(connection, link.key_id)
+            over = key is None or (key.expires_at is not None and key.expires_at <= now)
+            if key is None or over or key.revoked_at is not None:
+                raise Unauthenticated(_GONE, code="invalid_link")
+        if link.endpoint_id is not None:
+            endpoint = await endpoints.get(connection, link.endpoint_id)
+            if endpoint is None or (link.key_id is None and not _is_owner(link, endpoint)):
+                raise Unauthenticated(_GONE, code="invalid_link")
+    return link
+
+
+def _is_owner(link: PortalLink, endpoint: Endpoint) -> bool:
+    return link.owner_hash in {owner_hash(address) for address in endpoint.owner_emails}
+
+
+def _refused(view: View, request: Request, error: TooManyRequests | Unauthenticated) -> Response:
+    return sign_in_form(
+        view, request, after=None, refused=error.message, status=problem_of(error).status
+    )

@@ -1,0 +1,101 @@
+"""A source's settings as the fields of a form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from api.dashboard.site.form import Form
+from api.forms.source import SourceView
+from api.http.merge_patch import patch_between
+from hookfast.errors import InvalidInput
+from hookfast.inbox import PROVIDERS
+
+NAMES: Final = tuple(PROVIDERS)
+CHOOSES: Final = tuple(name for name, each in PROVIDERS.items() if each.lets_choose_secret)
+"""The providers whose secret is one's own to make up."""
+_OBJECTS: Final = {
+    "options": '{"tolerance_seconds": 300}',
+    "event_types": '{"github.push.received": "code.branch.pushed"}',
+}
+
+
+def blank() -> dict[str, Any]:
+    """The fields of a new source."""
+    return {
+        "name": "",
+        "provider": "github",
+        "allowed_networks": "",
+        "id_expression": "",
+        "fact_expression": "",
+        "fact_window_seconds": "86400",
+        **dict.fromkeys(_OBJECTS, ""),
+    }
+
+
+def fields_of(source: SourceView) -> dict[str, Any]:
+    """The fields of a source there is."""
+    fact = source.idempotency
+    expression = "" if fact is None else fact.expression
+    return {
+        "name": source.name,
+        "provider": source.provider,
+        "allowed_networks": "\n".join(source.allowed_networks),
+        "id_expression": source.id_expression or "",
+        "fact_expression": expression if isinstance(expression, str) else json.dumps(expression),
+        "fact_window_seconds": "86400" if fact is None else str(fact.window_seconds),
+        "options": _text(source.options),
+        "event_types": _text(source.event_types),
+    }
+
+
+def fields_sent(form: Form) -> dict[str, Any]:
+    """The fields as they were sent, to be shown again with what is wrong."""
+    return {name: form.get(name, "") for name in blank()}
+
+
+def members_of(form: Form) -> dict[str, Any]:
+    """The fields as members of the API's document. Raises InvalidInput for what cannot be read."""
+    return {
+        "name": form.get("name", ""),
+        "allowed_networks": form.lines("allowed_networks"),
+        "id_expression": form.text("id_expression"),
+        "idempotency": _fact(form),
+        **{name: _object(form, name) for name in _OBJECTS},
+    }
+
+
+def patch(members: Mapping[str, Any], source: SourceView) -> dict[str, Any]:
+    """The merge patch that makes the source what the form says."""
+    now = source.model_dump()
+    return {
+        name: patch_between(now[name], value)
+        for name, value in members.items()
+        if value != now[name]
+    }
+
+
+def _fact(form: Form) -> dict[str, Any] | None:
+    text = form.text("fact_expression")
+    if text is None:
+        return None
+    window = form.whole("fact_window_seconds", pointer="/idempotency/window_seconds")
+    if window is None:
+        raise InvalidInput.at("/idempotency/window_seconds", "say for how long")
+    pointer = "/idempotency/expression"
+    return {
+        "expression": form.json("fact_expression", pointer=pointer) if text[0] == "{" else text,
+        "window_seconds": window,
+    }
+
+
+def _object(form: Form, name: str) -> dict[str, Any]:
+    value = {} if form.text(name) is None else form.json(name, pointer=f"/{name}")
+    if not isinstance(value, dict):
+        raise InvalidInput.at(f"/{name}", f"this is a JSON object, such as {_OBJECTS[name]}")
+    return value
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) if value else ""

@@ -1,0 +1,99 @@
+"""Values as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from api.dashboard.site import formatting
+from api.dashboard.site.form import Form
+from api.dashboard.site.page import own_path
+from hookfast.deliveries.job import JobStatus
+from hookfast.deliveries.outcome import DeliveryStatus, Result
+from hookfast.endpoints.circuit import State
+
+NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (3_600, "1 h"),
+        (3_601, "1 h"),
+        (7_500, "2 h 5 min"),
+        (263_000, "3 d 1 h"),
+        (-5, "0 s"),
+        (None, ""),
+    ],
+)
+def test_a_span_is_told_in_its_two_largest_units(seconds: float | None, text: str) -> None:
+    assert formatting.span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "now"), (5, "5 s ago"), (200, "3 min ago"), (-7_300, "in 2 h"), (90_000, "1 d ago")],
+)
+def test_a_moment_is_told_by_how_long_ago_it_was(seconds: int, text: str) -> None:
+    assert formatting.ago(NOW - timedelta(seconds=seconds), NOW) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1, "100 %"), (0.99996, "99.99 %"), (0.5, "50 %"), (0, "0 %"), (None, "–")],
+)
+def test_one_failure_in_many_is_not_rounded_away(share: float | None, text: str) -> None:
+    assert formatting.percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("millis", "text"),
+    [(0.2, "< 1 ms"), (12.4, "12 ms"), (1_400, "1.4 s"), (30_000, "30 s"), (None, "–")],
+)
+def test_a_duration_is_as_fine_as_is_of_interest(millis: float | None, text: str) -> None:
+    assert formatting.millis(millis) == text
+
+
+def test_every_status_has_its_colour() -> None:
+    known = {*DeliveryStatus, *State, *JobStatus, "enabled", "disabled", "paused", Result.SUCCESS}
+    assert known <= set(formatting.TONES)
+    assert {formatting.tone(result) for result in Result if result is not Result.SUCCESS} == {"bad"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        None,
+        "",
+        "/",
+        "/v1/tenants",
+        "//evil",
+        "/\\evil",
+        "https://evil",
+        "/dashboardx",
+        "/dashboard\n",
+    ],
+)
+def test_what_is_no_page_of_ours_is_the_first_page(path: str | None) -> None:
+    assert own_path(path) == "/dashboard"
+
+
+@pytest.mark.parametrize("path", ["/dashboard", "/dashboard?window=7d", "/dashboard/jobs"])
+def test_a_page_of_ours_is_itself(path: str) -> None:
+    assert own_path(path) == path
+
+
+def test_a_forms_fields_are_read_without_the_space_around_them() -> None:
+    form = Form([("ids", " 1 "), ("ids", "2"), ("b", " "), ("c", "x\n\n y \n")])
+    assert (form["ids"], form.all("ids"), form.text("b"), form.lines("c")) == (
+        "2",
+        ["1", "2"],
+        None,
+        ["x", "y"],
+    )
