@@ -16,10 +16,10 @@ from hypothesis import settings as hypothesis_settings
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from tests import postgresql
-from tests.order import deal
-from tests.postgresql import PostgresqlServer
-from tests.time_limit import ending, limit_of
+from tests.support import postgresql
+from tests.support.order import deal
+from tests.support.postgresql import PostgresqlServer
+from tests.support.time_limit import ending, limit_of
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every command that is
 # tested here.

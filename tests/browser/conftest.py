@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, sync_playwright
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from tests.api_client import OPERATOR_KEY, development_settings
 from tests.browser.scene import Scene, set_scene
+from tests.support.api_client import OPERATOR_KEY, development_settings
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 

@@ -19,7 +19,8 @@ from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Attempt, Delivery
 from hookfast.storage.tables.retention import RetentionRun
-from tests.api_client import (
+from tests.integration.api.inbound import SECRET, send
+from tests.support.api_client import (
     OPERATOR_KEY,
     client_with,
     endpoint_maker,
@@ -27,7 +28,6 @@ from tests.api_client import (
     maker,
     started,
 )
-from tests.integration.api.inbound import SECRET, send
 
 EVENT_TYPE = "order.invoice.paid"
 ERROR = "The server answered 503 Service Unavailable."

@@ -23,7 +23,7 @@ from api.dashboard.site.page_route import PageRoute
 from hookfast.storage.database.engine import Database
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE, add_delivery
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text()
 OPEN = "document.querySelectorAll('details').forEach((each) => each.open = {})"

@@ -13,7 +13,7 @@ from hookfast.clock import utc_now
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import Attempt
-from tests.seed import seed_delivery, seed_endpoint
+from tests.support.seed import seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

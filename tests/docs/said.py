@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from tests.docs.fenced import blocks
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 _PROLOGUE = r"""
 say() { printf '%s\0' "$@" $'\1' >&3; }  # at once: both sides of a pipe may speak

@@ -15,9 +15,9 @@ from pathlib import Path
 from temporalio.client import Client
 
 from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
-from tests.seed import KEY
-from tests.temporal_server import temporal_binary
-from tests.waiting import PATIENCE
+from tests.support.seed import KEY
+from tests.support.temporal_server import temporal_binary
+from tests.support.waiting import PATIENCE
 
 OPERATOR_KEY = "hf_" + "e" * 40
 

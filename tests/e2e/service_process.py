@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 def environment() -> dict[str, str]:

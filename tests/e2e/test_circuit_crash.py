@@ -27,10 +27,10 @@ from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.e2e.processes import environment, running, stop
-from tests.receiver import Receiver
-from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
-from tests.temporal_server import temporal_server
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.support.temporal_server import temporal_server
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -17,10 +17,10 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import Delivery
 from tests.e2e.processes import environment, running, stop, worker
-from tests.receiver import Receiver
-from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
-from tests.temporal_server import temporal_server
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.support.temporal_server import temporal_server
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

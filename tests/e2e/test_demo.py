@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.service_process import environment, free_ports
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 _PROMISED = (
     r"order\.invoice\.paid → ledger: delivered, attempt 1 200",

@@ -20,8 +20,8 @@ from hookfast.storage.tables.inbox import InboxEntry, InboxKey
 from tests.e2e.dying_inbox import STEPS
 from tests.e2e.processes import environment, running
 from tests.integration.api.inbound import signed
-from tests.seed import seed_endpoint
-from tests.seed_inbox import seed_source
+from tests.support.seed import seed_endpoint
+from tests.support.seed_inbox import seed_source
 
 pytestmark = pytest.mark.anyio
 

@@ -20,11 +20,11 @@ from hookfast.storage.deliveries import actions, selection
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import ChosenDeliveries
 from tests.e2e.processes import environment, running, stop, worker
-from tests.receiver import Receiver
-from tests.seed import seed_endpoint
-from tests.seed_jobs import job_row, seed_ended, seed_job, statuses
-from tests.temporal_server import temporal_server
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.seed import seed_endpoint
+from tests.support.seed_jobs import job_row, seed_ended, seed_job, statuses
+from tests.support.temporal_server import temporal_server
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -20,8 +20,8 @@ from tests.e2e.processes import (
     worker,
 )
 from tests.e2e.service_process import free_ports
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

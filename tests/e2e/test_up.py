@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from tests.e2e.service_process import environment, eventually, free_ports, lives
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 _DOUBLED = ["api", "api", "temporal", "worker", "worker"]
 

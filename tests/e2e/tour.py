@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 
 from tests.e2e.service_process import environment, free_ports
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 KEY = "hf_tour_0123456789abcdefghijklmnopqrstuv"

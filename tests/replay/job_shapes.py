@@ -11,7 +11,7 @@ from activities import job as job_module
 from hookfast.clock import utc_now
 from hookfast.storage.deliveries import jobs
 from tests.integration.delivery.conftest import Stack, eventually
-from tests.seed_jobs import job_row, seed_ended, seed_job
+from tests.support.seed_jobs import job_row, seed_ended, seed_job
 
 
 async def job_done_in_several_stints(stack: Stack) -> str:

@@ -14,7 +14,7 @@ from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.retention.daily import WORKFLOW_TYPE, UpkeepOrder
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack
-from tests.mail_stack import MailStack
+from tests.support.mail_stack import MailStack
 
 
 async def owner_mail_sent(stack: Stack) -> str:

@@ -27,15 +27,15 @@ from hookfast.storage.database.migrate import migrate
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
-from tests.receiver import Receiver
 from tests.replay.batch_shapes import BATCH_SHAPES
 from tests.replay.circuit_shapes import CIRCUIT_SHAPES
 from tests.replay.job_shapes import JOB_SHAPES
 from tests.replay.mail_shapes import MAIL_SHAPES
 from tests.replay.retention_shapes import RETENTION_SHAPES
-from tests.replay.steering_shapes import STEERING_SHAPES
-from tests.temporal_server import temporal_server
-from tests.waiting import PATIENCE
+from tests.replay.signal_shapes import STEERING_SHAPES
+from tests.support.receiver import Receiver
+from tests.support.temporal_server import temporal_server
+from tests.support.waiting import PATIENCE
 
 HISTORIES = Path(__file__).with_name("histories")
 QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}

@@ -36,7 +36,7 @@ _FROM = (
         )
     ),
     "tests/integration/api/audit",
-    "tests/integration/api/standing/test_isolation.py",
+    "tests/integration/api/shared/test_isolation.py",
     "tests/integration/delivery/test_life.py",
     "tests/integration/delivery/test_circuit.py",
     "tests/integration/delivery/test_jobs.py",

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
-from tests.api_client import (
+from tests.support.api_client import (
     OPERATOR_KEY,
     KeyClient,
     Make,
@@ -25,7 +25,7 @@ from tests.api_client import (
     maker,
     started,
 )
-from tests.receiver import Receiver
+from tests.support.receiver import Receiver
 
 
 @pytest.fixture

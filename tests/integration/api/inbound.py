@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from tests.seed_inbox import SOURCE_SECRET as SECRET
+from tests.support.seed_inbox import SOURCE_SECRET as SECRET
 
 __all__ = ["SECRET", "post", "send", "signed"]
 

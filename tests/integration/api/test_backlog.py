@@ -14,7 +14,7 @@ from api.limits.backlog import Backlog
 from api.process.context import Context
 from hookfast.errors import Unavailable
 from hookfast.storage.tables.deliveries import Delivery
-from tests.api_client import Make, MakeEventType
+from tests.support.api_client import Make, MakeEventType
 
 pytestmark = pytest.mark.anyio
 

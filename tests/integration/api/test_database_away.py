@@ -10,9 +10,9 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.api_client import OPERATOR_KEY, client_with, development_settings, started
-from tests.database_cut import DatabaseLine
 from tests.integration.api.inbound import SECRET, send
+from tests.support.api_client import OPERATOR_KEY, client_with, development_settings, started
+from tests.support.database_cut import DatabaseLine
 
 pytestmark = pytest.mark.anyio
 

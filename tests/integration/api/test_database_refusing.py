@@ -19,13 +19,8 @@ from structlog.testing import capture_logs
 from api.access.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.storage.database.engine import Database
-from tests.api_client import (
-    OPERATOR_KEY,
-    assert_problem,
-    client_with,
-    development_settings,
-)
-from tests.postgresql import PostgresqlServer
+from tests.support.api_client import OPERATOR_KEY, assert_problem, client_with, development_settings
+from tests.support.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.anyio
 

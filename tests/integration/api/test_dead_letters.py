@@ -10,8 +10,8 @@ import pytest
 
 from api.process.context import Context
 from hookfast.storage.deliveries import jobs
-from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
-from tests.emitted import TYPE, change, emit, emit_as, finish
+from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.support.emitted import TYPE, change, emit, emit_as, finish
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Attempt, Delivery
-from tests.api_client import (
+from tests.support.api_client import (
     OPERATOR_KEY,
     Json,
     KeyClient,

@@ -10,8 +10,8 @@ import pytest
 from api.process.context import Context
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
-from tests.emitted import TYPE, emit, emit_as
+from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.support.emitted import TYPE, emit, emit_as
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from hookfast.retention.ages import midnight
 from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.retention import delivery_days
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
-from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
-from tests.receiver import Receiver
+from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
 

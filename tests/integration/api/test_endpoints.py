@@ -9,7 +9,7 @@ from api.process.context import Context
 from hookfast.endpoints.secrets import open_headers
 from hookfast.signing.signature import secret_key
 from hookfast.storage.endpoints import endpoints, subscriptions
-from tests.api_client import KeyClient, Make, assert_problem
+from tests.support.api_client import KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio
 

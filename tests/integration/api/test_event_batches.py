@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from api.process.context import Context
 from hookfast.storage.tables.deliveries import Delivery, Event
-from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from hookfast.events.operational import Kind
-from tests.api_client import MakeEventType, assert_problem
+from tests.support.api_client import MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
 

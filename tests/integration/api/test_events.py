@@ -18,7 +18,7 @@ from hookfast.clock import rfc3339
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.storage.tables.deliveries import Delivery, Event
-from tests.api_client import KeyClient, Make, MakeEventType
+from tests.support.api_client import KeyClient, Make, MakeEventType
 
 pytestmark = pytest.mark.anyio
 

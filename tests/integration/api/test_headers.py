@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse
 from api.answers.page_policy import inline_scripts, page_policy, source_of
 from api.app import create_app
 from hookfast.settings.settings import Settings
-from tests.api_client import OPERATOR_KEY, client_with
+from tests.support.api_client import OPERATOR_KEY, client_with
 
 pytestmark = pytest.mark.anyio
 

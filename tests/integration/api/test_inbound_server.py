@@ -23,9 +23,9 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import Delivery, Event, Subscription, SubscriptionPattern
 from hookfast.storage.tables.inbox import InboxEntry
 from tests.integration.api.inbound import signed
-from tests.seed import seed_endpoint
-from tests.seed_inbox import seed_source
-from tests.waiting import PATIENCE
+from tests.support.seed import seed_endpoint
+from tests.support.seed_inbox import seed_source
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,14 @@ from api.process.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries.jobs import AskingJobs
 from hookfast.storage.tables.control import Job
-from tests.api_client import OPERATOR_KEY, Json, KeyClient, Make, assert_problem, client_with
+from tests.support.api_client import (
+    OPERATOR_KEY,
+    Json,
+    KeyClient,
+    Make,
+    assert_problem,
+    client_with,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from api.process.gauges import StandingGauges
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.telemetry import exposition
-from tests.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, started
+from tests.support.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, started
 
 pytestmark = pytest.mark.anyio
 

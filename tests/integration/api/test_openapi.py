@@ -11,7 +11,7 @@ import pytest
 
 from api.app import create_app
 from hookfast.settings.settings import Settings
-from tests.api_client import Json
+from tests.support.api_client import Json
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from api.process.context import Context
 from hookfast.clock import utc_now
 from hookfast.events.operational import SYSTEM_TENANT, Kind, OperationalEvent
 from hookfast.storage.events import operational
-from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api_client import Make, assert_problem
+from tests.support.api_client import Make, assert_problem
 
 pytestmark = pytest.mark.anyio
 

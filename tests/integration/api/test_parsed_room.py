@@ -11,9 +11,9 @@ import httpx2
 import pytest
 
 from api.limits import body_memory
-from tests.api_client import OPERATOR_KEY, development_settings
-from tests.api_server import api_server
-from tests.waiting import PATIENCE, within
+from tests.support.api_client import OPERATOR_KEY, development_settings
+from tests.support.api_server import api_server
+from tests.support.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from sqlalchemy import make_url
 
 from api.app import create_app
 from hookfast.settings.settings import Settings
-from tests.api_client import OPERATOR_KEY, Make, assert_problem, client_with
-from tests.postgresql import PostgresqlServer
+from tests.support.api_client import OPERATOR_KEY, Make, assert_problem, client_with
+from tests.support.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.anyio
 

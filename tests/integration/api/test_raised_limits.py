@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from api.process.context import Context
 from hookfast.storage.tables.deliveries import Delivery
-from tests.api_client import Json, Make, MakeEventType
+from tests.support.api_client import Json, Make, MakeEventType
 
 pytestmark = pytest.mark.anyio
 

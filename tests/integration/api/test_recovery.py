@@ -15,8 +15,8 @@ from hookfast.clock import rfc3339
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.deliveries import Endpoint
-from tests.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
-from tests.emitted import TYPE, change, emit, emit_as, finish
+from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.support.emitted import TYPE, change, emit, emit_as, finish
 
 pytestmark = pytest.mark.anyio
 

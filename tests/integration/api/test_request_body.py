@@ -17,8 +17,8 @@ from api.app import create_app
 from api.limits import body_memory
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
-from tests.api_client import OPERATOR_KEY
-from tests.waiting import PATIENCE
+from tests.support.api_client import OPERATOR_KEY
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

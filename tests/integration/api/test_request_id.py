@@ -11,7 +11,7 @@ import structlog
 from fastapi import FastAPI, Request
 
 from api.answers.request_id import request_id
-from tests.api_client import OPERATOR_KEY, assert_problem, client_with
+from tests.support.api_client import OPERATOR_KEY, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio
 

@@ -27,8 +27,8 @@ from api.app import create_app
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from tests.api_client import OPERATOR_KEY, Json
 from tests.integration.api.inbound import SECRET, signed
+from tests.support.api_client import OPERATOR_KEY, Json
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

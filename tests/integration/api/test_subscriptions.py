@@ -5,7 +5,7 @@ import pytest
 
 from api.process.context import Context
 from hookfast.storage.endpoints import subscriptions
-from tests.api_client import Json, KeyClient, Make, assert_problem
+from tests.support.api_client import Json, KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ import pytest
 from api.process.context import Context
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.circuits.circuits import Circuits
-from tests.api_client import KeyClient, Make, MakeEventType, assert_problem
-from tests.seed import seed_delivery
+from tests.support.api_client import KeyClient, Make, MakeEventType, assert_problem
+from tests.support.seed import seed_delivery
 
 pytestmark = pytest.mark.anyio
 

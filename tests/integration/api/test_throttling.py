@@ -16,8 +16,8 @@ from api.app import create_app
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables.deliveries import Tenant
-from tests.api_client import OPERATOR_KEY, assert_problem, client_with
 from tests.integration.dashboard.visitor import browser, sign_in
+from tests.support.api_client import OPERATOR_KEY, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio
 

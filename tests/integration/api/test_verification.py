@@ -13,8 +13,8 @@ from api.access.authentication import ensure_operator_key
 from api.app import create_app
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
-from tests.api_client import OPERATOR_KEY, Make, assert_problem, client_with
-from tests.receiver import Receiver
+from tests.support.api_client import OPERATOR_KEY, Make, assert_problem, client_with
+from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
 

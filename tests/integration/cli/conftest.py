@@ -14,11 +14,11 @@ import httpx2
 import pytest
 
 from hookfast.settings.settings import Settings
-from tests.api_client import OPERATOR_KEY, Json
-from tests.api_server import ApiServer, api_server
 from tests.e2e.service_process import environment
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE
+from tests.support.api_client import OPERATOR_KEY, Json
+from tests.support.api_server import ApiServer, api_server
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE
 
 TYPE = "order.invoice.paid"
 

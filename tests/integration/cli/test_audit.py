@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from hookfast.settings.settings import Settings
-from tests.api_client import Json
 from tests.integration.cli.conftest import ON_BOTH_DATABASES, Run
+from tests.support.api_client import Json
 
 pytestmark = [pytest.mark.anyio, ON_BOTH_DATABASES]
 

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api_client import OPERATOR_KEY
 from tests.e2e.service_process import free_ports
 from tests.integration.cli.conftest import Run
-from tests.receiver import Receiver
+from tests.support.api_client import OPERATOR_KEY
+from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
 

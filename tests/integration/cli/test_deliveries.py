@@ -20,10 +20,10 @@ from hookfast.deliveries.job import JobStatus
 from hookfast.ids import new_id
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.tables.deliveries import Attempt, Delivery
-from tests.api_client import Json
-from tests.api_server import ApiServer
 from tests.integration.cli.conftest import TYPE, Run
-from tests.waiting import PATIENCE
+from tests.support.api_client import Json
+from tests.support.api_server import ApiServer
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

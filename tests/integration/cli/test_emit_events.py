@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.api_client import Json
 from tests.integration.cli.conftest import TYPE, Run
-from tests.waiting import PATIENCE
+from tests.support.api_client import Json
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ from sqlalchemy import insert
 
 from hookfast.ids import new_id
 from hookfast.storage.tables.control import EndpointHealth, Notice
-from tests.api_client import Json
-from tests.api_server import ApiServer
 from tests.integration.cli.conftest import TYPE, Run
-from tests.receiver import Receiver
+from tests.support.api_client import Json
+from tests.support.api_server import ApiServer
+from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from hookfast.cli.api import server_config
 from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.settings.settings import Settings
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

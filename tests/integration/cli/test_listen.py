@@ -22,13 +22,13 @@ from standardwebhooks.webhooks import Webhook
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables.deliveries import Event
-from tests.api_client import OPERATOR_KEY, Json
-from tests.api_server import ApiServer
 from tests.e2e.service_process import environment, free_ports
 from tests.integration.api.inbound import signed
 from tests.integration.cli.conftest import TYPE, Run
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE
+from tests.support.api_client import OPERATOR_KEY, Json
+from tests.support.api_server import ApiServer
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ import pytest
 from hookfast.cli.remote.listen_forward import Forwarder
 from hookfast.signing.signature import generate_secret
 from hookfast.telemetry.traceparent import new as new_traceparent
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE, within
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 

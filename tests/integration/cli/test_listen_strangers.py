@@ -11,10 +11,10 @@ import pytest
 
 from hookfast.cli.remote.client import Api, NotHookfast
 from hookfast.cli.remote.listen_stream import Connected, Happening, Lost, Message, follow
-from tests.api_client import OPERATOR_KEY
 from tests.integration.cli.conftest import Run
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE, within
+from tests.support.api_client import OPERATOR_KEY
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 

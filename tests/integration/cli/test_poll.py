@@ -16,11 +16,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api_client import OPERATOR_KEY
-from tests.api_server import ApiServer
 from tests.e2e.service_process import environment, free_ports
 from tests.integration.cli.conftest import TYPE, Run
-from tests.waiting import PATIENCE
+from tests.support.api_client import OPERATOR_KEY
+from tests.support.api_server import ApiServer
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from tests.api_client import endpoint_maker
 from tests.integration.cli.conftest import Run
+from tests.support.api_client import endpoint_maker
 
 pytestmark = pytest.mark.anyio
 

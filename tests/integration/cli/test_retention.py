@@ -9,9 +9,9 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import cutoffs
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.retention import RetentionRun
-from tests.api_server import ApiServer
 from tests.integration.cli.conftest import Run
 from tests.integration.storage.retention.old_rows import AGES
+from tests.support.api_server import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api_client import Json
-from tests.api_server import ApiServer
 from tests.integration.api.inbound import SECRET, signed
 from tests.integration.cli.conftest import Run
+from tests.support.api_client import Json
+from tests.support.api_server import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.supervisor import home_lock
 from tests.e2e.service_process import environment
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ import pytest
 from hookfast.clock import utc_now
 from hookfast.inbox import Received, RequestHeaders, provider
 from hookfast.inbox.samples import SAMPLE_NAMES
-from tests.api_client import Json
 from tests.integration.api.inbound import SECRET
 from tests.integration.cli.conftest import Run
-from tests.receiver import Receiver, Request
+from tests.support.api_client import Json
+from tests.support.receiver import Receiver, Request
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from api.process.context import Context
 from hookfast.storage.tables.deliveries import Delivery
-from tests.api_client import endpoint_maker, event_type_maker
+from tests.support.api_client import endpoint_maker, event_type_maker
 
 EVENT_TYPE = "order.invoice.paid"
 

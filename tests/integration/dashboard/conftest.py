@@ -11,14 +11,19 @@ import pytest
 from fastapi import FastAPI
 
 from hookfast.settings.settings import Settings
-from tests import standing
-from tests.api_client import OPERATOR_KEY, development_settings, endpoint_maker, event_type_maker
-from tests.integration.api.standing.one_of_everything import one_of_everything
+from tests.integration.api.shared.one_of_everything import one_of_everything
 from tests.integration.dashboard.visitor import Visitor, signed_in
+from tests.support import shared_service
+from tests.support.api_client import (
+    OPERATOR_KEY,
+    development_settings,
+    endpoint_maker,
+    event_type_maker,
+)
 
-sqlite_url, postgresql_url = standing.sqlite_url, standing.postgresql_url
-database_url, app, context = standing.database_url, standing.app, standing.context
-client, key_client = standing.client, standing.key_client
+sqlite_url, postgresql_url = shared_service.sqlite_url, shared_service.postgresql_url
+database_url, app, context = shared_service.database_url, shared_service.app, shared_service.context
+client, key_client = shared_service.client, shared_service.key_client
 
 
 @pytest.fixture(scope="session")

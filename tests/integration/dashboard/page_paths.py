@@ -8,7 +8,7 @@ from typing import Any
 
 from api.dashboard.application import routers
 from api.dashboard.site.page_route import OpenPageRoute, PageRoute
-from tests.integration.api.standing.one_of_everything import EVENT_TYPE
+from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 
 UNKNOWN = "0" * 32
 """What follows the prefix of an id that nobody has."""

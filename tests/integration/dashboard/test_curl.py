@@ -15,7 +15,7 @@ from api.dashboard.pages.request_preview import MAX_BODY, as_curl
 from api.forms.endpoint import EndpointView
 from api.routes.deliveries import DeliveryView
 from hookfast.receiver import Verifier
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NEEDED = ("bash", "curl", "openssl")

@@ -10,9 +10,9 @@ from fastapi import FastAPI
 
 from api.process.context import Context
 from hookfast.clock import rfc3339
-from tests.api_client import endpoint_maker
 from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
+from tests.support.api_client import endpoint_maker
 
 pytestmark = pytest.mark.anyio
 

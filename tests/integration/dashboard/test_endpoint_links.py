@@ -17,7 +17,6 @@ from api.process.context import Context
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from tests.api_client import KeyClient
 from tests.integration.dashboard.belongings import end
 from tests.integration.dashboard.page_paths import (
     EVERYBODYS,
@@ -29,6 +28,7 @@ from tests.integration.dashboard.page_paths import (
 )
 from tests.integration.dashboard.portal import OWN, link
 from tests.integration.dashboard.visitor import browser
+from tests.support.api_client import KeyClient
 
 pytestmark = pytest.mark.anyio
 

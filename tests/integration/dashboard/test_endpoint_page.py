@@ -6,9 +6,9 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.api_client import event_type_maker
 from tests.integration.dashboard.belongings import EVENT_TYPE, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Forms, tenant_visitor, text_of
+from tests.support.api_client import event_type_maker
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,10 @@ from api.process.context import Context
 from hookfast.ids import new_id
 from hookfast.storage.tables.control import EndpointHealth, Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
-from tests.api_client import endpoint_maker, event_type_maker
 from tests.integration.dashboard.page_paths import SHOWN
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor
-from tests.seed_inbox import SOURCE_SECRET, seed_entry
+from tests.support.api_client import endpoint_maker, event_type_maker
+from tests.support.seed_inbox import SOURCE_SECRET, seed_entry
 
 pytestmark = pytest.mark.anyio
 

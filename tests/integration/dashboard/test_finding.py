@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI
 
 from api.process.context import Context
-from tests.api_client import event_type_maker
 from tests.integration.dashboard.belongings import EVENT_TYPE, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Forms, Visitor, tenant_visitor, text_of
+from tests.support.api_client import event_type_maker
 
 pytestmark = pytest.mark.anyio
 

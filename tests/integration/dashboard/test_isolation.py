@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.integration.api.standing.one_of_everything import EVENT_TYPE
+from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 from tests.integration.dashboard.page_paths import (
     EVERYBODYS,
     FORMS,

@@ -14,9 +14,9 @@ from api.dashboard.site.page import View
 from api.http.pagination import Page
 from api.process.context import Context
 from api.routes.deliveries import list_deliveries
-from tests.api_client import OPERATOR_KEY
 from tests.integration.dashboard.belongings import emit, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in
+from tests.support.api_client import OPERATOR_KEY
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.api_client import OPERATOR_KEY
 from tests.integration.dashboard.belongings import new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor
+from tests.support.api_client import OPERATOR_KEY
 
 pytestmark = pytest.mark.anyio
 

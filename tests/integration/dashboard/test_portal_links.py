@@ -13,10 +13,10 @@ from api.http.pagination import Page
 from api.process.context import Context
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import OwnerLinks
-from tests.api_client import OPERATOR_KEY, KeyClient, assert_problem
 from tests.integration.dashboard.belongings import end, new_endpoint, new_tenant
 from tests.integration.dashboard.portal import OWN, link
 from tests.integration.dashboard.visitor import ORIGIN, Forms, Visitor, browser, signed_in
+from tests.support.api_client import OPERATOR_KEY, KeyClient, assert_problem
 
 pytestmark = pytest.mark.anyio
 

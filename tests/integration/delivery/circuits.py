@@ -20,8 +20,8 @@ from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
-from tests.receiver import Request
-from tests.waiting import PATIENCE
+from tests.support.receiver import Request
+from tests.support.waiting import PATIENCE
 
 QUICK = {
     "failure_threshold": 3,

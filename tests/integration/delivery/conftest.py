@@ -29,10 +29,10 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, outbox
 from hookfast.storage.deliveries.actions import Action
 from tests.integration.delivery.control import Control
-from tests.receiver import Receiver
-from tests.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
-from tests.temporal_server import temporal_server
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.support.temporal_server import temporal_server
+from tests.support.waiting import PATIENCE
 from worker import running_worker
 
 # The sandbox reloads what is not passed through; our pure modules and pydantic are safe to share.

@@ -26,8 +26,8 @@ from tests.integration.delivery.circuits import (
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.integration.delivery.control import Control
 from tests.integration.delivery.plans import PATIENT, SOON
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

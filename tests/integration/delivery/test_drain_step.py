@@ -12,7 +12,7 @@ from hookfast.endpoints.circuit import Cause, Policy, State, release_all
 from hookfast.endpoints.outage import DrainOrder, Situation
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
-from tests.seed import delivery_row, seed_delivery, seed_endpoint
+from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

@@ -15,7 +15,7 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
-from tests.receiver import Receiver
+from tests.support.receiver import Receiver
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

@@ -10,7 +10,7 @@ from hookfast.deliveries.messages import workflow_id
 from hookfast.temporal.connection import SEARCH_ATTRIBUTES
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT, QUICK
-from tests.seed import SECRET
+from tests.support.seed import SECRET
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

@@ -26,9 +26,9 @@ from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables.control import Job
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
-from tests.receiver import Receiver
-from tests.seed_jobs import job_row, seed_ended, seed_job, statuses
-from tests.temporal_server import temporal_server
+from tests.support.receiver import Receiver
+from tests.support.seed_jobs import job_row, seed_ended, seed_job, statuses
+from tests.support.temporal_server import temporal_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

@@ -23,7 +23,7 @@ from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import QUICK
-from tests.seed import EVENT_TYPE, SECRET
+from tests.support.seed import EVENT_TYPE, SECRET
 
 pytestmark = pytest.mark.anyio
 

@@ -40,8 +40,8 @@ from tests.integration.delivery.circuits import (
     until_circuit,
 )
 from tests.integration.delivery.conftest import SANDBOX, Stack
-from tests.receiver import Receiver
-from tests.seed_jobs import seed_job
+from tests.support.receiver import Receiver
+from tests.support.seed_jobs import seed_job
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

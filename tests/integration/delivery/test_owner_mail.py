@@ -19,9 +19,9 @@ from hookfast.signing.portal_link import OwnerLinks, open_link
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.tables.deliveries import Delivery, Endpoint
-from tests.mail_server import MailServer
-from tests.mail_stack import MailStack, some_owner
-from tests.seed import KEYRING, seed_delivery
+from tests.support.mail_server import MailServer
+from tests.support.mail_stack import MailStack, some_owner
+from tests.support.seed import KEYRING, seed_delivery
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

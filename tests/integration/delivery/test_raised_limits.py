@@ -15,7 +15,7 @@ from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.deliveries import Endpoint
 from tests.integration.delivery.circuits import deliver_many, until_all
 from tests.integration.delivery.conftest import Stack, eventually
-from tests.seed_jobs import job_row, seed_job
+from tests.support.seed_jobs import job_row, seed_job
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

@@ -18,10 +18,10 @@ from hookfast.inbox import provider
 from hookfast.inbox.samples import sample
 from hookfast.receiver import Verifier
 from hookfast.settings.settings import Settings
-from tests.api_client import OPERATOR_KEY, Json, client_with
 from tests.integration.api.inbound import SECRET, post, signed
 from tests.integration.delivery.conftest import Stack
-from tests.receiver import Request
+from tests.support.api_client import OPERATOR_KEY, Json, client_with
+from tests.support.receiver import Request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

@@ -29,8 +29,8 @@ from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.tables.deliveries import Delivery, Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
-from tests.receiver import Receiver
-from tests.seed import KEYRING, SECRET, claim, seed_delivery, seed_endpoint
+from tests.support.receiver import Receiver
+from tests.support.seed import KEYRING, SECRET, claim, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

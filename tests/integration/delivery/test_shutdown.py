@@ -15,8 +15,8 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import running_stack
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

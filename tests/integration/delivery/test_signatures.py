@@ -36,11 +36,11 @@ from hookfast.signing.keyring import Keyring, encode_key
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.keys.rekey import rekey, survey
-from tests.api_client import OPERATOR_KEY, Json, client_with
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import QUICK
-from tests.receiver import Receiver, Request
-from tests.seed import EVENT_TYPE, KEY
+from tests.support.api_client import OPERATOR_KEY, Json, client_with
+from tests.support.receiver import Receiver, Request
+from tests.support.seed import EVENT_TYPE, KEY
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

@@ -32,11 +32,11 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
-from tests.database_cut import DatabaseLine
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
-from tests.receiver import Receiver
-from tests.seed import KEY, KEYRING, attempt_rows, seed_delivery, seed_endpoint
-from tests.waiting import PATIENCE
+from tests.support.database_cut import DatabaseLine
+from tests.support.receiver import Receiver
+from tests.support.seed import KEY, KEYRING, attempt_rows, seed_delivery, seed_endpoint
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

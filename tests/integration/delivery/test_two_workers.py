@@ -28,7 +28,7 @@ from tests.integration.delivery.circuits import (
     until_circuit,
 )
 from tests.integration.delivery.conftest import SANDBOX, Stack
-from tests.receiver import Receiver, Request
+from tests.support.receiver import Receiver, Request
 from worker import running_worker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]

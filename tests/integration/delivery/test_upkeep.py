@@ -24,7 +24,7 @@ from hookfast.storage.tables.control import EndpointHealth, Notice
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
-from tests.seed import seed_delivery, seed_endpoint
+from tests.support.seed import seed_delivery, seed_endpoint
 from workflows.upkeep import UpkeepWorkflow
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]

@@ -15,8 +15,8 @@ from hookfast.doctor.examination import CHECKS, examine
 from hookfast.doctor.finding import Finding
 from hookfast.settings.settings import Settings
 from tests.e2e.service_process import free_ports
-from tests.seed import KEY
-from tests.temporal_server import temporal_server
+from tests.support.seed import KEY
+from tests.support.temporal_server import temporal_server
 
 OPERATOR_KEY = "hf_vX3q9LrT0mZb7KfYw2JcN8sHdU5gPeA1"
 

@@ -14,7 +14,7 @@ from hookfast.doctor.examination import Check, examine
 from hookfast.doctor.finding import ok
 from tests.e2e.service_process import environment, free_ports
 from tests.integration.doctor.conftest import installation
-from tests.seed import KEY
+from tests.support.seed import KEY
 
 _KEY = base64.b64encode(KEY).decode()
 

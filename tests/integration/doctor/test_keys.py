@@ -15,7 +15,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.keys.key_file import load_or_create
 from hookfast.storage.tables.deliveries import ApiKey
 from tests.integration.doctor.conftest import OPERATOR_KEY, bad, installation, look
-from tests.seed import KEY, seed_endpoint
+from tests.support.seed import KEY, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from hookfast.doctor.examination import Check, examine
 from hookfast.doctor.mail import look as look_at_mail
 from tests.e2e.service_process import free_ports
 from tests.integration.doctor.conftest import bad, installation, look
-from tests.mail_server import MailServer
+from tests.support.mail_server import MailServer
 
 pytestmark = pytest.mark.anyio
 

@@ -30,7 +30,7 @@ from hookfast.supervisor import home_lock
 from hookfast.temporal.connection import register_search_attributes
 from tests.e2e.service_process import free_ports
 from tests.integration.doctor.conftest import bad, installation, look
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 from worker import running_worker
 
 pytestmark = pytest.mark.anyio

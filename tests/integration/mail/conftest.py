@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import trustme
 
-from tests.mail_server import MailServer
+from tests.support.mail_server import MailServer
 
 
 @pytest.fixture(scope="session")

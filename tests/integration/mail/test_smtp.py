@@ -13,7 +13,7 @@ from hookfast.mail import AddressRefused, MailDelayed, News, SmtpTransport, comp
 from hookfast.mail.message import parse_sender
 from hookfast.owners.notice import Facts, NoticeKind
 from tests.e2e.service_process import free_ports
-from tests.mail_server import PASSWORD, USER, MailServer
+from tests.support.mail_server import PASSWORD, USER, MailServer
 
 pytestmark = pytest.mark.anyio
 

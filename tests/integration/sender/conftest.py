@@ -11,7 +11,7 @@ import trustme
 
 from hookfast.deliveries.outcome import Outcome
 from hookfast.sender import AddressGuard, Sender
-from tests.receiver import Receiver
+from tests.support.receiver import Receiver
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 

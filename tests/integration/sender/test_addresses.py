@@ -15,8 +15,8 @@ from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.resolver import Lookup
 from tests.integration.sender.conftest import LOOPBACK, post
-from tests.receiver import Receiver
-from tests.waiting import within
+from tests.support.receiver import Receiver
+from tests.support.waiting import within
 
 pytestmark = pytest.mark.anyio
 

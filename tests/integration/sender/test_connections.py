@@ -22,8 +22,8 @@ from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
 from hookfast.sender.transport import OriginTransport
 from tests.integration.sender.conftest import LOOPBACK, post
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import connect_tcp
 from hookfast.sender.resolver import Lookup
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

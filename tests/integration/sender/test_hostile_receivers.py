@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from tests.integration.sender.conftest import LOOPBACK
-from tests.receiver import Receiver
-from tests.receiver_misbehaviour import CUT_ANSWER
-from tests.waiting import within
+from tests.support.receiver import Receiver
+from tests.support.receiver_misbehaviour import CUT_ANSWER
+from tests.support.waiting import within
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +221,7 @@ async def test_whatever_is_answered_is_classified(
 @asynccontextmanager
 async def _receiver_process() -> AsyncIterator[str]:
     """A receiver whose memory and time are not ours: its URL."""
-    command = [sys.executable, "-m", "tests.receiver", "--port", "0"]
+    command = [sys.executable, "-m", "tests.support.receiver", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
         try:
             assert process.stdout is not None

@@ -9,7 +9,7 @@ import pytest
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import connect_tcp
 from tests.integration.sender.conftest import LOOPBACK, post
-from tests.receiver import Receiver
+from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
 

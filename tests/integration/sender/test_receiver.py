@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.sender import Sender
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 
 async def test_it_runs_as_a_process_and_prints_its_port_first(sender: Sender) -> None:
-    command = [sys.executable, "-m", "tests.receiver", "--port", "0"]
+    command = [sys.executable, "-m", "tests.support.receiver", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
         try:
             assert process.stdout is not None

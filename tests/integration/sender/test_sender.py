@@ -13,8 +13,8 @@ import pytest
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from tests.integration.sender.conftest import LOOPBACK
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE, within
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.sender import default_ssl_context
 from tests.integration.sender.conftest import LOOPBACK
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

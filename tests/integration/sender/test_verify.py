@@ -6,7 +6,7 @@ import pytest
 
 from hookfast.errors import InvalidInput
 from hookfast.sender import AddressGuard, Sender, verify_endpoint
-from tests.receiver import Receiver
+from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
 

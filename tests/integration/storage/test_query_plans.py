@@ -29,7 +29,7 @@ from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import feed
 from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.tables.deliveries import Delivery
-from tests.seed import claim
+from tests.support.seed import claim
 
 pytestmark = pytest.mark.anyio
 

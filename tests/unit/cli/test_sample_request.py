@@ -9,8 +9,8 @@ import pytest
 from hookfast.cli.remote.client import Unreachable
 from hookfast.cli.remote.sample_request import post
 from tests.e2e.service_process import free_ports
-from tests.receiver import Receiver
-from tests.waiting import PATIENCE, within
+from tests.support.receiver import Receiver
+from tests.support.waiting import PATIENCE, within
 
 
 def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:

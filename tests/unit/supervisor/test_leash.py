@@ -11,7 +11,7 @@ import time
 import pytest
 
 from hookfast.supervisor import leash
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 # The mode `exec` is made of a Linux system call; elsewhere `leashed` never asks for it.
 _LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")

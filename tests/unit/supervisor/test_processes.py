@@ -12,7 +12,7 @@ import pytest
 
 from hookfast.supervisor.processes import Part, Supervisor, run_once
 from tests.e2e.service_process import lives
-from tests.waiting import PATIENCE, within
+from tests.support.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import pytest
 
 from hookfast.telemetry import exposition
 from hookfast.telemetry.exposition import MetricsServer, bears, is_local
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 TOKEN = "a-token"
 

@@ -9,11 +9,11 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from api.process.context import Context
-from tests.api_client import Make, MakeEventType
 from tests.integration.api.audit.scenes import EVENT_TYPE, needs_temporal
-from tests.integration.api.standing.operations import Operation
-from tests.seed_inbox import seed_entry, seed_source
-from tests.temporal_server import temporal_server
+from tests.integration.api.shared.operations import Operation
+from tests.support.api_client import Make, MakeEventType
+from tests.support.seed_inbox import seed_entry, seed_source
+from tests.support.temporal_server import temporal_server
 
 
 @pytest.fixture(scope="session")

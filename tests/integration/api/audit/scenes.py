@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.api_client import Json
-from tests.integration.api.standing.operations import OPERATIONS, Operation
-from tests.seed_inbox import SOURCE_SECRET
+from tests.integration.api.shared.operations import OPERATIONS, Operation
+from tests.support.api_client import Json
+from tests.support.seed_inbox import SOURCE_SECRET
 
 EVENT_TYPE = "order.invoice.paid"
 RECEIVER = "http://127.0.0.1:9/hook"

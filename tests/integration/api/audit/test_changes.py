@@ -17,7 +17,6 @@ from structlog.testing import capture_logs
 from api.forms.jobs import JOB_ANSWERS
 from api.process.context import Context
 from hookfast.storage.tables.control import EndpointHealth
-from tests.api_client import KeyClient, Make
 from tests.integration.api.audit.log import entries
 from tests.integration.api.audit.scenes import (
     AUDITED,
@@ -29,7 +28,8 @@ from tests.integration.api.audit.scenes import (
     WRITING,
     Scene,
 )
-from tests.integration.api.standing.operations import Operation
+from tests.integration.api.shared.operations import Operation
+from tests.support.api_client import KeyClient, Make
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 

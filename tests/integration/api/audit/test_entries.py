@@ -8,10 +8,10 @@ import httpx2
 import pytest
 
 from api.process.context import Context
-from tests.api_client import Make, MakeEventType
-from tests.emitted import change, finish
 from tests.integration.api.audit.log import entries
 from tests.integration.api.audit.scenes import EVENT_TYPE, RECEIVER
+from tests.support.api_client import Make, MakeEventType
+from tests.support.emitted import change, finish
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api_client import Json, KeyClient, Make, assert_problem
 from tests.integration.api.audit.scenes import EVENT_TYPE
+from tests.support.api_client import Json, KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from tests.api_client import KeyClient, Make, MakeEventType
 from tests.integration.api.polling.polls import TYPE
+from tests.support.api_client import KeyClient, Make, MakeEventType
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from tests.api_client import Json
+from tests.support.api_client import Json
 
 TYPE = "order.invoice.paid"
 

@@ -13,8 +13,8 @@ from hookfast.clock import utc_now
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.retention import RetentionRun
-from tests.api_client import KeyClient, assert_problem
 from tests.integration.api.polling.polls import emit, numbers, poll
+from tests.support.api_client import KeyClient, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from sqlalchemy import func, select
 
 from api.process.context import Context
 from hookfast.storage.tables.deliveries import Delivery
-from tests.api_client import assert_problem
 from tests.integration.api.polling.polls import TYPE, emit, numbers, poll
+from tests.support.api_client import assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ import base64
 import httpx2
 import pytest
 
-from tests.api_client import Make
 from tests.integration.api.inbound import SECRET, send
 from tests.integration.api.polling.polls import TYPE, emit, numbers, poll
+from tests.support.api_client import Make
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from api.process.context import Context
-from tests.api_client import assert_problem
 from tests.integration.api.polling.polls import emit, numbers, poll
-from tests.waiting import PATIENCE
+from tests.support.api_client import assert_problem
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

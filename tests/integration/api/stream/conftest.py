@@ -12,9 +12,9 @@ import uvicorn
 
 from api.process.context import Context
 from hookfast.settings.settings import Settings
-from tests.api_client import OPERATOR_KEY, Json, development_settings
-from tests.api_server import api_server
-from tests.waiting import PATIENCE
+from tests.support.api_client import OPERATOR_KEY, Json, development_settings
+from tests.support.api_server import api_server
+from tests.support.waiting import PATIENCE
 
 TYPE = "order.invoice.paid"
 

@@ -11,9 +11,9 @@ from api.stream import response
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.feed.cursor import Cursor
-from tests.api_client import OPERATOR_KEY, assert_problem, development_settings
 from tests.integration.api.stream.conftest import TYPE, Served, ids, serving
-from tests.waiting import PATIENCE, within
+from tests.support.api_client import OPERATOR_KEY, assert_problem, development_settings
+from tests.support.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.retention import RetentionRun
-from tests.api_client import assert_problem
 from tests.integration.api.inbound import SECRET, post, signed
 from tests.integration.api.stream.conftest import TYPE, Served, ids
+from tests.support.api_client import assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -20,9 +20,9 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.keys.rekey import rekey
 from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
-from tests.seed import KEY as SEALED_WITH
-from tests.seed import seed_endpoint
-from tests.waiting import PATIENCE
+from tests.support.seed import KEY as SEALED_WITH
+from tests.support.seed import seed_endpoint
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

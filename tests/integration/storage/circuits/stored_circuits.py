@@ -27,7 +27,7 @@ from hookfast.storage.owners import announcements
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Event
 from tests.integration.storage.retention.ended import success
-from tests.seed import seed_delivery
+from tests.support.seed import seed_delivery
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

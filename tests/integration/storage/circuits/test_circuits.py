@@ -42,7 +42,7 @@ from tests.integration.storage.circuits.stored_circuits import (
     to_owners,
     told,
 )
-from tests.seed import delivery_row, seed_endpoint
+from tests.support.seed import delivery_row, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.sqlite_connection import SqliteConnection, connector
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,8 @@ from hookfast.storage.database import doorbell, engine, postgresql_engine
 from hookfast.storage.database.availability import is_away
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import workers
-from tests.database_cut import DatabaseLine
-from tests.waiting import PATIENCE
+from tests.support.database_cut import DatabaseLine
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(2 * PATIENCE)]
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.sqlite_connection import connector, work
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

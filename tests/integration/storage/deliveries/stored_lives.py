@@ -23,7 +23,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
 from hookfast.storage.tables.deliveries import Delivery
 from tests.integration.storage.retention.ended import NO_RETRIES, ended
-from tests.seed import seed_delivery
+from tests.support.seed import seed_delivery
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 FIRST: Final = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)

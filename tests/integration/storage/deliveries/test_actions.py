@@ -25,7 +25,7 @@ from tests.integration.storage.deliveries.stored_lives import (
     seed_life,
     stored_life,
 )
-from tests.seed import delivery_row, seed_endpoint
+from tests.support.seed import delivery_row, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -30,7 +30,7 @@ from tests.integration.storage.circuits.stored_circuits import (
     release,
     seed_due,
 )
-from tests.seed import delivery_row, seed_endpoint
+from tests.support.seed import delivery_row, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

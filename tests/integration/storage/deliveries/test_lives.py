@@ -40,8 +40,8 @@ from tests.integration.storage.deliveries.stored_lives import (
     stored_life,
 )
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
-from tests.seed import delivery_row, seed_endpoint
-from tests.waiting import PATIENCE
+from tests.support.seed import delivery_row, seed_endpoint
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

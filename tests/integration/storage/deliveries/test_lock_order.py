@@ -16,8 +16,8 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.tables.deliveries import Delivery, Endpoint
 from tests.integration.storage.circuits.stored_circuits import HOUR, NOON, open_circuit
-from tests.seed import delivery_row, seed_delivery, seed_endpoint
-from tests.waiting import PATIENCE
+from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

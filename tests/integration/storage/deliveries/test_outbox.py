@@ -16,8 +16,8 @@ from hookfast.storage.deliveries import actions, lives, outbox
 from hookfast.storage.deliveries.outbox import PendingDelivery
 from tests.integration.storage.deliveries.stored_lives import FIRST, at, life_after
 from tests.integration.storage.retention.ended import ended
-from tests.seed import claim as seed_claim
-from tests.seed import delivery_row, seed_delivery, seed_endpoint
+from tests.support.seed import claim as seed_claim
+from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

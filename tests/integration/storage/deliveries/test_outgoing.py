@@ -21,7 +21,7 @@ from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.storage.circuits.stored_circuits import life_of
 from tests.integration.storage.retention.ended import success
-from tests.seed import KEYRING, seed_delivery, seed_endpoint
+from tests.support.seed import KEYRING, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.deliveries.recorder import AttemptRecord, News, Recorder
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
-from tests.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -33,7 +33,7 @@ from tests.integration.storage.circuits.stored_circuits import (
     to_owners,
     told,
 )
-from tests.seed import seed_endpoint
+from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from hookfast.storage.tables.deliveries import (
     Subscription,
     SubscriptionPattern,
 )
-from tests.seed import seed_endpoint
+from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from hookfast.storage.feed import feed, poll, poll_positions
 from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.feed.poll import PollPage
 from hookfast.storage.tables.deliveries import Endpoint, Event
-from tests.seed import EVENT_TYPE, seed_delivery, seed_endpoint
-from tests.waiting import PATIENCE
+from tests.support.seed import EVENT_TYPE, seed_delivery, seed_endpoint
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from hookfast.storage.figures import endpoint_summaries, overview
 from hookfast.storage.figures.overview import COUNTED, Step
 from hookfast.storage.tables.control import EndpointHealth
 from hookfast.storage.tables.deliveries import Delivery
-from tests.seed import seed_endpoint
+from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -27,8 +27,8 @@ from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables.deliveries import Tenant
 from hookfast.storage.tables.inbox import InboxKey
 from hookfast.telemetry.traceparent import new as new_traceparent
-from tests.seed import KEY
-from tests.seed_inbox import SOURCE_SECRET, seed_source
+from tests.support.seed import KEY
+from tests.support.seed_inbox import SOURCE_SECRET, seed_source
 
 pytestmark = pytest.mark.anyio
 

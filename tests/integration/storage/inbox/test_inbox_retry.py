@@ -16,9 +16,9 @@ from hookfast.storage.inbox.inbox_entries import Repeats
 from hookfast.storage.inbox.inbox_retry import Retried
 from hookfast.storage.tables.deliveries import Endpoint, Event
 from hookfast.storage.tables.inbox import InboxEntry
-from tests.seed import seed_endpoint
-from tests.seed_inbox import seed_entry, seed_source
-from tests.waiting import PATIENCE
+from tests.support.seed import seed_endpoint
+from tests.support.seed_inbox import seed_entry, seed_source
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

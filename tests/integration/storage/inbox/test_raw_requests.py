@@ -10,8 +10,8 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.inbox import InboxEntry
-from tests.seed import KEYRING, delivery_row, seed_delivery, seed_endpoint
-from tests.seed_inbox import seed_entry
+from tests.support.seed import KEYRING, delivery_row, seed_delivery, seed_endpoint
+from tests.support.seed_inbox import seed_entry
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from hookfast.storage.endpoints import endpoints
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables.deliveries import Endpoint
-from tests.seed import KEY, KEYRING, SECRET, seed_endpoint
+from tests.support.seed import KEY, KEYRING, SECRET, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

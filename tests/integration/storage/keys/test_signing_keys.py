@@ -12,7 +12,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.keys.signing_keys import Rotation
 from hookfast.storage.tables.deliveries import SigningKey
-from tests.seed import KEYRING
+from tests.support.seed import KEYRING
 
 pytestmark = pytest.mark.anyio
 

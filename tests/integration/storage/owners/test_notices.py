@@ -18,7 +18,7 @@ from hookfast.storage.owners.notices import AskingNotices
 from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 from hookfast.workflow_request import Wanted
-from tests.seed import seed_endpoint
+from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 

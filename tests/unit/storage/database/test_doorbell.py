@@ -11,7 +11,7 @@ import pytest
 
 from hookfast.storage.database import doorbell
 from hookfast.storage.database.doorbell import NotifyDoorbell
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

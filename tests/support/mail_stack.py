@@ -28,7 +28,7 @@ from hookfast.storage.tables.control import Notice
 from hookfast.storage.tables.deliveries import Endpoint
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
-from tests.seed import seed_endpoint
+from tests.support.seed import seed_endpoint
 from workflows.owner_mail import OwnerMailWorkflow
 
 

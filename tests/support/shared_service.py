@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
-from tests.api_client import OPERATOR_KEY, KeyClient, client_with, key_client_maker, started
-from tests.postgresql import PostgresqlServer
+from tests.support.api_client import OPERATOR_KEY, KeyClient, client_with, key_client_maker, started
+from tests.support.postgresql import PostgresqlServer
 
 
 @pytest.fixture(scope="session")

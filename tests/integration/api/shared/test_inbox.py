@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api_client import assert_problem
 from tests.integration.api.inbound import SECRET, post, send
-from tests.integration.api.standing.sources import make_source
+from tests.integration.api.shared.sources import make_source
+from tests.support.api_client import assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from api.app import create_app
 from hookfast.settings.settings import Settings
-from tests.api_client import Json
+from tests.support.api_client import Json
 
 UNKNOWN = "0" * 32
 """What follows the prefix of an id that nobody has."""

@@ -16,7 +16,7 @@ from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.tables.control import Job
 from hookfast.storage.tables.deliveries import Delivery
-from tests.seed import delivery_row, seed_delivery
+from tests.support.seed import delivery_row, seed_delivery
 
 ALL_DEAD = ChosenDeliveries(statuses=DEAD)
 

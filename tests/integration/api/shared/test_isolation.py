@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.api_client import Json, KeyClient, Make, client_with
-from tests.integration.api.standing.one_of_everything import EVENT_TYPE
-from tests.integration.api.standing.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
+from tests.integration.api.shared.one_of_everything import EVENT_TYPE
+from tests.integration.api.shared.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
+from tests.support.api_client import Json, KeyClient, Make, client_with
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from api.access.authentication import ensure_operator_key
 from api.process.context import Context
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)

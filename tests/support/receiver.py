@@ -4,7 +4,7 @@
         await sender.post(receiver.url("/status/503"), ...)
         assert receiver.requests[0].body == b"..."
 
-The paths are those of `tests.receiver_answers` and `tests.receiver_misbehaviour`; any other is
+The paths are those of `tests.support.receiver_answers` and `tests.support.receiver_misbehaviour`; any other is
 answered as `/ok`.
 
 `receiver.routes["/hook"] = "/status/500"` makes one path behave as another, and can change while
@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs, urlsplit
 
-from tests.receiver_answers import ANSWERS
-from tests.receiver_call import Call, Request
-from tests.receiver_misbehaviour import MISBEHAVIOUR
-from tests.waiting import PATIENCE
+from tests.support.receiver_answers import ANSWERS
+from tests.support.receiver_call import Call, Request
+from tests.support.receiver_misbehaviour import MISBEHAVIOUR
+from tests.support.waiting import PATIENCE
 
 __all__ = ["Receiver", "Request"]
 

@@ -12,7 +12,7 @@ from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import inbox_entries, sources
 from hookfast.storage.tables.inbox import InboxEntry, Source
-from tests.seed import KEYRING
+from tests.support.seed import KEYRING
 
 SOURCE_SECRET = "the-secret-of-the-tests-0123456789"
 

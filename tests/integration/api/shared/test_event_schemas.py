@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from hookfast.storage.events import schema_checks
-from tests.api_client import MakeEventType, assert_problem
+from tests.support.api_client import MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api_client import assert_problem
-from tests.integration.api.standing import test_isolation as isolation
-from tests.integration.api.standing.one_of_everything import EVENT_TYPE
-from tests.integration.api.standing.test_mass_assignment import BODIES, DOCUMENT, WRITING, _resolved
+from tests.integration.api.shared import test_isolation as isolation
+from tests.integration.api.shared.one_of_everything import EVENT_TYPE
+from tests.integration.api.shared.test_mass_assignment import BODIES, DOCUMENT, WRITING, _resolved
+from tests.support.api_client import assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,9 @@ from hookfast.inbox.samples import sample
 from hookfast.inbox.source_secrets import sealed_secrets
 from hookfast.storage.inbox import source_stats, sources
 from hookfast.storage.inbox.source_stats import Refusals
-from tests.api_client import assert_problem
 from tests.integration.api.inbound import SECRET, post, send, signed
-from tests.integration.api.standing.sources import make_source, stats
+from tests.integration.api.shared.sources import make_source, stats
+from tests.support.api_client import assert_problem
 
 pytestmark = pytest.mark.anyio
 

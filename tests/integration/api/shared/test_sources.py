@@ -9,8 +9,8 @@ import pytest
 
 from api.process.context import Context
 from hookfast.inbox.source_secrets import MAX_LIVE
-from tests.api_client import Json, KeyClient, Make, assert_problem
 from tests.integration.api.inbound import SECRET, send
+from tests.support.api_client import Json, KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ from hookfast.inbox import provider
 from hookfast.inbox.provider import Unsigned
 from hookfast.inbox.samples import sample
 from hookfast.storage.tables.inbox import InboxEntry
-from tests.api_client import assert_problem
 from tests.integration.api.inbound import SECRET, post
-from tests.integration.api.standing.sources import count, make_source
+from tests.integration.api.shared.sources import count, make_source
+from tests.support.api_client import assert_problem
 
 pytestmark = pytest.mark.anyio
 

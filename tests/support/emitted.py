@@ -11,7 +11,7 @@ from api.process.context import Context
 from hookfast.deliveries.job import JobStatus
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.tables.deliveries import Delivery
-from tests.api_client import Json
+from tests.support.api_client import Json
 
 TYPE = "order.invoice.paid"
 

@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from functools import cache
 from urllib.parse import unquote_to_bytes
 
-from tests.receiver_call import Behaviour, Call, head
+from tests.support.receiver_call import Behaviour, Call, head
 
 CUT_ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 """What `/cut` sends the beginning of."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.time_limit import ending
+from tests.support.time_limit import ending
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import pytest
 
 from api.app import create_app
 from hookfast.settings.settings import Settings
-from tests.api_client import Json, assert_problem
-from tests.integration.api.standing import test_isolation as isolation
-from tests.integration.api.standing.one_of_everything import EVENT_TYPE
+from tests.integration.api.shared import test_isolation as isolation
+from tests.integration.api.shared.one_of_everything import EVENT_TYPE
+from tests.support.api_client import Json, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ from sqlalchemy import text
 from api.process.context import Context
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables.inbox import InboxEntry
-from tests.api_client import MakeEventType, assert_problem
 from tests.integration.api.inbound import post, send, signed
-from tests.integration.api.standing.sources import count, expire, make_source, stats
+from tests.integration.api.shared.sources import count, expire, make_source, stats
+from tests.support.api_client import MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, cutoffs
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables.retention import RetentionRun
-from tests.api_client import KeyClient, Make, assert_problem
 from tests.integration.storage.retention.old_rows import AGES, CUTOFF, NOW
+from tests.support.api_client import KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio
 

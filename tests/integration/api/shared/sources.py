@@ -11,8 +11,8 @@ from sqlalchemy import func, select, update
 from api.process.context import Context
 from hookfast.clock import utc_now
 from hookfast.storage.tables.inbox import InboxKey
-from tests.api_client import Json
 from tests.integration.api.inbound import SECRET
+from tests.support.api_client import Json
 
 
 async def make_source(client: httpx2.AsyncClient, tenant: str, **members: Any) -> Json:

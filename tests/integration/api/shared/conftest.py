@@ -9,8 +9,10 @@ import httpx2
 import pytest
 
 from hookfast.settings.settings import Settings
-from tests import standing
-from tests.api_client import (
+from tests.integration.api.shared.one_of_everything import one_of_everything
+from tests.integration.api.shared.sources import make_source
+from tests.support import shared_service
+from tests.support.api_client import (
     Make,
     MakeEventType,
     development_settings,
@@ -18,12 +20,10 @@ from tests.api_client import (
     event_type_maker,
     maker,
 )
-from tests.integration.api.standing.one_of_everything import one_of_everything
-from tests.integration.api.standing.sources import make_source
 
-sqlite_url, postgresql_url = standing.sqlite_url, standing.postgresql_url
-database_url, app, context = standing.database_url, standing.app, standing.context
-client, key_client = standing.client, standing.key_client
+sqlite_url, postgresql_url = shared_service.sqlite_url, shared_service.postgresql_url
+database_url, app, context = shared_service.database_url, shared_service.app, shared_service.context
+client, key_client = shared_service.client, shared_service.key_client
 
 
 @pytest.fixture(scope="session")

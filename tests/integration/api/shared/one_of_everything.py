@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx2
 
-from tests.api_client import endpoint_maker, event_type_maker, maker
 from tests.integration.api.inbound import SECRET, send
+from tests.support.api_client import endpoint_maker, event_type_maker, maker
 
 EVENT_TYPE = "order.invoice.paid"
 

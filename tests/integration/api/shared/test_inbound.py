@@ -15,9 +15,9 @@ from hookfast.storage.events import schema_checks
 from hookfast.storage.inbox.sources import MAX_EVENT_TYPES
 from hookfast.storage.tables.deliveries import Event
 from hookfast.storage.tables.inbox import InboxKey, Source, SourceEventType
-from tests.api_client import MakeEventType, assert_problem
 from tests.integration.api.inbound import post, send, signed
-from tests.integration.api.standing.sources import count, make_source, stats
+from tests.integration.api.shared.sources import count, make_source, stats
+from tests.support.api_client import MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
 

@@ -28,7 +28,7 @@ import random
 from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
 
-from tests.receiver_call import Behaviour, Call, head
+from tests.support.receiver_call import Behaviour, Call, head
 
 
 async def _ok(call: Call) -> None:

@@ -13,8 +13,8 @@ from api.access.authentication import key_record, new_key
 from api.process.context import Context
 from api.process.key_cache import Scope
 from hookfast.storage.accounts import api_keys
-from tests.api_client import Make, assert_problem, client_with
-from tests.integration.api.standing.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
+from tests.integration.api.shared.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
+from tests.support.api_client import Make, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio
 
