@@ -47,7 +47,7 @@ class Context:
     sender: Sender
     conductor: Conductor
     emitter: Emitter
-    connection: Client
+    temporal: Client
     doorbell: Doorbell
     keys: KeyCache
     key_rate: KeyRate | None
@@ -112,7 +112,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             sender=sender,
             conductor=conductor,
             emitter=emitter,
-            connection=client,
+            temporal=client,
             doorbell=doorbell,
             keys=keys,
             key_rate=key_rate(

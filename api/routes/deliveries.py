@@ -99,7 +99,7 @@ class DeliveryDetail(DeliveryView):
         description="Where to follow it in Temporal: its own workflow, or, where it arrived at the "
         "first attempt in a batch, that batch's."
     )
-    batch_messages: WorkflowView | None = Field(
+    batch: WorkflowView | None = Field(
         description="The batch that took its first attempt; null where none did."
     )
 
@@ -156,7 +156,7 @@ async def get_delivery(
         delivery,
         attempts=[AttemptView.of(attempt) for attempt in made],
         workflow=workflow_view(context, _workflow_id(delivery)),
-        batch_messages=None
+        batch=None
         if delivery.batch_id is None
         else workflow_view(context, batch_messages.workflow_id(delivery.batch_id)),
     )

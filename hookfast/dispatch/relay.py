@@ -98,7 +98,7 @@ class Relay:
         database: Database,
         loader: OutgoingLoader,
         doorbell: Doorbell,
-        batch_messages: int,
+        batch: int,
         lease: timedelta,
         fast_lane_timeout: timedelta,
         lateness: Lateness,
@@ -111,7 +111,7 @@ class Relay:
         self._database = database
         self._loader = loader
         self._doorbell = doorbell
-        self._batch = batch_messages
+        self._batch = batch
         self._lease = lease
         self._fast_lane_timeout = fast_lane_timeout
         self._lateness = lateness

@@ -13,7 +13,7 @@ import pytest
 
 # Whole processes, browsers and workflows; the rest takes milliseconds.
 _LONG = ("docs", "browser", "e2e", "integration/delivery", "integration/cli")
-_TESTS = Path(__file__).parent
+_TESTS = Path(__file__).parents[1]
 
 
 def deal(items: list[pytest.Item], hands: int) -> list[pytest.Item]:

@@ -45,7 +45,7 @@ _POLICY: Final = page_policy(
 def templates() -> Environment:
     """The templates. Whatever they show is escaped, unless it is `Markup`."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -99,7 +99,7 @@ def newest_revision() -> str | None:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations"))
     return config
 
 

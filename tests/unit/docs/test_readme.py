@@ -15,7 +15,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.signing.signature import Profile, generate_secret, secret_key, sign
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _README = (_ROOT / "README.md").read_text()
 _BLOCKS = re.findall(r"```python\n(.*?)```", _README, re.DOTALL)
 _BODY = b'{"id":"evt_1","type":"order.invoice.paid","data":{"amount":129900}}'

@@ -11,7 +11,7 @@ import pytest
 from hookfast.sender import AddressGuard, AddressRefused
 from hookfast.settings.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "security.md").read_text()
 PATHS = sorted(set(re.findall(r"`(tests/[^`]+)`", TEXT)))
 ROWS = "\n".join(line for line in TEXT.splitlines() if line.startswith("|"))

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from jwcrypto.jwk import JWK
 from standardwebhooks import Webhook
 
-_DOCS = Path(__file__).parents[2] / "docs"
+_DOCS = Path(__file__).parents[3] / "docs"
 _SCRIPT = runpy.run_path(str(_DOCS / "signature_vectors.py"))
 _COMMITTED = (_DOCS / "signature-vectors.json").read_text()
 _DOCUMENT: dict[str, Any] = json.loads(_COMMITTED)
