@@ -27,7 +27,7 @@ from hookfast.storage.deliveries import actions, jobs, lives, selection
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.deliveries.recorder import News
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from hookfast.storage.tables.control import Job
+from hookfast.storage.tables import Job
 
 STINT = timedelta(seconds=30)
 """How long one activity works: the Temporal UI shows how far the job is after each of them."""

@@ -19,7 +19,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import limits
 from hookfast.storage.retention import delivery_days, old_partitions, retention_runs
 from hookfast.storage.retention.sweeps import SWEEPS, Batch, Cutoffs
-from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
+from hookfast.storage.tables import RetentionRun, RetentionSweep
 
 _ROWS_AT_ONCE = 200
 """How much goes into one transaction: on SQLite, everyone waits for it (some 20 ms)."""

@@ -27,7 +27,7 @@ from hookfast.storage.accounts import api_keys
 from hookfast.storage.audit import audit_log
 from hookfast.storage.audit.audited import created
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import ApiKey
+from hookfast.storage.tables import ApiKey
 
 # for the OpenAPI document; `authenticate` does the work
 _BEARER = HTTPBearer(

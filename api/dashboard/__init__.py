@@ -25,7 +25,7 @@ parameters and turns errors into pages; a POST that is refused goes back to wher
 the reason. What a page shows and does goes through the functions of the API's routes, with the same
 dependencies: so scopes, tenants, limits and the audit log are theirs, and there is no second
 implementation. `view.tenant_id` is the tenant to show (None: all), `view.form` the fields of a
-POST. A portal link to one endpoint sees what `api.dashboard.site.endpoint_scope` lists, and no new page.
+POST. A portal link to one endpoint sees what `site.endpoint_scope` lists, and no new page.
 
 A template extends `layout.html`, imports the macros of `parts.html` with context (`badge`, `when`,
 `empty`, `filters`, `pages`, `action`, `code` …) and sets `title` and `section`. A destructive

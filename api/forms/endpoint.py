@@ -18,7 +18,7 @@ from hookfast.sender import check_url
 from hookfast.settings.settings import Settings
 from hookfast.signing.encryption import Algorithm, ContentEncryption, checked_jwk
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 
 MAX_PATTERNS = 50
 """Patterns of one subscription; each one is a question when the receiver is verified."""

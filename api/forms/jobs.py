@@ -32,7 +32,7 @@ from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.actions import Action
 from hookfast.storage.deliveries.jobs import progress_of
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from hookfast.storage.tables.control import Job
+from hookfast.storage.tables import Job
 
 STEERING: Final[Mapping[str, AuditAction]] = {
     "pause": "delivery.pause",

@@ -18,8 +18,7 @@ from hookfast.deliveries.job import MIN_RATE, JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries import jobs, limits, selection
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from hookfast.storage.tables.control import Job
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Job
 
 _LIMITS = ("rate_limit_per_second", "max_in_flight")
 

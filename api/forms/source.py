@@ -16,7 +16,7 @@ from hookfast.events.event_type import parse_event_type, parse_pattern
 from hookfast.events.operational import refuse_reserved
 from hookfast.inbox import PROVIDERS, Provider, provider
 from hookfast.inbox.source_secrets import MAX_LIVE
-from hookfast.storage.tables.inbox import Source
+from hookfast.storage.tables import Source
 
 MAX_OVERRIDES = 100
 MAX_WINDOW_SECONDS = 30 * 86_400

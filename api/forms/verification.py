@@ -11,7 +11,7 @@ from api.process.context import Context
 from hookfast.errors import InvalidInput
 from hookfast.sender import verify_endpoint
 from hookfast.sender.verify import Mode
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 
 _REQUEST_SECONDS = 5.0
 _TOTAL_SECONDS = 30.0

@@ -21,7 +21,7 @@ from hookfast.settings.settings import Network
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import sources
-from hookfast.storage.tables.inbox import Source
+from hookfast.storage.tables import Source
 
 FRESH_SECONDS = 2.0
 RENEWED_SECONDS = 0.25

@@ -17,7 +17,7 @@ from api.process.key_cache import Scope
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.audit.audited import created, done, facts
-from hookfast.storage.tables.deliveries import ApiKey
+from hookfast.storage.tables import ApiKey
 
 routes = router("API keys")
 

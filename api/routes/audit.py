@@ -18,7 +18,7 @@ from hookfast.audit import Action
 from hookfast.ids import id_pattern
 from hookfast.storage.audit import audit_log
 from hookfast.storage.audit.audit_log import AuditFilter
-from hookfast.storage.tables.audit import AuditEntry
+from hookfast.storage.tables import AuditEntry
 
 routes = router("Audit log")
 

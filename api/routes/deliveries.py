@@ -38,7 +38,7 @@ from hookfast.storage.deliveries import actions, attempts, deliveries, lives
 from hookfast.storage.deliveries.actions import Action
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.outgoing import COUNTS_FOR
-from hookfast.storage.tables.deliveries import Attempt, Delivery
+from hookfast.storage.tables import Attempt, Delivery
 
 routes = router("Deliveries")
 

@@ -30,7 +30,7 @@ from hookfast.storage.endpoints.endpoint_cache import Target
 from hookfast.storage.events import event_types
 from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.figures.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
-from hookfast.storage.tables.deliveries import EventType
+from hookfast.storage.tables import EventType
 from hookfast.telemetry import traceparent
 
 routes = router("Endpoint checks")

@@ -33,8 +33,7 @@ from hookfast.storage.endpoints import endpoint_state, endpoints
 from hookfast.storage.feed import poll, poll_positions
 from hookfast.storage.feed.poll import MOST_COUNTED
 from hookfast.storage.owners import notices
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Notice
 
 routes = router("Endpoint control")
 

@@ -41,7 +41,7 @@ from hookfast.storage.audit.audited import created, deleted, facts, named, updat
 from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
 from hookfast.storage.feed import feed, poll_positions
 from hookfast.storage.keys import signing_keys
-from hookfast.storage.tables.deliveries import Endpoint, Subscription
+from hookfast.storage.tables import Endpoint, Subscription
 
 routes = router("Endpoints")
 

@@ -21,7 +21,7 @@ from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.events.operational import refuse_reserved
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.events import event_types
-from hookfast.storage.tables.deliveries import EventType
+from hookfast.storage.tables import EventType
 
 routes = router("Event types")
 

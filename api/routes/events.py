@@ -22,7 +22,7 @@ from hookfast.storage.deliveries import deliveries
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.events import events, idempotency_keys
 from hookfast.storage.events.events import EventFilter, EventSummary
-from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables import Event
 
 routes = router("Events")
 

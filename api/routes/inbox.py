@@ -24,7 +24,7 @@ from hookfast.storage.inbox import inbox_entries, inbox_keys, inbox_retry, sourc
 from hookfast.storage.inbox.inbox_entries import EntrySummary, InboxFilter
 from hookfast.storage.inbox.inbox_keys import DELIVERY
 from hookfast.storage.inbox.inbox_retry import Retried
-from hookfast.storage.tables.inbox import InboxEntry, Source
+from hookfast.storage.tables import InboxEntry, Source
 
 routes = router("Inbox")
 

@@ -17,7 +17,7 @@ from hookfast.deliveries.job import JobStatus
 from hookfast.errors import Conflict
 from hookfast.storage.audit.audited import done
 from hookfast.storage.deliveries import jobs
-from hookfast.storage.tables.control import Job
+from hookfast.storage.tables import Job
 
 routes = router("Jobs")
 

@@ -25,7 +25,7 @@ from hookfast.storage.feed.cursor import MAX_LENGTH, START, Cursor
 from hookfast.storage.feed.feed import Gap
 from hookfast.storage.feed.poll import PollPage
 from hookfast.storage.feed.poll_positions import Acknowledged
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 
 routes = router("Polling")
 

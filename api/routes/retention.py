@@ -20,7 +20,7 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.retention.retention_runs import Run
-from hookfast.storage.tables.retention import RetentionSweep
+from hookfast.storage.tables import RetentionSweep
 
 routes = router("Retention")
 

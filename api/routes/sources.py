@@ -23,7 +23,7 @@ from hookfast.inbox.source_secrets import new_secret, sealed_secrets
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.inbox import source_stats, sources
-from hookfast.storage.tables.inbox import Source, SourceStats
+from hookfast.storage.tables import Source, SourceStats
 
 routes = router("Sources")
 

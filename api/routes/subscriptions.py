@@ -25,7 +25,7 @@ from hookfast.ids import new_id
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.endpoints import endpoints, subscriptions
-from hookfast.storage.tables.deliveries import Endpoint, Subscription
+from hookfast.storage.tables import Endpoint, Subscription
 
 routes = router("Subscriptions")
 

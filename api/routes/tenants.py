@@ -21,7 +21,7 @@ from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
 from hookfast.storage.inbox import sources
-from hookfast.storage.tables.deliveries import Tenant
+from hookfast.storage.tables import Tenant
 
 routes = router("Tenants")
 

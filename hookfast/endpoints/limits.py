@@ -1,6 +1,7 @@
 """How fast an endpoint with limits is sent to: may a request start, and if not, when to ask again.
 
-Pure. `hookfast.storage.deliveries.limits` keeps the state of an endpoint, a `Pace`, and asks here under a lock.
+Pure. `hookfast.storage.deliveries.limits` keeps the state of an endpoint, a `Pace`, and asks here
+under a lock.
 
 Two things are kept apart. The *permission* to start is exact: it moves `next_slot_at`, under a
 lock, by the spacing of the rate. The *hint* when to ask again is not: waiting deliveries are told

@@ -1,5 +1,5 @@
 """What the circuit breaker's workflow and its activities say to each other: one episode, from an
-endpoint's failing until everything held for it has gone. Pure; the state is `hookfast.endpoints.circuit`'s.
+endpoint's failing until everything held for it has gone. Pure; the state is that of `circuit`.
 
 Durations are in seconds. Fields may be added with a default, never renamed or removed.
 """

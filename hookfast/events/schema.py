@@ -4,7 +4,8 @@ The validator is jsonschema's. What takes more than linear time there, or holds 
 while it takes long, is done otherwise here, and each keyword looks at the clock: whatever a schema
 and a body make of each other, the check ends, and other threads run meanwhile.
 
-`hookfast.storage.events.schemas` says what becomes of an event, `api.forms.json_schema` which schemas are taken.
+`hookfast.storage.events.schemas` applies it to events; `api.forms.json_schema` says which schemas
+are accepted.
 """
 
 from __future__ import annotations

@@ -16,9 +16,7 @@ from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Attempt, Delivery
-from hookfast.storage.tables.retention import RetentionRun
+from hookfast.storage.tables import Attempt, Delivery, EndpointHealth, RetentionRun
 from tests.integration.api.inbound import SECRET, send
 from tests.support.api_client import (
     OPERATOR_KEY,

@@ -12,7 +12,7 @@ from bench.chaos.rows import Watch, read_rows
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import Attempt
+from hookfast.storage.tables import Attempt
 from tests.support.seed import seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio

@@ -24,8 +24,7 @@ from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Notice
 from tests.e2e.processes import environment, running, stop
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint

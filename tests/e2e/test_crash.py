@@ -15,7 +15,7 @@ from sqlalchemy import select
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.e2e.processes import environment, running, stop, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint

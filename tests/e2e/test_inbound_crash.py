@@ -15,8 +15,14 @@ from sqlalchemy import Table, insert, select
 from api.app import create_app
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import Delivery, Event, Subscription, SubscriptionPattern
-from hookfast.storage.tables.inbox import InboxEntry, InboxKey
+from hookfast.storage.tables import (
+    Delivery,
+    Event,
+    InboxEntry,
+    InboxKey,
+    Subscription,
+    SubscriptionPattern,
+)
 from tests.e2e.dying_inbox import STEPS
 from tests.e2e.processes import environment, running
 from tests.integration.api.inbound import signed

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Wish
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import PATIENT, QUICK, until_all, until_circuit
 from tests.integration.delivery.conftest import Stack, eventually
 

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from api.process.context import Context
 from hookfast.deliveries.job import JobStatus
 from hookfast.storage.deliveries import jobs
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.support.api_client import Json
 
 TYPE = "order.invoice.paid"

@@ -24,8 +24,7 @@ from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.engine import Database
 from hookfast.storage.owners import notices
 from hookfast.storage.owners.notices import AskingNotices
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Notice
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.support.seed import seed_endpoint

@@ -4,7 +4,7 @@
         await sender.post(receiver.url("/status/503"), ...)
         assert receiver.requests[0].body == b"..."
 
-The paths are those of `tests.support.receiver_answers` and `tests.support.receiver_misbehaviour`; any other is
+The paths are those of `receiver_answers` and `receiver_misbehaviour`; any other is
 answered as `/ok`.
 
 `receiver.routes["/hook"] = "/status/500"` makes one path behave as another, and can change while

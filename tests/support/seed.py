@@ -19,7 +19,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.fair_claim import FairClaim
 from hookfast.storage.deliveries.outbox import PendingDelivery
-from hookfast.storage.tables.deliveries import (
+from hookfast.storage.tables import (
     Attempt,
     Delivery,
     Endpoint,

@@ -11,7 +11,7 @@ from hookfast.inbox.source_secrets import sealed_secrets
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import inbox_entries, sources
-from hookfast.storage.tables.inbox import InboxEntry, Source
+from hookfast.storage.tables import InboxEntry, Source
 from tests.support.seed import KEYRING
 
 SOURCE_SECRET = "the-secret-of-the-tests-0123456789"

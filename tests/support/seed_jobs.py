@@ -14,8 +14,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from hookfast.storage.tables.control import Job
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery, Job
 from tests.support.seed import delivery_row, seed_delivery
 
 ALL_DEAD = ChosenDeliveries(statuses=DEAD)

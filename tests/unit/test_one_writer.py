@@ -1,4 +1,4 @@
-"""Nothing but `hookfast.storage.deliveries.lives` writes the state of a delivery: found in the source of every
+"""Nothing but `storage.deliveries.lives` writes the state of a delivery: found in the source of every
 module, whatever the tests happen to run."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.storage.deliveries import lives
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("hookfast", "api", "activities", "workflows")
@@ -271,7 +271,7 @@ def test_every_update_that_there_is_is_found() -> None:
 # -- the finder -----------------------------------------------------------------------------------
 
 BOUND = """
-from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables import Delivery, Event
 _DELIVERIES: Table = Delivery.__table__
 _EVENTS: Table = Event.__table__
 _C = _DELIVERIES.c

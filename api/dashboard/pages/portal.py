@@ -22,7 +22,7 @@ from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import PARAMETER, PortalLink, open_link
 from hookfast.storage.accounts import api_keys
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 
 open_routes = open_page_router()
 

@@ -55,7 +55,7 @@ async def _is_of(own: str, path: str, view: View) -> bool:
     if path in _LISTS:
         return view.request.query_params.getlist("endpoint_id") == [own]
     if path in _BULK:
-        # the job is confined to it too (`api.forms.jobs`); this keeps the page from saying otherwise
+        # the job is confined to it too (`api.forms.jobs`); the page must not say otherwise
         return view.form.text("endpoint_id") == own
     match = _ONE.fullmatch(path)
     if match is None:

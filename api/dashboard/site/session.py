@@ -24,7 +24,7 @@ from api.process.key_cache import KnownKey, Scope
 from hookfast.errors import Unauthenticated
 from hookfast.storage.accounts import sessions
 from hookfast.storage.accounts.sessions import LiveSession
-from hookfast.storage.tables.dashboard import DashboardSession
+from hookfast.storage.tables import DashboardSession
 
 LIFETIME: Final = timedelta(hours=12)
 MAIL: Final = "mail"

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.tables.deliveries import ApiKey
+from hookfast.storage.tables import ApiKey
 
 _KEYS = ApiKey.__table__
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Table, and_, delete, select, tuple_, updat
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.tables.dashboard import SentForm
+from hookfast.storage.tables import SentForm
 
 _FORMS: Table = SentForm.__table__
 _F = _FORMS.c

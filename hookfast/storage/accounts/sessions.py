@@ -9,8 +9,7 @@ from datetime import datetime
 from sqlalchemy import Table, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.tables.dashboard import DashboardSession
-from hookfast.storage.tables.deliveries import ApiKey, Tenant
+from hookfast.storage.tables import ApiKey, DashboardSession, Tenant
 
 _SESSIONS: Table = DashboardSession.__table__
 _S = _SESSIONS.c

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.tables.deliveries import Tenant
+from hookfast.storage.tables import Tenant
 
 _TENANTS: Table = Tenant.__table__
 _LIVE = _TENANTS.c.deleted_at.is_(None)

@@ -19,7 +19,7 @@ from hookfast.audit import SYSTEM, Action, Actor, Change, differences
 from hookfast.ids import first_id_at, new_id
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
+from hookfast.storage.tables import AuditEntry, AuditHorizon
 
 _AUDIT: Table = AuditEntry.__table__
 _C = _AUDIT.c

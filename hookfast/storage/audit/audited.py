@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from hookfast.audit import Action, Change, Facts, differences
-from hookfast.storage.tables.control import Job
-from hookfast.storage.tables.deliveries import (
+from hookfast.storage.tables import (
     ApiKey,
     Endpoint,
     EventType,
+    InboxEntry,
+    Job,
     Record,
     SigningKey,
+    Source,
     Subscription,
     Tenant,
 )
-from hookfast.storage.tables.inbox import InboxEntry, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

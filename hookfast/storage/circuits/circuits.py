@@ -1,4 +1,4 @@
-"""Circuits as stored: every transition is a function of `hookfast.endpoints.circuit` on a locked row.
+"""Stored circuits. Every transition is a function of `hookfast.endpoints.circuit` on a locked row.
 
 What a circuit means for one delivery is `admission`'s.
 """
@@ -17,8 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitOrder, workflow_id
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Delivery, Endpoint
+from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 from hookfast.workflow_request import Wanted
 
 _HEALTH: Table = EndpointHealth.__table__
@@ -122,7 +121,7 @@ async def change(
 
 
 async def count_let_go(connection: AsyncConnection, endpoint_id: str) -> None:
-    """A delivery is on hold no more, without an attempt. With one, `hookfast.endpoints.circuit` counts it."""
+    """Count held deliveries that left without an attempt; `circuit` counts those with one."""
     await connection.execute(
         update(_HEALTH)
         .where(_H.endpoint_id == endpoint_id, _H.circuit == State.DRAINING.value)

@@ -18,7 +18,7 @@ from hookfast.errors import Conflict, NotFound
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.lives import Change
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c

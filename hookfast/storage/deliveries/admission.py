@@ -23,8 +23,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import limits as pace
 from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.lives import Change
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, EndpointHealth
 
 _E = Endpoint.__table__.c
 _HEALTH: Table = EndpointHealth.__table__

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at, time_of
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.tables.deliveries import Attempt
+from hookfast.storage.tables import Attempt
 
 _ATTEMPTS: Table = Attempt.__table__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Select, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 
 _D = Delivery.__table__.c
 

@@ -17,7 +17,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Implied, Residual
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.job import JOB_WORKFLOW, JobOrder, JobProgress, JobStatus, job_workflow_id
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.tables.control import Job
+from hookfast.storage.tables import Job
 from hookfast.workflow_request import Wanted
 
 _JOBS: Table = Job.__table__

@@ -1,4 +1,4 @@
-"""The limits of an endpoint, exact across every worker: the state behind `hookfast.endpoints.limits`.
+"""The stored state of `hookfast.endpoints.limits`, exact across every worker.
 
 Whoever wants to send takes a permission first, in a write transaction that holds the endpoint's
 row in `endpoint_pace` (PostgreSQL locks the row; SQLite has one writer anyway). A request under way
@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.endpoints.limits import Answer, Go, Limits, Pace, decide, mean_after
-from hookfast.storage.tables.control import EndpointPace, InFlight
+from hookfast.storage.tables import EndpointPace, InFlight
 
 _PACE: Table = EndpointPace.__table__
 _IN_FLIGHT: Table = InFlight.__table__

@@ -24,7 +24,7 @@ from hookfast.deliveries.life import Fact, Life, Phase, Resend, after
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.storage.owners.announcements import deliveries_dead
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from hookfast.telemetry import instruments
 
 _DELIVERIES: Table = Delivery.__table__

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.deliveries.lives import COLUMNS, life_of
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c

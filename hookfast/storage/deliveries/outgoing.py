@@ -36,7 +36,7 @@ from hookfast.storage.deliveries.outbox import (
 from hookfast.storage.endpoints.endpoint_cache import Target, Targets
 from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.inbox.raw_requests import RawRequests
-from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables import Event
 
 _E = Event.__table__.c
 # Built once: to build its condition for each claim took 6 % of a worker's busy time at 50/s.

@@ -24,7 +24,7 @@ from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.deliveries import attempts, limits, lives
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
-from hookfast.storage.tables.deliveries import Attempt
+from hookfast.storage.tables import Attempt
 
 _ATTEMPTS: Table = Attempt.__table__
 

@@ -34,7 +34,7 @@ from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import by_name
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.deliveries.deliveries import DeliveryFilter, conditions
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c

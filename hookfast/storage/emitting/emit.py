@@ -39,7 +39,7 @@ from hookfast.storage.events.new_events import (
 from hookfast.storage.events.schema_checks import Check, Fault, SchemaChecks
 from hookfast.storage.events.schemas import Schema, SchemaCache
 from hookfast.storage.owners.announcements import deliveries_dead
-from hookfast.storage.tables.deliveries import Tenant
+from hookfast.storage.tables import Tenant
 from hookfast.telemetry import instruments, spans
 
 _TENANTS: Table = Tenant.__table__

@@ -16,7 +16,7 @@ from hookfast.storage.events.events import EventSummary
 from hookfast.storage.events.fan_out import Subscriber, find_subscribers
 from hookfast.storage.events.new_events import delivery_row
 from hookfast.storage.owners.announcements import deliveries_dead
-from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables import Delivery, Event
 
 _EVENTS: Table = Event.__table__
 _DELIVERIES: Table = Delivery.__table__

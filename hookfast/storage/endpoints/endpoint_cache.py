@@ -26,7 +26,7 @@ from hookfast.signing.keys import RsaSigner
 from hookfast.signing.signature import HashName, Profile, parse_profiles
 from hookfast.storage.circuits.circuits import Seen
 from hookfast.storage.keys import signing_keys
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__
 

@@ -19,7 +19,7 @@ from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, clo
 from hookfast.storage.audit import audit_log
 from hookfast.storage.circuits import circuits
 from hookfast.storage.owners import announcements
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__
 _E = _ENDPOINTS.c

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__
 _LIVE = _ENDPOINTS.c.deleted_at.is_(None)

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.tables.deliveries import Endpoint, Subscription, SubscriptionPattern
+from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 
 _SUBSCRIPTIONS: Table = Subscription.__table__
 _PATTERNS: Table = SubscriptionPattern.__table__

@@ -7,7 +7,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import by_name
-from hookfast.storage.tables.deliveries import EventType
+from hookfast.storage.tables import EventType
 
 _TYPES: Table = EventType.__table__
 

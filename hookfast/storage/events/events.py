@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables import Event
 
 _EVENTS: Table = Event.__table__
 _C = _EVENTS.c

@@ -12,7 +12,7 @@ from sqlalchemy import Select, Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
-from hookfast.storage.tables.deliveries import Endpoint, Subscription, SubscriptionPattern
+from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 
 _PATTERNS: Table = SubscriptionPattern.__table__
 _SUBSCRIPTIONS: Table = Subscription.__table__

@@ -12,7 +12,7 @@ from sqlalchemy import Table, and_, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.tables.deliveries import IdempotencyKey
+from hookfast.storage.tables import IdempotencyKey
 
 _KEYS: Table = IdempotencyKey.__table__
 _C = _KEYS.c

@@ -21,7 +21,7 @@ from hookfast.ids import new_id
 from hookfast.storage.database.plain_insert import PlainInsert
 from hookfast.storage.events import idempotency_keys
 from hookfast.storage.events.fan_out import Audience, Subscriber
-from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables import Delivery, Event
 
 _EVENTS: Table = Event.__table__
 _DELIVERIES: Table = Delivery.__table__

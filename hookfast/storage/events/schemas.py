@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import FieldError, InvalidInput
 from hookfast.events.schema import BoundedSchema, Budget
-from hookfast.storage.tables.deliveries import EventType
+from hookfast.storage.tables import EventType
 
 _EVENT_TYPES: Table = EventType.__table__
 _MAX_ERRORS = 20

@@ -33,7 +33,7 @@ from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.inbox import inbox_entries
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables import Delivery, Event
 
 _EVENTS: Table = Event.__table__
 _DELIVERIES: Table = Delivery.__table__

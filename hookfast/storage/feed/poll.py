@@ -21,7 +21,7 @@ from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.feed.feed import FeedEvent, FeedFilter
 from hookfast.storage.inbox import inbox_entries
 from hookfast.storage.inbox.inbox_entries import RawRequest
-from hookfast.storage.tables.deliveries import Delivery, Endpoint, Subscription
+from hookfast.storage.tables import Delivery, Endpoint, Subscription
 
 _SUBSCRIPTIONS: Table = Subscription.__table__
 _DELIVERIES: Table = Delivery.__table__

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.feed.cursor import Cursor
-from hookfast.storage.tables.control import PollPosition
+from hookfast.storage.tables import PollPosition
 
 _POSITIONS: Table = PollPosition.__table__
 _C = _POSITIONS.c

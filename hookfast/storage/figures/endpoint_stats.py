@@ -20,8 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import first_id_at
 from hookfast.storage.deliveries.attempts import of
-from hookfast.storage.tables.deliveries import Attempt, Delivery
-from hookfast.storage.tables.retention import CountedDay, DeliveryDay
+from hookfast.storage.tables import Attempt, CountedDay, Delivery, DeliveryDay
 
 _DELIVERIES = Delivery.__table__.c
 _ATTEMPTS_TABLE: Table = Attempt.__table__

@@ -12,8 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery, EndpointHealth
 
 NEWEST = 30
 """Deliveries of each endpoint that are looked at."""

@@ -28,8 +28,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.owners.notice import NoticeStatus
 from hookfast.storage.figures import workers
-from hookfast.storage.tables.control import EndpointHealth, Notice
-from hookfast.storage.tables.deliveries import Delivery, WorkerHeartbeat
+from hookfast.storage.tables import Delivery, EndpointHealth, Notice, WorkerHeartbeat
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c

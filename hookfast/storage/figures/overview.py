@@ -29,8 +29,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState, State
 from hookfast.ids import first_id_at, time_of
 from hookfast.storage.database.planner_hints import Implied
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Delivery, Endpoint
+from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 
 COUNTED = 2_000
 """Deliveries that are read of one step, the oldest ones."""

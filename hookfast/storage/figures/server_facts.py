@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
-from hookfast.storage.tables.deliveries import WorkerHeartbeat
+from hookfast.storage.tables import WorkerHeartbeat
 
 CONNECTIONS_PER_PROCESS = 21
 """What one API or worker opens at most on PostgreSQL: the pool of `Database` (10, and 10 more in a

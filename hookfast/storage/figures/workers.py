@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.tables.deliveries import WorkerHeartbeat
+from hookfast.storage.tables import WorkerHeartbeat
 
 _WORKERS: Table = WorkerHeartbeat.__table__
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Implied, Residual
-from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables import InboxEntry
 
 _INBOX: Table = InboxEntry.__table__
 _C = _INBOX.c

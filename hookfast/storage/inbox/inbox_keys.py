@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import Unavailable
-from hookfast.storage.tables.inbox import InboxKey
+from hookfast.storage.tables import InboxKey
 
 _KEYS: Table = InboxKey.__table__
 _C = _KEYS.c

@@ -17,7 +17,7 @@ from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
 from hookfast.storage.inbox import inbox_entries, inbox_keys, source_stats, sources
 from hookfast.storage.inbox.inbox_batch import business_claim
-from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables import InboxEntry
 from hookfast.telemetry import spans, traceparent
 
 

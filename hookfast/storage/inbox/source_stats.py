@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Table, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.tables.inbox import SourceStats
+from hookfast.storage.tables import SourceStats
 
 _STATS: Table = SourceStats.__table__
 _C = _STATS.c

@@ -13,8 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.inbox import source_stats
-from hookfast.storage.tables.deliveries import EventType
-from hookfast.storage.tables.inbox import Source, SourceEventType
+from hookfast.storage.tables import EventType, Source, SourceEventType
 
 _SOURCES: Table = Source.__table__
 _C = _SOURCES.c

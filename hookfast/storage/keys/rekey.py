@@ -23,8 +23,7 @@ from hookfast.signing.keyring import Keyring
 from hookfast.storage.audit import audit_log
 from hookfast.storage.database.engine import Database
 from hookfast.storage.keys import signing_keys
-from hookfast.storage.tables.deliveries import Endpoint, SigningKey
-from hookfast.storage.tables.inbox import Source
+from hookfast.storage.tables import Endpoint, SigningKey, Source
 
 _BATCH = 50
 _PAUSE_SECONDS = 0.005  # lets the other writers of a SQLite file in between

@@ -20,7 +20,7 @@ from hookfast.signing.keys import Jwk, RsaSigner, generate_rsa, rsa_jwk, rsa_sig
 from hookfast.storage.audit import audit_log
 from hookfast.storage.audit.audited import created, done
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import SigningKey
+from hookfast.storage.tables import SigningKey
 
 _KEYS: Table = SigningKey.__table__
 _K = _KEYS.c

@@ -17,7 +17,7 @@ from hookfast.owners.notice import NoticeKind
 from hookfast.storage.circuits.circuits import Owned
 from hookfast.storage.events import operational
 from hookfast.storage.owners import notices
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 

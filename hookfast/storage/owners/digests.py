@@ -18,8 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.owners.digest import WaitingKind
 from hookfast.owners.notice import NoticeKind, NoticeStatus
 from hookfast.storage.owners.notices import PENDING
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Delivery, Endpoint
+from hookfast.storage.tables import Delivery, Endpoint, Notice
 
 _NOTICES: Table = Notice.__table__
 _C = _NOTICES.c

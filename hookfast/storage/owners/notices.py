@@ -18,8 +18,7 @@ from hookfast.ids import new_id
 from hookfast.owners.digest import WORKFLOW_TYPE, MailOrder, workflow_id
 from hookfast.owners.notice import NoticeKind, NoticeStatus, one_per_owner, owner_hash
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Notice
 from hookfast.workflow_request import Wanted
 
 _NOTICES: Table = Notice.__table__
@@ -102,7 +101,7 @@ async def ask_again(connection: AsyncConnection, *, conducted_before: datetime) 
 
 
 class AskingNotices:
-    """Notices ask for the workflow of their owner (see `hookfast.dispatch.workflow_starter`): one per owner,
+    """Notices ask for the workflow of their owner (`dispatch.workflow_starter`): one per owner,
     however many notices there are."""
 
     def __init__(self, *, gather: timedelta, digest_every: timedelta) -> None:

@@ -10,8 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.deliveries.attempts import of
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
+from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth
 
 _DELIVERIES: Table = Delivery.__table__
 _ATTEMPTS: Table = Attempt.__table__

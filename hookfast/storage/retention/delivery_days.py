@@ -22,8 +22,7 @@ from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import Prefix, first_id_at, time_of
 from hookfast.retention.ages import midnight
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
-from hookfast.storage.tables.retention import CountedDay, DeliveryDay
+from hookfast.storage.tables import Attempt, CountedDay, Delivery, DeliveryDay, Endpoint
 
 BUCKETS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
 """Upper bounds of the columns `le_…`, in milliseconds."""

@@ -23,8 +23,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.database.partitions import PARTITIONED, Partition
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.retention.sweeps import Cutoffs, kept_deliveries, kept_events
-from hookfast.storage.tables.deliveries import Delivery, Event
-from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables import Delivery, Event, InboxEntry
 
 _DELIVERIES: Table = Delivery.__table__
 _EVENTS: Table = Event.__table__

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.retention.sweeps import Batch
-from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
+from hookfast.storage.tables import RetentionRun, RetentionSweep
 
 _RUNS: Table = RetentionRun.__table__
 _SWEEPS: Table = RetentionSweep.__table__

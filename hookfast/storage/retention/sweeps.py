@@ -32,10 +32,17 @@ from hookfast.owners.notice import NoticeStatus
 from hookfast.storage.audit import audit_log
 from hookfast.storage.inbox import inbox_keys
 from hookfast.storage.retention import dead_letter_upkeep
-from hookfast.storage.tables.audit import AuditEntry
-from hookfast.storage.tables.control import Job, Notice
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
-from hookfast.storage.tables.inbox import InboxEntry, InboxKey
+from hookfast.storage.tables import (
+    Attempt,
+    AuditEntry,
+    Delivery,
+    Event,
+    IdempotencyKey,
+    InboxEntry,
+    InboxKey,
+    Job,
+    Notice,
+)
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c

@@ -1,0 +1,58 @@
+"""The tables. Nothing but columns and indexes: the rooms beside this one hold the statements.
+
+Column order is for people; index comments say which question the index answers.
+"""
+
+from hookfast.storage.tables.accounts import ApiKey, DashboardSession, SentForm, Tenant
+from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
+from hookfast.storage.tables.circuits import EndpointHealth
+from hookfast.storage.tables.deliveries import Attempt, Delivery, Job, WorkerHeartbeat
+from hookfast.storage.tables.endpoints import (
+    Endpoint,
+    EndpointPace,
+    InFlight,
+    PollPosition,
+    SigningKey,
+    Subscription,
+    SubscriptionPattern,
+)
+from hookfast.storage.tables.events import Event, EventType, IdempotencyKey
+from hookfast.storage.tables.inbox import InboxEntry, InboxKey, Source, SourceEventType, SourceStats
+from hookfast.storage.tables.owners import Notice
+from hookfast.storage.tables.record import Record
+from hookfast.storage.tables.retention import CountedDay, DeliveryDay, RetentionRun, RetentionSweep
+
+__all__ = [
+    "ApiKey",
+    "Attempt",
+    "AuditEntry",
+    "AuditHorizon",
+    "CountedDay",
+    "DashboardSession",
+    "Delivery",
+    "DeliveryDay",
+    "Endpoint",
+    "EndpointHealth",
+    "EndpointPace",
+    "Event",
+    "EventType",
+    "IdempotencyKey",
+    "InFlight",
+    "InboxEntry",
+    "InboxKey",
+    "Job",
+    "Notice",
+    "PollPosition",
+    "Record",
+    "RetentionRun",
+    "RetentionSweep",
+    "SentForm",
+    "SigningKey",
+    "Source",
+    "SourceEventType",
+    "SourceStats",
+    "Subscription",
+    "SubscriptionPattern",
+    "Tenant",
+    "WorkerHeartbeat",
+]

@@ -9,7 +9,7 @@ from sqlalchemy import JSON, Index, Text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.deliveries import Record
+from hookfast.storage.tables.record import Record
 
 
 class AuditEntry(Record, table=True):

@@ -1,215 +1,27 @@
-"""The tables. Nothing but columns and indexes: each table's statements live in its own module.
-
-Column order is for people; index comments say which question the index answers.
-"""
+"""The tables of deliveries, their attempts, the jobs on many of them, and the workers."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Index, LargeBinary, Table, Text, false, text
-from sqlmodel import Field, SQLModel
+from sqlalchemy import JSON, Index, Text, false, text
+from sqlmodel import Field
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.database.feed_position import NextPosition
-
-
-class Record(SQLModel):
-    """What every table class is: gives typed access to its Core table."""
-
-    __table__: ClassVar[Table]
-
-
-class Tenant(Record, table=True):
-    """A customer of the platform."""
-
-    __tablename__ = "tenants"
-
-    id: str = Field(primary_key=True)
-    name: str = Field(sa_type=Text)
-    meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
-    deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-
-
-class ApiKey(Record, table=True):
-    """An API key: only its SHA-256 is kept (a key has 256 random bits, so a slow hash adds
-    nothing). `tenant_id` is None for operator keys."""
-
-    __tablename__ = "api_keys"
-
-    id: str = Field(primary_key=True)
-    tenant_id: str | None = Field(default=None, index=True)
-    scope: str
-    name: str = Field(sa_type=Text)
-    hint: str
-    key_sha256: str = Field(unique=True)
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    last_used_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-
-
-class EventType(Record, table=True):
-    """A registered event type; `json_schema`, where present, is enforced when one is emitted."""
-
-    __tablename__ = "event_types"
-
-    name: str = Field(primary_key=True)
-    description: str = Field(sa_type=Text)
-    json_schema: dict[str, Any] | bool | None = Field(default=None, sa_type=JSON(none_as_null=True))
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
-
-
-class Endpoint(Record, table=True):
-    """A URL with its secrets, signature profiles, retry plan, limits and state.
-
-    `secrets` and `headers` are sealed; `hookfast.endpoints.secrets` tells their form. `encryption`
-    is the receiver's public key and how it is used. Deleted endpoints keep their row, because their
-    deliveries still point to it.
-    """
-
-    __tablename__ = "endpoints"
-    __table_args__ = (
-        # lists: one tenant's endpoints, newest first
-        Index("ix_endpoints_tenant", "tenant_id", "id"),
-    )
-
-    id: str = Field(primary_key=True)
-    tenant_id: str
-    url: str = Field(sa_type=Text)
-    description: str = Field(sa_type=Text)
-    owner_emails: list[str] = Field(default_factory=list, sa_type=JSON)
-    signatures: list[str] = Field(sa_type=JSON)
-    signature_hash: str = "sha256"
-    secrets: list[dict[str, Any]] = Field(sa_type=JSON)
-    retry_plan: str | dict[str, Any] = Field(sa_type=JSON)
-    timeout_seconds: float
-    rate_limit_per_second: float | None = None
-    max_in_flight: int | None = None
-    headers: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
-    encryption: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
-    allowed_networks: list[str] = Field(default_factory=list, sa_type=JSON)
-    circuit: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
-    verification: str
-    meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
-    state: str = "enabled"
-    state_reason: str | None = Field(default=None, sa_type=Text)
-    # `poll`: no request is sent, it has no URL (''), and its consumer fetches (see `poll`)
-    mode: str = Field(default="push", sa_column_kwargs={"server_default": "push"})
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
-    deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-
-
-class SigningKey(Record, table=True):
-    """An RSA key of the service: `public` is its JWK, `sealed` its private part. It signs from
-    `signs_from` until a newer one does, and is in the key directory until `retired_at`."""
-
-    __tablename__ = "signing_keys"
-
-    kid: str = Field(primary_key=True)
-    kind: str
-    public: dict[str, str] = Field(sa_type=JSON)
-    sealed: str = Field(sa_type=Text)
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    signs_from: datetime = Field(sa_type=UtcDateTime)
-    retired_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-
-
-class Subscription(Record, table=True):
-    """Which event types go to which endpoint."""
-
-    __tablename__ = "subscriptions"
-    __table_args__ = (
-        Index("ix_subscriptions_tenant", "tenant_id", "id"),
-        Index("ix_subscriptions_endpoint", "endpoint_id", "id"),
-    )
-
-    id: str = Field(primary_key=True)
-    endpoint_id: str
-    tenant_id: str
-    events: list[str] = Field(sa_type=JSON)
-    payload: str = "full"
-    active: bool = True
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
-
-
-class SubscriptionPattern(Record, table=True):
-    """One row per pattern of a subscription. A three-part event type can match only a dozen or so
-    patterns, so "who wants this event?" is an index lookup over those, however many subscribe."""
-
-    __tablename__ = "subscription_patterns"
-    __table_args__ = (Index("ix_subscription_patterns_subscription", "subscription_id"),)
-
-    pattern: str = Field(primary_key=True)
-    tenant_id: str = Field(primary_key=True)
-    subscription_id: str = Field(primary_key=True)
-
-
-class Event(Record, table=True):
-    """One emitted fact. `body` is the exact bytes every `full` delivery sends and signs.
-
-    On PostgreSQL it is partitioned by ranges of its id, whose first part is the time (see
-    `partitions`). Hence no unique index but the id's; see IdempotencyKey.
-    """
-
-    __tablename__ = "events"
-    __table_args__ = (
-        Index("ix_events_tenant", "tenant_id", "id"),
-        Index("ix_events_type", "type", "id"),
-        # the feed: everyone's, a tenant's, in the order in which events became visible
-        Index("ix_events_feed", "position", "id"),
-        Index("ix_events_tenant_feed", "tenant_id", "position", "id"),
-        {"postgresql_partition_by": "RANGE (id)"},
-    )
-
-    id: str = Field(primary_key=True)
-    type: str
-    tenant_id: str | None = None
-    body: bytes = Field(sa_type=LargeBinary)
-    traceparent: str
-    deliveries: int
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    inbox_id: str | None = None  # the request it came in with
-    # where it stands in the feed; 0 for those from before there were positions
-    position: int = Field(
-        default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition()}
-    )
-
-
-class IdempotencyKey(Record, table=True):
-    """An idempotency key that was used, and the event that it made. A table of its own, because it
-    is unique over all time, and `events` is in parts by time on PostgreSQL."""
-
-    __tablename__ = "idempotency_keys"
-    __table_args__ = (
-        # which are too old; and which an event has
-        Index("ix_idempotency_keys_event", "event_id"),
-    )
-
-    scope: str = Field(primary_key=True)
-    key: str = Field(primary_key=True)
-    event_id: str
-    sha256: str
-    created_at: datetime = Field(sa_type=UtcDateTime)
-
+from hookfast.storage.tables.record import Record
 
 # Most deliveries end as delivered; leaving those out keeps the status indexes small and hot.
 _UNDELIVERED = text("status <> 'delivered'")
 _DEAD = text("status IN ('dead', 'gone')")
+_JOB_ASKS = text("conducted_at IS NULL")
 
 
 class Delivery(Record, table=True):
     """One (event, subscription) pair, its workflow and its message id.
 
-    Its state is a `hookfast.deliveries.life.Life`, which `hookfast.storage.deliveries.lives` alone writes.
+    Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes.
     `next_attempt_at` is made from it, for lists and for the sweep. `heard` names the signals made
     by hand that were applied.
 
@@ -346,6 +158,41 @@ class Attempt(Record, table=True):
     status_code: int | None = None
     error: str | None = Field(default=None, sa_type=Text)
     response_excerpt: str | None = Field(default=None, sa_type=Text)
+
+
+class Job(Record, table=True):
+    """One action on many deliveries, carried out by a workflow. `tenant_id` is None for the
+    operator's. `chosen` is the filter; `cursor` the last delivery that was asked, and
+    `in_hand` those of the asked that are under way. `status`: `pending`, `running`, `done`,
+    `cancelled`, `failed`."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index("ix_jobs_tenant", "tenant_id", "id"),
+        Index("ix_jobs_asks", "id", sqlite_where=_JOB_ASKS, postgresql_where=_JOB_ASKS),
+    )
+
+    id: str = Field(primary_key=True)
+    tenant_id: str | None = None
+    kind: str
+    action: str
+    chosen: dict[str, Any] = Field(sa_type=JSON)
+    rate_per_second: float
+    status: str
+    total: int
+    done: int = 0
+    skipped: int = 0
+    failed: int = 0
+    cursor: str | None = None
+    in_hand: list[str] | None = Field(default=None, sa_type=JSON)
+    error: str | None = Field(default=None, sa_type=Text)
+    cancel_requested: bool = False
+    requested_by: str
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+    started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    conducted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class WorkerHeartbeat(Record, table=True):

@@ -10,12 +10,12 @@ from sqlalchemy import JSON, Index, LargeBinary, Text, text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.deliveries import Record
+from hookfast.storage.tables.record import Record
 
 
 class Source(Record, table=True):
-    """A provider's account that sends to us. `secrets` is sealed; `hookfast.inbox.source_secrets` tells
-    its form. `event_types` maps the provider's names to others, `idempotency` names the business
+    """A provider's account that sends to us. `secrets` is sealed, as `hookfast.inbox.source_secrets`
+    describes. `event_types` maps the provider's names to others, `idempotency` names the business
     fact (see `hookfast.inbox.reading`). Deleted sources keep their row, without secrets, because
     the inbox still points to it."""
 

@@ -10,7 +10,7 @@ from sqlalchemy import JSON, BigInteger, Date, Index
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.deliveries import Record
+from hookfast.storage.tables.record import Record
 
 
 class RetentionRun(Record, table=True):

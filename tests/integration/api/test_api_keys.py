@@ -15,7 +15,7 @@ from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.storage.accounts import api_keys
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import ApiKey
+from hookfast.storage.tables import ApiKey
 from tests.support.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio

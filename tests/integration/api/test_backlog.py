@@ -13,7 +13,7 @@ from sqlalchemy import update
 from api.limits.backlog import Backlog
 from api.process.context import Context
 from hookfast.errors import Unavailable
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.support.api_client import Make, MakeEventType
 
 pytestmark = pytest.mark.anyio

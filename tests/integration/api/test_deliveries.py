@@ -18,8 +18,7 @@ from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Attempt, Delivery
+from hookfast.storage.tables import Attempt, Delivery, EndpointHealth
 from tests.support.api_client import (
     OPERATOR_KEY,
     Json,

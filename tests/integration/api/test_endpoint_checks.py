@@ -19,7 +19,7 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import midnight
 from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.retention import delivery_days
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
+from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.support.receiver import Receiver
 

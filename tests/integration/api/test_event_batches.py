@@ -11,7 +11,7 @@ from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import func, select
 
 from api.process.context import Context
-from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables import Delivery, Event
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from api.process.context import Context
 from hookfast.clock import rfc3339
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
-from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables import Delivery, Event
 from tests.support.api_client import KeyClient, Make, MakeEventType
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from api.process.context import Context
 from hookfast.clock import rfc3339
-from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables import Delivery, Event
 from tests.support.api_client import KeyClient, Make, MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio

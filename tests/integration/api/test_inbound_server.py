@@ -20,8 +20,7 @@ from api.app import create_app
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import Delivery, Event, Subscription, SubscriptionPattern
-from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables import Delivery, Event, InboxEntry, Subscription, SubscriptionPattern
 from tests.integration.api.inbound import signed
 from tests.support.seed import seed_endpoint
 from tests.support.seed_inbox import seed_source

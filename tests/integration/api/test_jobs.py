@@ -13,7 +13,7 @@ from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries.jobs import AskingJobs
-from hookfast.storage.tables.control import Job
+from hookfast.storage.tables import Job
 from tests.support.api_client import (
     OPERATOR_KEY,
     Json,

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from api.process.context import Context
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.support.api_client import Json, Make, MakeEventType
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from api.process.context import Context
 from hookfast.clock import rfc3339
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.support.emitted import TYPE, change, emit, emit_as, finish
 

@@ -18,7 +18,7 @@ from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import open_secrets
 from hookfast.signing.signature import secret_key
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.tables.deliveries import SigningKey
+from hookfast.storage.tables import SigningKey
 from tests.support.api_client import Json, KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio

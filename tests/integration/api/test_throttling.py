@@ -15,7 +15,7 @@ from api.access.authentication import ensure_operator_key
 from api.app import create_app
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
-from hookfast.storage.tables.deliveries import Tenant
+from hookfast.storage.tables import Tenant
 from tests.integration.dashboard.visitor import browser, sign_in
 from tests.support.api_client import OPERATOR_KEY, assert_problem, client_with
 

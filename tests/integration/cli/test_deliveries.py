@@ -19,7 +19,7 @@ from sqlalchemy import insert, update
 from hookfast.deliveries.job import JobStatus
 from hookfast.ids import new_id
 from hookfast.storage.deliveries import jobs
-from hookfast.storage.tables.deliveries import Attempt, Delivery
+from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import Json
 from tests.support.api_server import ApiServer

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert
 
 from hookfast.ids import new_id
-from hookfast.storage.tables.control import EndpointHealth, Notice
+from hookfast.storage.tables import EndpointHealth, Notice
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import Json
 from tests.support.api_server import ApiServer

@@ -21,7 +21,7 @@ from standardwebhooks.webhooks import Webhook
 
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
-from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables import Event
 from tests.e2e.service_process import environment, free_ports
 from tests.integration.api.inbound import signed
 from tests.integration.cli.conftest import TYPE, Run

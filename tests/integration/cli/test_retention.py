@@ -8,7 +8,7 @@ from hookfast.clock import utc_now
 from hookfast.ids import new_id
 from hookfast.retention.ages import cutoffs
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.retention import RetentionRun
+from hookfast.storage.tables import RetentionRun
 from tests.integration.cli.conftest import Run
 from tests.integration.storage.retention.old_rows import AGES
 from tests.support.api_server import ApiServer

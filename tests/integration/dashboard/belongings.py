@@ -6,7 +6,7 @@ import httpx2
 from sqlalchemy import update
 
 from api.process.context import Context
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.support.api_client import endpoint_maker, event_type_maker
 
 EVENT_TYPE = "order.invoice.paid"

@@ -11,8 +11,7 @@ from sqlalchemy import insert, update
 
 from api.process.context import Context
 from hookfast.ids import new_id
-from hookfast.storage.tables.control import EndpointHealth, Notice
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
+from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth, Notice
 from tests.integration.dashboard.page_paths import SHOWN
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor
 from tests.support.api_client import endpoint_maker, event_type_maker

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 
 from api.dashboard.site.page_route import open_page_router
 from api.process.context import Context
-from hookfast.storage.tables.dashboard import DashboardSession
+from hookfast.storage.tables import DashboardSession
 from tests.integration.dashboard.visitor import Visitor, browser, sign_in, signed_in
 from tests.support.api_client import OPERATOR_KEY
 

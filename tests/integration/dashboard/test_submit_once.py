@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from sqlalchemy import func, select, update
 
 from api.process.context import Context
-from hookfast.storage.tables.dashboard import SentForm
+from hookfast.storage.tables import SentForm
 from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 

@@ -16,8 +16,7 @@ from hookfast.endpoints.outage import EpisodeState, workflow_id
 from hookfast.ids import new_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Attempt, Delivery
+from hookfast.storage.tables import Attempt, Delivery, Notice
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import PATIENT
 from tests.support.receiver import Request

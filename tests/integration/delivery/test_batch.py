@@ -27,7 +27,7 @@ from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.integration.delivery.conftest import Stack, eventually
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,7 @@ from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Notice
 from tests.integration.delivery.circuits import (
     QUICK,
     broken,

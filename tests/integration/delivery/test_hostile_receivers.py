@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.support.receiver import Receiver
 

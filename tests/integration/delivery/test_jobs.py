@@ -23,8 +23,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.deliveries.selection import ChosenDeliveries
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables.control import Job
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Job
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.support.receiver import Receiver
 from tests.support.seed_jobs import job_row, seed_ended, seed_job, statuses

@@ -19,8 +19,7 @@ from hookfast.clock import utc_now
 from hookfast.errors import Unavailable
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, EndpointHealth
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.plans import QUICK
 from tests.support.seed import EVENT_TYPE, SECRET

@@ -29,7 +29,7 @@ from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.circuits import (
     circuit,

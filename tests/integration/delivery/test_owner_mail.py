@@ -18,7 +18,7 @@ from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks, open_link
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.tables.deliveries import Delivery, Endpoint
+from hookfast.storage.tables import Delivery, Endpoint
 from tests.support.mail_server import MailServer
 from tests.support.mail_stack import MailStack, some_owner
 from tests.support.seed import KEYRING, seed_delivery

@@ -12,7 +12,7 @@ from hookfast.dispatch.workflow_starter import conductor_for
 from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries import limits
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import deliver_many, until_all
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.support.seed_jobs import job_row, seed_job

@@ -27,7 +27,7 @@ from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.tables.deliveries import Delivery, Endpoint
+from hookfast.storage.tables import Delivery, Endpoint
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
 from tests.support.receiver import Receiver
 from tests.support.seed import KEYRING, SECRET, claim, seed_delivery, seed_endpoint

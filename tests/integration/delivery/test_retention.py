@@ -23,7 +23,7 @@ from hookfast.retention.ages import (
 )
 from hookfast.retention.daily import SCHEDULE_ID as UPKEEP_SCHEDULE_ID
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Event
+from hookfast.storage.tables import Attempt, Delivery, Event
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.storage.retention.old_rows import (

@@ -16,7 +16,7 @@ from hookfast.events.operational import Kind
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables import Event
 from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.circuits import (
     assert_within_rate,

@@ -20,8 +20,7 @@ from hookfast.retention.daily import SCHEDULE_ID, Summarised
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.retention import dead_letter_upkeep
-from hookfast.storage.tables.control import EndpointHealth, Notice
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint
+from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth, Notice
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.support.seed import seed_delivery, seed_endpoint

@@ -13,7 +13,7 @@ from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.keys.key_file import load_or_create
-from hookfast.storage.tables.deliveries import ApiKey
+from hookfast.storage.tables import ApiKey
 from tests.integration.doctor.conftest import OPERATOR_KEY, bad, installation, look
 from tests.support.seed import KEY, seed_endpoint
 

@@ -28,7 +28,7 @@ from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import feed
 from hookfast.storage.figures import endpoint_stats
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.support.seed import claim
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,6 @@
 """A small world around the circuit: deliveries, workers, the circuit's workflow and people act one
 step at a time. Signals get lost, workers and Temporal forget what they had. The state moves only by
-the functions of `hookfast.endpoints.circuit` and `hookfast.deliveries.life`, as the activities and the
+the functions of `endpoints.circuit` and `deliveries.life`, as the activities and the
 storage apply them. Each step asserts what it may not do; what holds between steps and in the end is
 in `test_circuit_world`.
 """

@@ -7,7 +7,7 @@ from typing import Any
 from api.process.context import Context
 from hookfast.storage.audit import audit_log
 from hookfast.storage.audit.audit_log import AuditFilter
-from hookfast.storage.tables.audit import AuditEntry
+from hookfast.storage.tables import AuditEntry
 
 
 async def entries(context: Context, **chosen: Any) -> list[AuditEntry]:

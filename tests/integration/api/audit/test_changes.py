@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from api.forms.jobs import JOB_ANSWERS
 from api.process.context import Context
-from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables import EndpointHealth
 from tests.integration.api.audit.log import entries
 from tests.integration.api.audit.scenes import (
     AUDITED,

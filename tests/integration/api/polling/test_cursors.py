@@ -11,8 +11,7 @@ from sqlalchemy import delete
 from api.process.context import Context
 from hookfast.clock import utc_now
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.deliveries import Event
-from hookfast.storage.tables.retention import RetentionRun
+from hookfast.storage.tables import Event, RetentionRun
 from tests.integration.api.polling.polls import emit, numbers, poll
 from tests.support.api_client import KeyClient, assert_problem
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from api.process.context import Context
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.integration.api.polling.polls import TYPE, emit, numbers, poll
 from tests.support.api_client import assert_problem
 

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 
 from api.process.context import Context
 from hookfast.clock import utc_now
-from hookfast.storage.tables.inbox import InboxKey
+from hookfast.storage.tables import InboxKey
 from tests.integration.api.inbound import SECRET
 from tests.support.api_client import Json
 

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 
 from api.process.context import Context
 from hookfast.clock import rfc3339
-from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables import Event
 from tests.support.api_client import OPERATOR_KEY, KeyClient, Make, MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,7 @@ from sqlalchemy import insert, select
 from api.process.context import Context
 from hookfast.storage.events import schema_checks
 from hookfast.storage.inbox.sources import MAX_EVENT_TYPES
-from hookfast.storage.tables.deliveries import Event
-from hookfast.storage.tables.inbox import InboxKey, Source, SourceEventType
+from hookfast.storage.tables import Event, InboxKey, Source, SourceEventType
 from tests.integration.api.inbound import post, send, signed
 from tests.integration.api.shared.sources import count, make_source, stats
 from tests.support.api_client import MakeEventType, assert_problem

@@ -12,7 +12,7 @@ from hookfast.clock import utc_now
 from hookfast.inbox import provider
 from hookfast.inbox.provider import Unsigned
 from hookfast.inbox.samples import sample
-from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables import InboxEntry
 from tests.integration.api.inbound import SECRET, post
 from tests.integration.api.shared.sources import count, make_source
 from tests.support.api_client import assert_problem

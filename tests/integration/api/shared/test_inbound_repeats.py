@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from api.process.context import Context
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables import InboxEntry
 from tests.integration.api.inbound import post, send, signed
 from tests.integration.api.shared.sources import count, expire, make_source, stats
 from tests.support.api_client import MakeEventType, assert_problem

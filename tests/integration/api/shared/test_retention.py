@@ -10,7 +10,7 @@ from hookfast.clock import rfc3339
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, cutoffs
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.retention import RetentionRun
+from hookfast.storage.tables import RetentionRun
 from tests.integration.storage.retention.old_rows import AGES, CUTOFF, NOW
 from tests.support.api_client import KeyClient, Make, assert_problem
 

@@ -13,8 +13,7 @@ from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.deliveries import Event
-from hookfast.storage.tables.retention import RetentionRun
+from hookfast.storage.tables import Event, RetentionRun
 from tests.integration.api.inbound import SECRET, post, signed
 from tests.integration.api.stream.conftest import TYPE, Served, ids
 from tests.support.api_client import assert_problem

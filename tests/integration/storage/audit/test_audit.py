@@ -19,7 +19,7 @@ from hookfast.storage.audit.audited import AUDITED
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.keys.rekey import rekey
-from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
+from hookfast.storage.tables import AuditEntry, AuditHorizon
 from tests.support.seed import KEY as SEALED_WITH
 from tests.support.seed import seed_endpoint
 from tests.support.waiting import PATIENCE

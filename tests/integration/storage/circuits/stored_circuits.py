@@ -24,8 +24,7 @@ from hookfast.storage.deliveries import admission, lives
 from hookfast.storage.deliveries.admission import Verdict
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import announcements
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Event
+from hookfast.storage.tables import Event, Notice
 from tests.integration.storage.retention.ended import success
 from tests.support.seed import seed_delivery
 

@@ -21,7 +21,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import Circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
-from hookfast.storage.tables.control import EndpointHealth
+from hookfast.storage.tables import EndpointHealth
 from tests.integration.storage.circuits.stored_circuits import (
     HOUR,
     NOON,

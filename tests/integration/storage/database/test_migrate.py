@@ -6,15 +6,11 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
-from sqlmodel import SQLModel
 
-import hookfast.storage.tables.control
-import hookfast.storage.tables.dashboard  # noqa: F401 - they fill the metadata
-import hookfast.storage.tables.inbox
-import hookfast.storage.tables.retention
 from hookfast.errors import Unavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import is_current, is_usable, migrate, schema
+from hookfast.storage.tables import Record
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +23,7 @@ async def test_the_migrated_schema_is_the_declared_one(database: Database) -> No
             partitions |= set(found.scalars())
         opts = {"include_name": lambda name, *_: name not in partitions}
         context = MigrationContext.configure(connection, opts=opts)
-        return list(compare_metadata(context, SQLModel.metadata))
+        return list(compare_metadata(context, Record.metadata))
 
     async with database.read() as connection:
         assert await connection.run_sync(differences) == []

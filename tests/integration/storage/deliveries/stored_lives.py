@@ -21,7 +21,7 @@ from hookfast.deliveries.life import (
 from hookfast.deliveries.outcome import Reason
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 from tests.integration.storage.retention.ended import NO_RETRIES, ended
 from tests.support.seed import seed_delivery
 

@@ -15,7 +15,7 @@ from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.fair_claim import FairClaim, Free
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.jobs import AskingJobs
 from hookfast.storage.deliveries.selection import ChosenDeliveries
-from hookfast.storage.tables.control import Job
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery, Job
 
 pytestmark = pytest.mark.anyio
 

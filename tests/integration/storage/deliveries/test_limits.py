@@ -16,7 +16,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.endpoints.limits import Answer, Go, Limits, Wait
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import limits as pace
-from hookfast.storage.tables.control import EndpointPace, InFlight
+from hookfast.storage.tables import EndpointPace, InFlight
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import Circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
-from hookfast.storage.tables.deliveries import Delivery, Endpoint
+from hookfast.storage.tables import Delivery, Endpoint
 from tests.integration.storage.circuits.stored_circuits import HOUR, NOON, open_circuit
 from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
 from tests.support.waiting import PATIENCE

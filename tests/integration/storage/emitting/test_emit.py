@@ -16,7 +16,7 @@ from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import Accepted, EmitResult, Emitter
 from hookfast.storage.events.new_events import NewEvent
-from hookfast.storage.tables.deliveries import Event, EventType
+from hookfast.storage.tables import Event, EventType
 from hookfast.telemetry.traceparent import new as new_traceparent
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from hookfast.storage.emitting import late_subscribers
 from hookfast.storage.emitting.late_subscribers import Late
 from hookfast.storage.endpoints import subscriptions
 from hookfast.storage.events import events
-from hookfast.storage.tables.deliveries import Delivery, Endpoint, Event, Subscription
+from hookfast.storage.tables import Delivery, Endpoint, Event, Subscription
 from tests.support.seed import seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,7 @@ from hookfast.events.operational import Kind
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Notice
 from tests.integration.storage.circuits.stored_circuits import (
     OWNERS,
     ask,

@@ -14,7 +14,7 @@ from hookfast.clock import utc_now
 from hookfast.events.operational import SYSTEM_TENANT, Kind, OperationalEvent
 from hookfast.storage.database.engine import Database
 from hookfast.storage.events import operational
-from hookfast.storage.tables.deliveries import (
+from hookfast.storage.tables import (
     Delivery,
     Endpoint,
     Event,

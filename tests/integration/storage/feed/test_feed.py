@@ -23,9 +23,7 @@ from hookfast.storage.feed import feed
 from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.feed.feed import FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.deliveries import Event
-from hookfast.storage.tables.inbox import InboxEntry
-from hookfast.storage.tables.retention import RetentionRun
+from hookfast.storage.tables import Event, InboxEntry, RetentionRun
 
 pytestmark = pytest.mark.anyio
 

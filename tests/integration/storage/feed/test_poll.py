@@ -19,7 +19,7 @@ from hookfast.storage.endpoints import endpoints
 from hookfast.storage.feed import feed, poll, poll_positions
 from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.feed.poll import PollPage
-from hookfast.storage.tables.deliveries import Endpoint, Event
+from hookfast.storage.tables import Endpoint, Event
 from tests.support.seed import EVENT_TYPE, seed_delivery, seed_endpoint
 from tests.support.waiting import PATIENCE
 

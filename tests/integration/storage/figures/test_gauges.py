@@ -24,8 +24,7 @@ from hookfast.storage.figures.gauges import (
     counts,
     standing,
 )
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery, Notice
 
 pytestmark = pytest.mark.anyio
 

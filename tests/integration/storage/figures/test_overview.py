@@ -21,8 +21,7 @@ from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import endpoint_summaries, overview
 from hookfast.storage.figures.overview import COUNTED, Step
-from hookfast.storage.tables.control import EndpointHealth
-from hookfast.storage.tables.deliveries import Delivery
+from hookfast.storage.tables import Delivery, EndpointHealth
 from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio

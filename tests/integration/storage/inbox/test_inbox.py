@@ -24,8 +24,7 @@ from hookfast.storage.inbox.inbox_batch import Arrival
 from hookfast.storage.inbox.inbox_entries import InboxFilter, page_statement
 from hookfast.storage.inbox.inbox_keys import Claim, Held
 from hookfast.storage.keys.rekey import rekey, survey
-from hookfast.storage.tables.deliveries import Tenant
-from hookfast.storage.tables.inbox import InboxKey
+from hookfast.storage.tables import InboxKey, Tenant
 from hookfast.telemetry.traceparent import new as new_traceparent
 from tests.support.seed import KEY
 from tests.support.seed_inbox import SOURCE_SECRET, seed_source

@@ -14,8 +14,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import inbox_entries, inbox_retry, sources
 from hookfast.storage.inbox.inbox_entries import Repeats
 from hookfast.storage.inbox.inbox_retry import Retried
-from hookfast.storage.tables.deliveries import Endpoint, Event
-from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables import Endpoint, Event, InboxEntry
 from tests.support.seed import seed_endpoint
 from tests.support.seed_inbox import seed_entry, seed_source
 from tests.support.waiting import PATIENCE

@@ -8,8 +8,7 @@ from sqlalchemy import delete, update
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
-from hookfast.storage.tables.deliveries import Event
-from hookfast.storage.tables.inbox import InboxEntry
+from hookfast.storage.tables import Event, InboxEntry
 from tests.support.seed import KEYRING, delivery_row, seed_delivery, seed_endpoint
 from tests.support.seed_inbox import seed_entry
 

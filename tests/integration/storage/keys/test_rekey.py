@@ -18,7 +18,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.keys.rekey import rekey, survey
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint
 from tests.support.seed import KEY, KEYRING, SECRET, seed_endpoint
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from hookfast.storage.database.engine import Database
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.keys.signing_keys import Rotation
-from hookfast.storage.tables.deliveries import SigningKey
+from hookfast.storage.tables import SigningKey
 from tests.support.seed import KEYRING
 
 pytestmark = pytest.mark.anyio

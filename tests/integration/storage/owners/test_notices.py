@@ -15,8 +15,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.owners import digests, notices
 from hookfast.storage.owners.notices import AskingNotices
-from hookfast.storage.tables.control import Notice
-from hookfast.storage.tables.deliveries import Endpoint
+from hookfast.storage.tables import Endpoint, Notice
 from hookfast.workflow_request import Wanted
 from tests.support.seed import seed_endpoint
 

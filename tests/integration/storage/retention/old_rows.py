@@ -10,8 +10,7 @@ from sqlalchemy import func, insert, select
 from hookfast.ids import new_id
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.control import Job, Notice
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Endpoint, Event, IdempotencyKey
+from hookfast.storage.tables import Attempt, Delivery, Endpoint, Event, IdempotencyKey, Job, Notice
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 DAY = timedelta(days=1)

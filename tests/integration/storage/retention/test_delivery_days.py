@@ -14,7 +14,7 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, Prepared, RunOrder, SweepOrder
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import delivery_days
-from hookfast.storage.tables.deliveries import Attempt, Delivery
+from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,

@@ -24,7 +24,7 @@ from hookfast.storage.deliveries import attempts
 from hookfast.storage.emitting.emit import Accepted, Emitter
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
+from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
 from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,

@@ -17,8 +17,14 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.retention import sweeps as retention
 from hookfast.storage.retention.sweeps import ById
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
-from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
+from hookfast.storage.tables import (
+    Attempt,
+    Delivery,
+    Event,
+    IdempotencyKey,
+    RetentionRun,
+    RetentionSweep,
+)
 from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,

@@ -12,10 +12,18 @@ from hookfast.clock import rfc3339
 from hookfast.ids import new_id
 from hookfast.storage.audit import audit_log
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables.audit import AuditEntry
-from hookfast.storage.tables.control import InFlight, Job, Notice
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Event, IdempotencyKey
-from hookfast.storage.tables.inbox import InboxEntry, InboxKey
+from hookfast.storage.tables import (
+    Attempt,
+    AuditEntry,
+    Delivery,
+    Event,
+    IdempotencyKey,
+    InboxEntry,
+    InboxKey,
+    InFlight,
+    Job,
+    Notice,
+)
 from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.sqlite import aiosqlite
 from sqlalchemy.engine import Dialect
 
 from hookfast.storage.database.plain_insert import _compile
-from hookfast.storage.tables.deliveries import Delivery, Event
+from hookfast.storage.tables import Delivery, Event
 
 NOW = datetime(2026, 11, 23, 7, tzinfo=UTC)
 ELSEWHERE = NOW.astimezone(timezone(timedelta(hours=5)))

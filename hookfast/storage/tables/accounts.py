@@ -1,14 +1,46 @@
-"""The tables of the dashboard: its sessions, and the forms they have sent."""
+"""The tables of who may do what: tenants, API keys, and the sessions of the dashboard."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Index
+from sqlalchemy import JSON, Index, Text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.deliveries import Record
+from hookfast.storage.tables.record import Record
+
+
+class Tenant(Record, table=True):
+    """A customer of the platform."""
+
+    __tablename__ = "tenants"
+
+    id: str = Field(primary_key=True)
+    name: str = Field(sa_type=Text)
+    meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+    deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class ApiKey(Record, table=True):
+    """An API key: only its SHA-256 is kept (a key has 256 random bits, so a slow hash adds
+    nothing). `tenant_id` is None for operator keys."""
+
+    __tablename__ = "api_keys"
+
+    id: str = Field(primary_key=True)
+    tenant_id: str | None = Field(default=None, index=True)
+    scope: str
+    name: str = Field(sa_type=Text)
+    hint: str
+    key_sha256: str = Field(unique=True)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_used_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class DashboardSession(Record, table=True):

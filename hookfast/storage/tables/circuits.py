@@ -1,0 +1,60 @@
+"""The table of circuits."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Index, Text, text
+from sqlmodel import Field
+
+from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.tables.record import Record
+
+_CIRCUIT_ASKS = text("circuit <> 'closed' AND conducted_at IS NULL")
+_CIRCUIT_WAITS = text("circuit <> 'closed'")
+
+
+class EndpointHealth(Record, table=True):
+    """How an endpoint fares: its consecutive failures, counted in the transaction that records the
+    attempt, and its circuit. An endpoint that never failed has no row.
+
+    `episode` numbers the outages; `cause` says what began this one (`failures`, `gone`, `disabled`,
+    `resumed`). While the circuit is half-open, `probe_delivery_id` is the one delivery that may go
+    (NULL: the next that comes), until `probe_until`; `probed_last` is where the next probe looks
+    for an older held delivery from.
+    """
+
+    __tablename__ = "endpoint_health"
+    __table_args__ = (
+        Index(
+            "ix_endpoint_health_asks",
+            "endpoint_id",
+            sqlite_where=_CIRCUIT_ASKS,
+            postgresql_where=_CIRCUIT_ASKS,
+        ),
+        Index(
+            "ix_endpoint_health_open",
+            "opened_at",
+            sqlite_where=_CIRCUIT_WAITS,
+            postgresql_where=_CIRCUIT_WAITS,
+        ),
+    )
+
+    endpoint_id: str = Field(primary_key=True)
+    consecutive_failures: int = 0
+    first_failure_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_failure_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_success_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_error: str | None = Field(default=None, sa_type=Text)
+    circuit: str = Field(default="closed", sa_column_kwargs={"server_default": "closed"})
+    episode: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    cause: str | None = None
+    opened_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    probes: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    next_probe_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    probe_delivery_id: str | None = None
+    probe_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    probed_last: str | None = None
+    drain_rate: float | None = None
+    drained: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    conducted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

@@ -1,0 +1,137 @@
+"""The tables of who receives: endpoints, their subscriptions, limits and poll positions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Index, Text
+from sqlmodel import Field
+
+from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.tables.record import Record
+
+
+class Endpoint(Record, table=True):
+    """A URL with its secrets, signature profiles, retry plan, limits and state.
+
+    `secrets` and `headers` are sealed; `hookfast.endpoints.secrets` tells their form. `encryption`
+    is the receiver's public key and how it is used. Deleted endpoints keep their row, because their
+    deliveries still point to it.
+    """
+
+    __tablename__ = "endpoints"
+    __table_args__ = (
+        # lists: one tenant's endpoints, newest first
+        Index("ix_endpoints_tenant", "tenant_id", "id"),
+    )
+
+    id: str = Field(primary_key=True)
+    tenant_id: str
+    url: str = Field(sa_type=Text)
+    description: str = Field(sa_type=Text)
+    owner_emails: list[str] = Field(default_factory=list, sa_type=JSON)
+    signatures: list[str] = Field(sa_type=JSON)
+    signature_hash: str = "sha256"
+    secrets: list[dict[str, Any]] = Field(sa_type=JSON)
+    retry_plan: str | dict[str, Any] = Field(sa_type=JSON)
+    timeout_seconds: float
+    rate_limit_per_second: float | None = None
+    max_in_flight: int | None = None
+    headers: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    encryption: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+    allowed_networks: list[str] = Field(default_factory=list, sa_type=JSON)
+    circuit: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    verification: str
+    meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    state: str = "enabled"
+    state_reason: str | None = Field(default=None, sa_type=Text)
+    # `poll`: no request is sent, it has no URL (''), and its consumer fetches (see `poll`)
+    mode: str = Field(default="push", sa_column_kwargs={"server_default": "push"})
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+    deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class SigningKey(Record, table=True):
+    """An RSA key of the service: `public` is its JWK, `sealed` its private part. It signs from
+    `signs_from` until a newer one does, and is in the key directory until `retired_at`."""
+
+    __tablename__ = "signing_keys"
+
+    kid: str = Field(primary_key=True)
+    kind: str
+    public: dict[str, str] = Field(sa_type=JSON)
+    sealed: str = Field(sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    signs_from: datetime = Field(sa_type=UtcDateTime)
+    retired_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Subscription(Record, table=True):
+    """Which event types go to which endpoint."""
+
+    __tablename__ = "subscriptions"
+    __table_args__ = (
+        Index("ix_subscriptions_tenant", "tenant_id", "id"),
+        Index("ix_subscriptions_endpoint", "endpoint_id", "id"),
+    )
+
+    id: str = Field(primary_key=True)
+    endpoint_id: str
+    tenant_id: str
+    events: list[str] = Field(sa_type=JSON)
+    payload: str = "full"
+    active: bool = True
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class SubscriptionPattern(Record, table=True):
+    """One row per pattern of a subscription. A three-part event type can match only a dozen or so
+    patterns, so "who wants this event?" is an index lookup over those, however many subscribe."""
+
+    __tablename__ = "subscription_patterns"
+    __table_args__ = (Index("ix_subscription_patterns_subscription", "subscription_id"),)
+
+    pattern: str = Field(primary_key=True)
+    tenant_id: str = Field(primary_key=True)
+    subscription_id: str = Field(primary_key=True)
+
+
+class EndpointPace(Record, table=True):
+    """How fast an endpoint with a limit is being sent to: when its next request may start
+    (`next_slot_at`), up to when waiting deliveries were told to come back (`promised_until`), and
+    how long its requests take on average (`mean_seconds`)."""
+
+    __tablename__ = "endpoint_pace"
+
+    endpoint_id: str = Field(primary_key=True)
+    next_slot_at: datetime = Field(sa_type=UtcDateTime)
+    promised_until: datetime = Field(sa_type=UtcDateTime)
+    mean_seconds: float
+
+
+class InFlight(Record, table=True):
+    """A request under way to an endpoint with `max_in_flight`; free again at `until` at the latest,
+    should the worker that makes it die."""
+
+    __tablename__ = "in_flight"
+    __table_args__ = (Index("ix_in_flight_endpoint", "endpoint_id", "until"),)
+
+    delivery_id: str = Field(primary_key=True)
+    endpoint_id: str
+    until: datetime = Field(sa_type=UtcDateTime)
+
+
+class PollPosition(Record, table=True):
+    """How far the consumer that polls an endpoint has acknowledged the feed: a `Cursor`, in parts.
+    An endpoint that was never polled may have no row."""
+
+    __tablename__ = "poll_positions"
+
+    endpoint_id: str = Field(primary_key=True)
+    position: int = Field(sa_type=BigInteger)
+    event_id: str | None = None
+    seen_at: datetime = Field(sa_type=UtcDateTime)
+    acknowledged_at: datetime = Field(sa_type=UtcDateTime)

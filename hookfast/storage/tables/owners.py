@@ -1,0 +1,70 @@
+"""The table of notices to owners."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Index, Text, text
+from sqlmodel import Field
+
+from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.tables.record import Record
+
+_NOTICE_PENDING = text("status = 'pending'")
+_NOTICE_ASKS = text("conducted_at IS NULL")
+_NOTICE_SENT = text("sent_at IS NOT NULL")
+
+
+class Notice(Record, table=True):
+    """Something one owner of an endpoint is to be told by mail, once per (endpoint, episode, kind,
+    address). `facts` is what was known when it was decided. `status` is a
+    `hookfast.notice.NoticeStatus`; `error` says why it was refused or waits. `owner_hash` stands
+    for the address wherever the address must not be seen. `message_id` is set before the mail is
+    sent: what goes into one mail is then fixed, however often it is tried."""
+
+    __tablename__ = "notices"
+    __table_args__ = (
+        Index("uq_notices", "endpoint_id", "episode", "kind", "email", unique=True),
+        # what an endpoint's owners were told, newest first
+        Index("ix_notices_endpoint", "endpoint_id", "id"),
+        Index(
+            "ix_notices_pending",
+            "owner_hash",
+            "id",
+            sqlite_where=_NOTICE_PENDING,
+            postgresql_where=_NOTICE_PENDING,
+        ),
+        Index(
+            "ix_notices_asks",
+            "owner_hash",
+            "id",
+            sqlite_where=_NOTICE_ASKS,
+            postgresql_where=_NOTICE_ASKS,
+        ),
+        # when one owner last got a mail of one kind
+        Index(
+            "ix_notices_sent",
+            "owner_hash",
+            "kind",
+            "sent_at",
+            sqlite_where=_NOTICE_SENT,
+            postgresql_where=_NOTICE_SENT,
+        ),
+    )
+
+    id: str = Field(primary_key=True)
+    endpoint_id: str
+    tenant_id: str
+    episode: int
+    kind: str
+    email: str
+    owner_hash: str
+    facts: dict[str, Any] = Field(sa_type=JSON)
+    status: str = "pending"
+    tries: int = 0
+    error: str | None = Field(default=None, sa_type=Text)
+    message_id: str | None = Field(default=None, sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    conducted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
