@@ -1,5 +1,5 @@
-"""Nothing but `storage.deliveries.lives` writes the state of a delivery: found in the source of every
-module, whatever the tests happen to run."""
+"""Only `storage.deliveries.lives` writes the state of a delivery: the source of every module is
+searched, whatever the tests happen to run."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _HEAVY = {
     "typer",
     "uvicorn",
     "hookfast.cli",
-    "hookfast.settings",
+    "hookfast.settings.settings",
     "hookfast.storage",
     "hookfast.temporal",
 }
