@@ -42,9 +42,9 @@ from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.relay import Relay
-from hookfast.dispatch.sweep import keep_beating, sweep_lost
-from hookfast.dispatch.unhealthy_endpoints import Troubled
-from hookfast.dispatch.workflow_starter import conductor_for
+from hookfast.dispatch.sweep import requeue_lost, send_heartbeats
+from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
+from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.endpoints.circuit import Policy
 from hookfast.garbage import freeze_startup
 from hookfast.logs import configure_logging
@@ -93,7 +93,7 @@ async def running_worker(
     On leaving, attempts under way end and are recorded, for at most `settings.shutdown_grace`.
     """
     loader = OutgoingLoader(database, keyring_of(settings))
-    conductor = conductor_for(settings, client, database)
+    conductor = workflow_starter_for(settings, client, database)
     policy = settings.circuit_policy
     sender = Sender(
         guard=AddressGuard(
@@ -115,7 +115,7 @@ async def running_worker(
     recorder = Recorder(database, policy=policy, told=on_news)
     lateness = Lateness()
     first_attempts = FirstAttempts(settings.first_attempts)
-    troubled = Troubled()
+    unhealthy = UnhealthyEndpoints()
     requests = Requests(
         loader=loader,
         sender=sender,
@@ -140,7 +140,7 @@ async def running_worker(
         loader=loader,
         requests=requests,
         recorder=recorder,
-        troubled=troubled,
+        unhealthy=unhealthy,
         batches=batches,
         on_news=on_news,
     )
@@ -180,7 +180,7 @@ async def running_worker(
         lateness=lateness,
         first_attempts=first_attempts,
         batches=batches,
-        troubled=troubled,
+        unhealthy=unhealthy,
     )
     worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     try:
@@ -189,8 +189,8 @@ async def running_worker(
             _background(
                 relay.run(),
                 conductor.run(),
-                keep_beating(database, worker_id, first_attempts),
-                sweep_lost(database),
+                send_heartbeats(database, worker_id, first_attempts),
+                requeue_lost(database),
                 daily_schedule.ensure_schedule(client),
                 retention_schedule.ensure_schedule(client),
             ),

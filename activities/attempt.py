@@ -26,7 +26,7 @@ from temporalio.client import Client
 
 from activities.fast_lane import FastLane
 from activities.heartbeat import heartbeat
-from activities.requests import NotWanted, Planned, Requests
+from activities.requests import NoLongerDue, Planned, Requests
 from activities.step_report import report_of
 from activities.time_left import TimeLeft
 from hookfast.clock import Clock, utc_now
@@ -35,9 +35,9 @@ from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
     RECORD,
     STEP,
-    RecordOrder,
-    StepOrder,
-    StepReport,
+    RecordInput,
+    StepInput,
+    StepResult,
 )
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome
 from hookfast.dispatch.lateness import Lateness
@@ -45,8 +45,7 @@ from hookfast.endpoints.circuit import Admission, admit
 from hookfast.endpoints.limits import Go
 from hookfast.errors import NotFound, Unavailable
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import actions, admission, lives
-from hookfast.storage.deliveries import limits as pace
+from hookfast.storage.deliveries import actions, admission, lives, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
@@ -96,61 +95,61 @@ class AttemptActivities:
         self._clock = clock
 
     @activity.defn(name=STEP)
-    async def step(self, order: StepOrder) -> StepReport:
+    async def step(self, input: StepInput) -> StepResult:
         """Do what the delivery's row says: make the attempt that is due, or nothing."""
         # From the first line on: whoever waits for the database lives, and another try would wait
         # beside it, to send the same when the database goes on.
         async with heartbeat() as pulse:
-            report = await self._step(order, TimeLeft(pulse))
-            if report.status is DeliveryStatus.CANCELLED and not order.cancelled:
+            report = await self._step(input, TimeLeft(pulse))
+            if report.status is DeliveryStatus.CANCELLED and not input.cancelled:
                 await self._cancel_workflow()
             return report
 
     @activity.defn(name=RECORD)
-    async def record_attempt(self, order: RecordOrder) -> StepReport:
+    async def record_attempt(self, input: RecordInput) -> StepResult:
         """Record an attempt whose record failed. The excerpt of the answer is lost then: bodies do
         not enter workflow history."""
-        record = AttemptRecord(delivery_id=order.delivery_id, ended=order.ended)
+        record = AttemptRecord(delivery_id=input.delivery_id, ended=input.ended)
         async with heartbeat():
             try:
                 change = await self._recorder.record(record)
             except NotFound as error:
-                return _gone(order.delivery_id, error)
-            report = report_of(change.after, order.ended.plan, after=order.ended.outcome)
+                return _gone(input.delivery_id, error)
+            report = report_of(change.after, input.ended.plan, after=input.ended.outcome)
             if report.status is DeliveryStatus.CANCELLED:
                 await self._cancel_workflow()
             return report
 
-    async def _step(self, order: StepOrder, left: TimeLeft) -> StepReport:
+    async def _step(self, input: StepInput, left: TimeLeft) -> StepResult:
         try:
-            if order.heard is not None:
+            if input.heard is not None:
                 async with self._database.write() as connection:
-                    heard = await actions.hear(
-                        connection, order.delivery_id, order.heard, now=self._clock()
+                    heard = await actions.apply_signals(
+                        connection, input.delivery_id, input.heard, now=self._clock()
                     )
                 lives.count_ended([heard])
             while True:
                 try:
-                    return await self._look_and_attempt(order, left)
-                except NotWanted:  # look again; nothing was sent
+                    return await self._look_and_attempt(input, left)
+                except NoLongerDue:  # look again; nothing was sent
                     continue
         except NotFound as error:
-            return _gone(order.delivery_id, error)
+            return _gone(input.delivery_id, error)
 
-    async def _look_and_attempt(self, order: StepOrder, left: TimeLeft) -> StepReport:
-        outgoing = await self._loader.load(order.delivery_id, plan=order.plan, fresh=order.fresh)
-        now = _clock_of(order.now, self._clock)
-        attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(order.delivery_id))
-        step: _Stands | StepReport = _Stands(outgoing.life)
+    async def _look_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
+        outgoing = await self._loader.load(input.delivery_id, plan=input.plan, fresh=input.fresh)
+        now = _clock_of(input.now, self._clock)
+        attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
+        step: _Stands | StepResult = _Stands(outgoing.life)
         if isinstance(attempt, Attempt):
-            if attempt.trigger is Trigger.RETRY and order.due is not None:
-                self._lateness.note(now() - order.due)
+            if attempt.trigger is Trigger.RETRY and input.due is not None:
+                self._lateness.note(now() - input.due)
             step = await self._attempt(Planned(outgoing, attempt, now), left)
-        if isinstance(step, StepReport):
+        if isinstance(step, StepResult):
             return step
         return report_of(step.life, outgoing.plan, after=step.outcome)
 
-    async def _attempt(self, planned: Planned, left: TimeLeft) -> _Stands | StepReport:
+    async def _attempt(self, planned: Planned, left: TimeLeft) -> _Stands | StepResult:
         """Make the attempt, unless there is a reason not to."""
         if (change := await self._admit(planned)) is not None:
             return _Stands(change.after)
@@ -159,7 +158,7 @@ class AttemptActivities:
         with self._fast_lane.enter(planned.endpoint_id) as entered:
             # The endpoint's timeout may have been raised since the workflow chose the lane.
             if not entered or not left.fits(planned.time_needed):
-                return StepReport(crowded=True)
+                return StepResult(lane_full=True)
             return await self._attempt_within_limits(planned, left)
 
     async def _admit(self, planned: Planned) -> Change | None:
@@ -192,7 +191,7 @@ class AttemptActivities:
 
     async def _attempt_within_limits(
         self, planned: Planned, left: TimeLeft
-    ) -> _Stands | StepReport:
+    ) -> _Stands | StepResult:
         """Send it, unless the endpoint's limits say later: then no attempt is spent."""
         target = planned.outgoing.target
         if target.limits is not None:
@@ -216,19 +215,19 @@ class AttemptActivities:
             raise Unavailable("There is too little time left for the request and its record.")
         try:
             made = await self._requests.send_and_record(planned, left)
-        except NotWanted:
+        except NoLongerDue:
             await self._give_turn_back(planned)
             raise
         if made.change is None:
-            return StepReport(unrecorded=made.ended)
+            return StepResult(unrecorded=made.ended)
         return _Stands(made.change.after, made.outcome)
 
     async def _give_turn_back(self, planned: Planned) -> None:
         if planned.outgoing.target.limits is None:
             return
-        unused = pace.Ended(endpoint_id=planned.endpoint_id, delivery_id=planned.delivery_id)
+        unused = permits.Ended(endpoint_id=planned.endpoint_id, delivery_id=planned.delivery_id)
         async with self._database.write() as connection:
-            await pace.give_back(connection, [unused])
+            await permits.release(connection, [unused])
 
     async def _cancel_workflow(self) -> None:
         """Have Temporal know that the workflow is cancelled, so that it can end so."""
@@ -246,8 +245,8 @@ def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
     return lambda: clock() + ahead
 
 
-def _gone(delivery_id: str, error: NotFound) -> StepReport:
+def _gone(delivery_id: str, error: NotFound) -> StepResult:
     """Its rows are gone (a database restored from before the event): nothing can be sent and
     nothing recorded, now or later."""
     log.error("A delivery has no row; its workflow ends.", delivery_id=delivery_id)
-    return StepReport(DeliveryStatus.DEAD, "not_found", last_error=error.message)
+    return StepResult(DeliveryStatus.DEAD, "not_found", last_error=error.message)

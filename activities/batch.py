@@ -31,16 +31,16 @@ from temporalio.service import RPCError
 from activities.heartbeat import heartbeat
 from activities.hold import Hold
 from activities.lanes import Lanes
-from activities.requests import NotWanted, Planned, Requests
+from activities.requests import NoLongerDue, Planned, Requests
 from activities.time_left import TimeLeft
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.batch_messages import (
     ATTEMPT,
     RECORD,
     WORKFLOW_TYPE,
-    BatchOrder,
-    BatchReport,
-    RecordBatchOrder,
+    BatchInput,
+    BatchResult,
+    RecordBatchInput,
     Unrecorded,
     summary,
     workflow_id,
@@ -49,7 +49,7 @@ from hookfast.deliveries.life import Attempt, AttemptEnded, Phase, Trigger, next
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
 from hookfast.dispatch.batches import Batch, Batches, closed_batch
-from hookfast.dispatch.unhealthy_endpoints import Troubled
+from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
 from hookfast.storage.database.engine import Database
@@ -110,7 +110,7 @@ class BatchActivities:
         loader: OutgoingLoader,
         requests: Requests,
         recorder: Recorder,
-        troubled: Troubled,
+        unhealthy: UnhealthyEndpoints,
         batches: Batches,
         on_news: Callable[[News], None],
         clock: Clock = utc_now,
@@ -120,29 +120,29 @@ class BatchActivities:
         self._loader = loader
         self._requests = requests
         self._recorder = recorder
-        self._troubled = troubled
+        self._unhealthy = unhealthy
         self._on_news = on_news
         self._batches = batches
         self._clock = clock
         self._under_way: set[asyncio.Task[Any]] = set()
 
     @activity.defn(name=ATTEMPT)
-    async def attempt_batch(self, order: BatchOrder) -> BatchReport:
+    async def attempt_batch(self, input: BatchInput) -> BatchResult:
         """Make the first attempts of these deliveries and of those that are added meanwhile.
         Deliveries that do not belong to this batch any more are left alone."""
         async with heartbeat() as pulse:
             left = TimeLeft(pulse)
-            batch = self._batches.get(order.batch_id) or closed_batch(order.batch_id)
+            batch = self._batches.get(input.batch_id) or closed_batch(input.batch_id)
             try:
-                results = await self._attempt_all(order, batch, left)
+                results = await self._attempt_all(input, batch, left)
             finally:
                 batch.end()
             if left.fits(0):
-                await self._settle(results, order.batch_id)
+                await self._settle(results, input.batch_id)
             return _report(results)
 
     async def _attempt_all(
-        self, order: BatchOrder, batch: Batch, left: TimeLeft
+        self, input: BatchInput, batch: Batch, left: TimeLeft
     ) -> dict[str, _Result]:
         """Attempt the deliveries of the batch. Return the result of each, in order of arrival."""
         lanes = Lanes(self._loader, batch.id)
@@ -157,8 +157,8 @@ class BatchActivities:
                 hold = Hold(one, endpoints.get(one, ""), left)
                 pending[self._keep(asyncio.create_task(self._first(hold, batch.id, lanes)))] = hold
 
-        await self._loader.renew(order.delivery_ids, batch_id=batch.id)
-        take(order.delivery_ids)
+        await self._loader.renew(input.delivery_ids, batch_id=batch.id)
+        take(input.delivery_ids)
         batch.open(take)
         results: dict[str, _Result] = {}
         ends_at = asyncio.get_running_loop().time() + _LONGEST.total_seconds()
@@ -177,7 +177,7 @@ class BatchActivities:
                 return results | ended | given_up
             for hold in pending.values():
                 hold.excuse(now - due)
-            ended |= await self._leave_behind(pending, order.batch_id, everything=now > ends_at)
+            ended |= await self._leave_behind(pending, input.batch_id, everything=now > ends_at)
             results |= ended
             batch.finished(ended)
             if now > ends_at:
@@ -187,18 +187,18 @@ class BatchActivities:
         return {one: results[one] for one in came}
 
     @activity.defn(name=RECORD)
-    async def record_batch(self, order: RecordBatchOrder) -> None:
+    async def record_batch(self, input: RecordBatchInput) -> None:
         """Record attempts whose record failed. The excerpts of the answers are lost then: bodies do
         not enter workflow history."""
         async with heartbeat():
             async with self._database.read() as connection:
                 plans = await endpoints.retry_plans(
-                    connection, {one.endpoint_id for one in order.unrecorded}
+                    connection, {one.endpoint_id for one in input.unrecorded}
                 )
             await asyncio.gather(
                 *(
                     self._record(one.delivery_id, one.ended(plans[one.endpoint_id]))
-                    for one in order.unrecorded
+                    for one in input.unrecorded
                     if one.endpoint_id in plans
                 )
             )
@@ -224,7 +224,7 @@ class BatchActivities:
         except NotFound:
             log.error("A delivery has no row; it is left out.", delivery_id=hold.delivery_id)
             return _Result(_Fate.CONTINUES, "it has no row")
-        except NotWanted:
+        except NoLongerDue:
             return _Result(_Fate.LEAVES, "it changed")
         except (HookfastError, SQLAlchemyError, OSError) as error:  # ours, and nothing was sent
             log.warning(
@@ -237,9 +237,9 @@ class BatchActivities:
             late = Unrecorded.of(hold.delivery_id, planned.endpoint_id, made.ended)
             return _Result(_Fate.UNRECORDED, "recorded late", late)
         if made.outcome.succeeded:
-            self._troubled.good(planned.endpoint_id)
+            self._unhealthy.mark_healthy(planned.endpoint_id)
         else:
-            self._troubled.bad(planned.endpoint_id)
+            self._unhealthy.mark_unhealthy(planned.endpoint_id)
         if made.change.after.phase is Phase.DELIVERED:
             return _Result(_Fate.DELIVERED)
         return _Result(_Fate.CONTINUES, str(made.outcome.status_code or made.outcome.result.value))
@@ -301,7 +301,7 @@ class BatchActivities:
             # Before the row says so: the request looks at the row right before its first byte.
             hold.leave(until, now=now)
             if hold.slow:
-                self._troubled.bad(hold.target.endpoint_id)
+                self._unhealthy.mark_unhealthy(hold.target.endpoint_id)
             by_until[until].append(hold.delivery_id)
             results[hold.delivery_id] = _Result(_Fate.CONTINUES, "no answer yet")
             self._keep(asyncio.create_task(self._late(task, hold, batch_id)))
@@ -330,7 +330,7 @@ class BatchActivities:
         try:
             await self._client.start_workflow(
                 WORKFLOW_TYPE,
-                BatchOrder(batch_id, unrecorded=(late,)),
+                BatchInput(batch_id, unrecorded=(late,)),
                 id=f"{workflow_id(batch_id)}/{late.delivery_id}",
                 task_queue=DELIVERIES_QUEUE,
             )
@@ -385,7 +385,7 @@ def _of(results: dict[str, _Result], fate: _Fate) -> list[str]:
     return [delivery_id for delivery_id, result in results.items() if result.fate is fate]
 
 
-def _report(results: dict[str, _Result]) -> BatchReport:
+def _report(results: dict[str, _Result]) -> BatchResult:
     """The result of the batch."""
     delivered, returned = _of(results, _Fate.DELIVERED), _of(results, _Fate.RETURNED)
     unrecorded = [one.unrecorded for one in results.values() if one.unrecorded is not None]
@@ -400,4 +400,4 @@ def _report(results: dict[str, _Result]) -> BatchReport:
         continued=len(continued),
         returned=len(returned),
     )
-    return BatchReport(line, delivered, continued, returned, unrecorded)
+    return BatchResult(line, delivered, continued, returned, unrecorded)

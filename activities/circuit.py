@@ -14,10 +14,10 @@ from temporalio import activity
 from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, rfc3339, utc_now
 from hookfast.deliveries.job import Spacing
-from hookfast.deliveries.life import Wish
+from hookfast.deliveries.life import Action
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.duration import in_words
+from hookfast.duration import format_duration
 from hookfast.endpoints.circuit import (
     Cause,
     Circuit,
@@ -29,12 +29,12 @@ from hookfast.endpoints.circuit import (
     lose_probe,
     release_all,
 )
-from hookfast.endpoints.outage import DrainOrder, Situation
+from hookfast.endpoints.outage import CircuitStatus, DrainInput
 from hookfast.owners.notice import NoticeKind
 from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import Owned
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import deliveries, limits, lives, outbox
+from hookfast.storage.deliveries import deliveries, lives, outbox, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
 from hookfast.storage.deliveries.recorder import News
 from hookfast.storage.endpoints import endpoint_state
@@ -77,12 +77,12 @@ class CircuitActivities:
         ]
 
     @activity.defn
-    async def look_at_circuit(self, endpoint_id: str) -> Situation:
+    async def look_at_circuit(self, endpoint_id: str) -> CircuitStatus:
         """How the circuit stands."""
         return await self._change(endpoint_id, lambda owned: owned.circuit)
 
     @activity.defn
-    async def probe_endpoint(self, endpoint_id: str) -> Situation:
+    async def probe_endpoint(self, endpoint_id: str) -> CircuitStatus:
         """Let one held delivery find out whether the endpoint is back, and wait for its attempt.
 
         With nothing held, the next delivery that comes will find out. A retry of this activity
@@ -147,7 +147,7 @@ class CircuitActivities:
             await asyncio.sleep(_TICK)
 
     @activity.defn
-    async def drain_step(self, order: DrainOrder) -> Situation:
+    async def drain_step(self, input: DrainInput) -> CircuitStatus:
         """Let held deliveries go, oldest first, evenly at the order's rate, for its time; and close
         the circuit when none is left. Stops when the circuit opens again or is paused.
 
@@ -156,25 +156,25 @@ class CircuitActivities:
         loses none.
         """
         async with heartbeat():
-            spacing = Spacing(order.rate, first_at=_loop_time(), catch_up=order.seconds)
-            ends_at = _loop_time() + order.seconds
+            spacing = Spacing(input.rate, first_at=_loop_time(), catch_up=input.seconds)
+            ends_at = _loop_time() + input.seconds
             begun = await self._change(
-                order.endpoint_id, lambda owned: _at_rate(owned.circuit, order.rate)
+                input.endpoint_id, lambda owned: _at_rate(owned.circuit, input.rate)
             )
             while _loop_time() < ends_at:
                 async with self._database.read() as connection:
-                    owned = await circuits.get(connection, order.endpoint_id)
+                    owned = await circuits.get(connection, input.endpoint_id)
                     if owned is None or owned.circuit.state is not State.DRAINING:
                         break
                     state = owned.endpoint_state
                     if state is EndpointState.PAUSED or state != begun.endpoint_state:
                         break  # nothing may go, or at another rate
-                    held = await circuits.count_held(connection, order.endpoint_id)
-                if not held and await self._close(order.endpoint_id):
+                    held = await circuits.count_held(connection, input.endpoint_id)
+                if not held and await self._close(input.endpoint_id):
                     break
-                await self._let_go(order.endpoint_id, spacing.take(_loop_time(), most=_MOST_LET_GO))
+                await self._let_go(input.endpoint_id, spacing.take(_loop_time(), most=_MOST_LET_GO))
                 await asyncio.sleep(_TICK)
-            return await self.look_at_circuit(order.endpoint_id)
+            return await self.look_at_circuit(input.endpoint_id)
 
     async def _let_go(self, endpoint_id: str, limit: int) -> None:
         if not limit:
@@ -183,7 +183,7 @@ class CircuitActivities:
             ids = await circuits.unreleased_ids(connection, endpoint_id, limit=limit)
             await lives.apply(
                 connection,
-                [(one, Wish.RELEASE) for one in ids],
+                [(one, Action.RELEASE) for one in ids],
                 now=self._clock(),
                 wake=Urgency.RETRY,
             )
@@ -204,14 +204,14 @@ class CircuitActivities:
             if after.state is not State.CLOSED:
                 return False
             await circuits.store(connection, endpoint_id, after, now=now)
-            await limits.reset(connection, endpoint_id, now=now)
+            await permits.reset(connection, endpoint_id, now=now)
             policy = self._policy_of(owned)
             await announcements.circuit_changed(connection, owned, after, policy=policy, now=now)
         self._on_news(News.CIRCUIT | News.EVENTS)
         return True
 
     @activity.defn
-    async def give_up(self, endpoint_id: str) -> Situation:
+    async def give_up(self, endpoint_id: str) -> CircuitStatus:
         """Disable an endpoint that has failed for too long: what is held becomes dead letters."""
         now = self._clock()
         async with self._database.write() as connection:
@@ -219,7 +219,7 @@ class CircuitActivities:
             owned = next(iter(await circuits.lock(connection, [endpoint_id])), None)
             # unless a success came in between
             if owned is not None and owned.circuit.state in (State.OPEN, State.HALF_OPEN):
-                lasted = in_words(self._policy_of(owned).disable_after)
+                lasted = format_duration(self._policy_of(owned).disable_after)
                 reason = (
                     f"It failed for {lasted} without a success. "
                     f"Last error: {owned.circuit.last_error or 'none'}"
@@ -231,23 +231,23 @@ class CircuitActivities:
         return await self.look_at_circuit(endpoint_id)
 
     @activity.defn
-    async def warn_owners(self, endpoint_id: str) -> Situation:
+    async def warn_owners(self, endpoint_id: str) -> CircuitStatus:
         """Write to the owners that half of the time until it is disabled has passed."""
         return await self._tell(endpoint_id, NoticeKind.STILL_FAILING)
 
     @activity.defn
-    async def tell_recovered(self, endpoint_id: str) -> Situation:
+    async def tell_recovered(self, endpoint_id: str) -> CircuitStatus:
         """Write to the owners that it recovered, although its drain goes on."""
         return await self._tell(endpoint_id, NoticeKind.RECOVERED)
 
-    async def _tell(self, endpoint_id: str, kind: NoticeKind) -> Situation:
+    async def _tell(self, endpoint_id: str, kind: NoticeKind) -> CircuitStatus:
         now = self._clock()
         async with self._database.write() as connection:
             owned = await circuits.get(connection, endpoint_id)
             if owned is not None and owned.circuit.cause is Cause.FAILURES:
                 failing = owned.circuit.state in (State.OPEN, State.HALF_OPEN)
                 if failing is (kind is NoticeKind.STILL_FAILING):
-                    await announcements.tell_owners(
+                    await announcements.notify_owners(
                         connection,
                         owned,
                         owned.circuit,
@@ -258,7 +258,9 @@ class CircuitActivities:
         self._on_news(News.CIRCUIT)
         return await self.look_at_circuit(endpoint_id)
 
-    async def _change(self, endpoint_id: str, transition: Callable[[Owned], Circuit]) -> Situation:
+    async def _change(
+        self, endpoint_id: str, transition: Callable[[Owned], Circuit]
+    ) -> CircuitStatus:
         """Apply a transition to the row; how things stand after it. An endpoint that is disabled
         or deleted needs no probes: then everything held is let go."""
         now = self._clock()
@@ -272,18 +274,20 @@ class CircuitActivities:
         async with self._database.write() as connection:
             changed = await circuits.change(connection, endpoint_id, normal, now=now)
             if changed is None:
-                return Situation(State.CLOSED, EndpointState.DELETED)
+                return CircuitStatus(State.CLOSED, EndpointState.DELETED)
             owned, after = changed
             held = await circuits.count_held(connection, endpoint_id)
         return self._situation(owned, after, held=held, now=now)
 
-    def _situation(self, owned: Owned, circuit: Circuit, *, held: int, now: datetime) -> Situation:
+    def _situation(
+        self, owned: Owned, circuit: Circuit, *, held: int, now: datetime
+    ) -> CircuitStatus:
         policy = self._policy_of(owned)
         armed = circuit.state is State.HALF_OPEN and circuit.probe_delivery_id is None
         under_way = circuit.state is State.HALF_OPEN and not armed
         due_at = None if under_way else circuit.next_probe_at
         since = circuit.first_failure_at
-        return Situation(
+        return CircuitStatus(
             state=circuit.state,
             endpoint_state=owned.endpoint_state,
             episode=circuit.episode,

@@ -9,7 +9,7 @@ from datetime import datetime
 from activities.time_left import TimeLeft
 from hookfast.deliveries.batch_messages import SLOW
 from hookfast.deliveries.life import Life
-from hookfast.storage.endpoints.endpoint_cache import Target
+from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 
 
 class Hold:
@@ -22,14 +22,14 @@ class Hold:
         self.delivery_id = delivery_id
         self.endpoint_id = endpoint_id
         self._left: TimeLeft | None = left
-        self.target: Target | None = None
+        self.target: CachedEndpoint | None = None
         self.begun = False
         self.on_answer: Callable[[], None] | None = None
         self.unanswered_since: float | None = None
         self._untils: set[datetime] = set()
         self._ends_at = 0.0
 
-    def take(self, target: Target) -> None:
+    def take(self, target: CachedEndpoint) -> None:
         """It is to go there."""
         self.target = target
 

@@ -20,13 +20,13 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.job import JobOrder, JobProgress, JobStatus, Rest, Spacing
-from hookfast.deliveries.life import Wish
+from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spacing
+from hookfast.deliveries.life import Action
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, jobs, lives, selection
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.deliveries.recorder import News
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job
 
 STINT = timedelta(seconds=30)
@@ -40,12 +40,12 @@ not queue up in Temporal before whatever comes next."""
 _PATIENCE = timedelta(minutes=1)
 """A job waits for no resend whose endpoint's limits give it a turn further away than this."""
 
-_WISHES: Final = {
-    "pause": Wish.PAUSE,
-    "resume": Wish.RESUME,
-    "resend": Wish.RESEND_GENTLY,
-    "cancel": Wish.CANCEL,
-    "ask_again": Wish.ASK_AGAIN,
+_ACTIONS: Final = {
+    "pause": Action.PAUSE,
+    "resume": Action.RESUME,
+    "resend": Action.RESEND_YIELDING,
+    "cancel": Action.CANCEL,
+    "ask_again": Action.ASK_AGAIN,
 }
 
 log = structlog.get_logger()
@@ -82,26 +82,26 @@ class JobActivities:
         return [self.work_on_job, self.cancel_job]
 
     @activity.defn(name="work_on_job")
-    async def work_on_job(self, order: JobOrder) -> JobProgress:
+    async def work_on_job(self, input: JobInput) -> JobProgress:
         """Work on the job for a while, or until it has ended. The database's errors mean that it is
         away: nothing is lost, and the job goes on from its last transaction."""
         async with heartbeat():
             async with self._database.write() as connection:
-                job = await jobs.begin(connection, order.job_id, now=self._clock())
+                job = await jobs.begin(connection, input.job_id, now=self._clock())
             if job is None:  # a database restored from before the job
-                log.error("A job has no row; its workflow ends.", job_id=order.job_id)
+                log.error("A job has no row; its workflow ends.", job_id=input.job_id)
                 return JobProgress(status=JobStatus.FAILED)
             return jobs.progress_of(await self._work(job))
 
     @activity.defn(name="cancel_job")
-    async def cancel_job(self, order: JobOrder) -> None:
+    async def cancel_job(self, input: JobInput) -> None:
         """Ask for the job to be cancelled, for someone who has told its workflow."""
         async with self._database.write() as connection:
-            await jobs.request_cancel(connection, order.job_id, now=self._clock())
+            await jobs.request_cancel(connection, input.job_id, now=self._clock())
 
     async def _work(self, job: Job) -> Job:
         try:
-            chosen = ChosenDeliveries.of(job.chosen)
+            chosen = DeliverySelection.of(job.chosen)
         except ValidationError:  # of a later version that was taken back
             async with self._database.write() as connection:
                 return await self._finish(
@@ -119,7 +119,7 @@ class JobActivities:
             await asyncio.sleep(rest.after(moved=moved, until_next=spacing.next_at - time()))
         return job
 
-    async def _advance(self, job: Job, chosen: ChosenDeliveries, spacing: Spacing) -> Job:
+    async def _advance(self, job: Job, chosen: DeliverySelection, spacing: Spacing) -> Job:
         """Count what has moved, and ask as many deliveries as the rate and what is under way leave
         room for, in one transaction."""
         now = self._clock()
@@ -159,15 +159,15 @@ class JobActivities:
         return moved or job
 
     async def _ask(
-        self, connection: AsyncConnection, job: Job, chosen: ChosenDeliveries, limit: int
+        self, connection: AsyncConnection, job: Job, chosen: DeliverySelection, limit: int
     ) -> _Asked:
         if limit == 0:
             return _Asked()
         ids = await selection.next_ids(connection, chosen, after=job.cursor, limit=limit)
         if not ids:
             return _Asked()
-        changes = await actions.ask_many(
-            connection, ids, _WISHES[job.action], among=chosen.statuses, now=self._clock()
+        changes = await actions.request_many(
+            connection, ids, _ACTIONS[job.action], among=chosen.statuses, now=self._clock()
         )
         changed = [one for one in changes if one.after != one.before]
         is_resend = job.action == "resend"

@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 from hookfast.clock import Clock, utc_now
 from hookfast.mail import AddressRefused, MailDelayed, MailTransport, News, compose
 from hookfast.mail.message import message_id_of, parse_sender
-from hookfast.owners.digest import MailOrder, SendOrder, SendReport, Waiting
+from hookfast.owners.digest import MailInput, SendInput, SendResult, Waiting
 from hookfast.owners.notice import Facts
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.engine import Database
@@ -74,54 +74,54 @@ class MailActivities:
         return [self.waiting_mail, self.send_mail]
 
     @activity.defn(name="waiting_mail")
-    async def waiting_mail(self, order: MailOrder) -> Waiting:
+    async def waiting_mail(self, input: MailInput) -> Waiting:
         """What waits for this owner, and for how long each kind still has to."""
         async with self._database.read() as connection:
             kinds = await digests.waiting_kinds(
                 connection,
-                order.owner_hash,
-                digest_every=timedelta(seconds=order.digest_every_seconds),
+                input.owner_hash,
+                digest_every=timedelta(seconds=input.digest_every_seconds),
                 now=self._clock(),
             )
         return Waiting(kinds)
 
     @activity.defn(name="send_mail")
-    async def send_mail(self, order: SendOrder) -> SendReport:
+    async def send_mail(self, input: SendInput) -> SendResult:
         """Send one mail with everything of this kind that waits.
 
         The batch and its Message-ID are committed before the mail goes out. A crash after the mail
         server took it and before we noted that sends the same message, with the same Message-ID,
         once more.
         """
-        batch = await self._begin(order)
+        batch = await self._begin(input)
         if batch is None:
-            return SendReport(endpoints=0)
+            return SendResult(endpoints=0)
         try:
-            await self._send(order, batch)
+            await self._send(input, batch)
         except AddressRefused as refusal:
             async with self._database.write() as connection:
                 await digests.mark_refused(connection, batch.notice_ids, error=refusal.words)
-            instruments.MAIL.add(kind=order.kind, result="refused")
+            instruments.MAIL.add(kind=input.kind, result="refused")
             log.warning(
                 "An owner's address is refused for good.",
-                owner_hash=order.owner_hash,
+                owner_hash=input.owner_hash,
                 endpoint_id=batch.notices[-1].endpoint_id,
             )
-            return SendReport(endpoints=batch.endpoints, refused=True)
+            return SendResult(endpoints=batch.endpoints, refused=True)
         except MailDelayed as delay:
             async with self._database.write() as connection:
                 await digests.mark_delayed(connection, batch.notice_ids, error=delay.words)
-            instruments.MAIL.add(kind=order.kind, result="delayed")
+            instruments.MAIL.add(kind=input.kind, result="delayed")
             raise ApplicationError(delay.message, type="MailDelayed") from None
         async with self._database.write() as connection:
             await digests.mark_sent(connection, batch.notice_ids, at=self._clock())
-        instruments.MAIL.add(kind=order.kind, result="sent")
-        return SendReport(endpoints=batch.endpoints)
+        instruments.MAIL.add(kind=input.kind, result="sent")
+        return SendResult(endpoints=batch.endpoints)
 
-    async def _begin(self, order: SendOrder) -> _Batch | None:
+    async def _begin(self, input: SendInput) -> _Batch | None:
         """Fix the batch, unless an earlier try did. None: nobody is left to tell."""
         async with self._database.write() as connection:
-            found = await digests.read_batch(connection, order.owner_hash, order.kind)
+            found = await digests.read_batch(connection, input.owner_hash, input.kind)
             left = [notice for notice in found if notice.email in notice.owners]
             if len(left) < len(found):
                 kept = {notice.id for notice in left}
@@ -135,11 +135,11 @@ class MailActivities:
             message_id = left[0].message_id
             if message_id is None:
                 ids = [notice.id for notice in left]
-                message_id = message_id_of(order.owner_hash, ids, domain=self._sender.domain)
+                message_id = message_id_of(input.owner_hash, ids, domain=self._sender.domain)
                 await digests.begin(connection, ids, message_id)
         return _Batch(message_id=message_id, notices=left)
 
-    async def _send(self, order: SendOrder, batch: _Batch) -> None:
+    async def _send(self, input: SendInput, batch: _Batch) -> None:
         async with self._database.read() as connection:
             # as of now: much may have come since the notice was decided
             waiting = await digests.count_waiting(
@@ -163,7 +163,7 @@ class MailActivities:
                 notice.endpoint_id: self._links.url(
                     notice.endpoint_id,
                     tenant_id=notice.tenant_id,
-                    owner=order.owner_hash,
+                    owner=input.owner_hash,
                     at=at,
                     public_url=self._public_url,
                 )
@@ -172,7 +172,7 @@ class MailActivities:
         )
         try:
             message = compose(
-                order.kind,
+                input.kind,
                 news,
                 sender=self._sender,
                 to=batch.notices[-1].email,

@@ -38,7 +38,7 @@ from hookfast.telemetry import spans
 log = structlog.get_logger()
 
 
-class NotWanted(Exception):
+class NoLongerDue(Exception):
     """The delivery or its endpoint has changed: the request that was about to begin does not."""
 
 
@@ -84,7 +84,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeAttempt:
     """An attempt that was made. `change` is what it made of its delivery; None: that could not be
     committed in time and is yet to be recorded."""
 
@@ -111,7 +111,7 @@ class Requests:
         self._public_url = public_url
         self._clock = clock
 
-    async def send_and_record(self, planned: Planned, left: Time) -> Made:
+    async def send_and_record(self, planned: Planned, left: Time) -> MadeAttempt:
         """Make the attempt. Raises NotWanted and Unavailable where nothing was sent."""
         started_at = planned.now()
         with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
@@ -137,7 +137,7 @@ class Requests:
             )
             change = await self._try_to_record(record)
             observed.ended(outcome, change)
-        return Made(ended, outcome, change)
+        return MadeAttempt(ended, outcome, change)
 
     async def _post(self, planned: Planned, left: Time) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number
@@ -177,16 +177,16 @@ class Requests:
         seen = await self._loader.refresh(planned.outgoing)
         probe = seen.gate.probes(planned.delivery_id)
         if planned.hold is not None and not planned.hold.covers(seen.life):
-            raise NotWanted
+            raise NoLongerDue
         in_batch = planned.hold is not None
         if next_step(seen.life, planned.now(), probe=probe, in_batch=in_batch) != planned.attempt:
-            raise NotWanted
+            raise NoLongerDue
         verdict = admit(
             seen.gate, planned.delivery_id, attempt=planned.attempt, released=seen.life.released
         )
         claimed = verdict is Admission.CLAIM and probe
         if verdict is not Admission.SEND and not claimed:
-            raise NotWanted
+            raise NoLongerDue
 
     def _body(self, outgoing: Outgoing) -> bytes:
         event = outgoing.event

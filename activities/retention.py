@@ -13,10 +13,10 @@ from temporalio import activity
 
 from hookfast.clock import Clock, utc_now
 from hookfast.retention import ages as retention
-from hookfast.retention.ages import Prepared, RetentionState, RunOrder, SweepOrder, Swept
+from hookfast.retention.ages import Prepared, RetentionRunInput, RetentionState, SweepInput, Swept
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import limits
+from hookfast.storage.deliveries import permits
 from hookfast.storage.retention import delivery_days, old_partitions, retention_runs
 from hookfast.storage.retention.sweeps import SWEEPS, Batch, Cutoffs
 from hookfast.storage.tables import RetentionRun, RetentionSweep
@@ -51,13 +51,13 @@ class RetentionActivities:
         ]
 
     @activity.defn(name="begin_retention")
-    async def begin_retention(self, order: RunOrder) -> None:
+    async def begin_retention(self, input: RetentionRunInput) -> None:
         """Fix what this run will delete, by now."""
         now = self._clock()
         run = RetentionRun(
-            id=order.run_id,
+            id=input.run_id,
             status="running",
-            dry_run=order.dry_run,
+            dry_run=input.dry_run,
             workflow_id=activity.info().workflow_id or "",
             partitions=0,
             days=0,
@@ -67,13 +67,13 @@ class RetentionActivities:
             await retention_runs.begin(connection, run, cutoffs=retention.cutoffs(now, self._ages))
 
     @activity.defn(name="prepare_retention")
-    async def prepare_retention(self, order: RunOrder) -> Prepared:
+    async def prepare_retention(self, input: RetentionRunInput) -> Prepared:
         """Make partitions for the days ahead, and count the days that are over: for the last time
         those that are about to lose rows."""
         now = self._clock()
         made = await partitions.make_ahead(self._database, now=now)
         async with self._database.read() as connection:
-            sweeps = await retention_runs.sweeps(connection, order.run_id)
+            sweeps = await retention_runs.sweeps(connection, input.run_id)
             ends = [sweeps[name].cutoff for name in retention.COUNTED]
             last = max((end for end in ends if end is not None), default=None)
             final_before = None if last is None else last.date()
@@ -85,44 +85,44 @@ class RetentionActivities:
             await delivery_days.count(self._database, day, final=final, now=now)
             activity.heartbeat(str(day))
         async with self._database.write() as connection:
-            await retention_runs.prepared(connection, order.run_id, partitions=made, days=len(days))
+            await retention_runs.prepared(connection, input.run_id, partitions=made, days=len(days))
         return Prepared(partitions=made, days=len(days))
 
     @activity.defn(name="sweep_rows")
-    async def sweep_rows(self, order: SweepOrder) -> Swept:
+    async def sweep_rows(self, input: SweepInput) -> Swept:
         """Delete the rows of one table that are past their age and that nothing keeps, or some of
         them: `done` tells."""
         async with self._database.read() as connection:
-            sweeps = await retention_runs.sweeps(connection, order.run_id)
+            sweeps = await retention_runs.sweeps(connection, input.run_id)
         cutoffs = {name: sweep.cutoff for name, sweep in sweeps.items()}
-        if sweeps[order.name].cursor is None:
+        if sweeps[input.name].cursor is None:
             await old_partitions.drop_old(
                 self._database,
-                order.run_id,
-                order.name,
+                input.run_id,
+                input.name,
                 cutoffs=cutoffs,
-                dry_run=order.dry_run,
+                dry_run=input.dry_run,
                 beat=activity.heartbeat,
             )
         for _ in range(_BATCHES_AT_ONCE):
             begun = time.monotonic()
-            batch = await self._batch(order, cutoffs)
+            batch = await self._batch(input, cutoffs)
             if batch is None or not batch.more:
                 break
             activity.heartbeat(batch.cursor)
-            if not order.dry_run:
+            if not input.dry_run:
                 # As long as it took: other processes that poll for SQLite's one writer get a turn.
                 await asyncio.sleep(time.monotonic() - begun)
         async with self._database.read() as connection:
-            sweeps = await retention_runs.sweeps(connection, order.run_id)
-        return _swept(sweeps[order.name])
+            sweeps = await retention_runs.sweeps(connection, input.run_id)
+        return _swept(sweeps[input.name])
 
-    async def _batch(self, order: SweepOrder, cutoffs: Cutoffs) -> Batch | None:
+    async def _batch(self, input: SweepInput, cutoffs: Cutoffs) -> Batch | None:
         """The next batch; None when there was none left."""
-        sweeping = SWEEPS[order.name]
-        if order.dry_run:
+        sweeping = SWEEPS[input.name]
+        if input.dry_run:
             async with self._database.read() as connection:
-                sweep = (await retention_runs.sweeps(connection, order.run_id))[order.name]
+                sweep = (await retention_runs.sweeps(connection, input.run_id))[input.name]
                 if sweep.done:
                     return None
                 batch = await sweeping.batch(
@@ -134,10 +134,10 @@ class RetentionActivities:
                     now=self._clock(),
                 )
             async with self._database.write() as connection:
-                await retention_runs.advance(connection, order.run_id, order.name, batch)
+                await retention_runs.advance(connection, input.run_id, input.name, batch)
             return batch
         async with self._database.write() as connection:
-            sweep = await retention_runs.locked(connection, order.run_id, order.name)
+            sweep = await retention_runs.locked(connection, input.run_id, input.name)
             if sweep.done:
                 return None
             batch = await sweeping.batch(
@@ -148,21 +148,21 @@ class RetentionActivities:
                 dry_run=False,
                 now=self._clock(),
             )
-            await retention_runs.advance(connection, order.run_id, order.name, batch)
+            await retention_runs.advance(connection, input.run_id, input.name, batch)
         return batch
 
     @activity.defn(name="finish_retention")
-    async def finish_retention(self, order: RunOrder) -> RetentionState:
+    async def finish_retention(self, input: RetentionRunInput) -> RetentionState:
         """Say that the run is over, and forget what is left of what nobody asks for: places among
         requests in flight whose worker died, and the runs of a year ago."""
         now = self._clock()
         async with self._database.write() as connection:
-            if not order.dry_run:
-                await limits.forget_lost(connection, before=now - timedelta(days=1))
+            if not input.dry_run:
+                await permits.expire_lost(connection, before=now - timedelta(days=1))
                 await retention_runs.forget(connection, before=now - retention.RUNS_KEPT)
-            await retention_runs.finish(connection, order.run_id, now=now)
-            sweeps = await retention_runs.sweeps(connection, order.run_id)
-        return RetentionState(order.run_id, tuple(_swept(sweep) for sweep in sweeps.values()))
+            await retention_runs.finish(connection, input.run_id, now=now)
+            sweeps = await retention_runs.sweeps(connection, input.run_id)
+        return RetentionState(input.run_id, tuple(_swept(sweep) for sweep in sweeps.values()))
 
 
 def _swept(sweep: RetentionSweep) -> Swept:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from hookfast.deliveries.life import Life, Phase
-from hookfast.deliveries.messages import StepReport
+from hookfast.deliveries.messages import StepResult
 from hookfast.deliveries.outcome import Outcome, Reason
 from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
 
 
-def report_of(life: Life, plan: PlanSpec, *, after: Outcome | None = None) -> StepReport:
+def report_of(life: Life, plan: PlanSpec, *, after: Outcome | None = None) -> StepResult:
     """The report of a step that left this life; `after` is what its attempt brought back."""
-    return StepReport(
+    return StepResult(
         status=life.status,
         reason=None if life.reason is None else life.reason.value,
         attempts=life.attempts,

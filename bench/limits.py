@@ -24,7 +24,7 @@ from hookfast.clock import utc_now
 from hookfast.endpoints.limits import Limits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from hookfast.storage.deliveries import limits as pace
+from hookfast.storage.deliveries import permits as pace
 
 _LIMITS = {
     "rate": Limits(rate_per_second=10_000),

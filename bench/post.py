@@ -37,7 +37,7 @@ from hookfast.endpoints.circuit import EndpointState, Gate
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signing.signature import DEFAULT_PROFILES, HashName
 from hookfast.storage.deliveries.outgoing import EventBody, Outgoing
-from hookfast.storage.endpoints.endpoint_cache import Target
+from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.telemetry import providers, spans
 
 _TURNS = 5
@@ -223,7 +223,7 @@ def _outgoing(url: str) -> Outgoing:
             traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             inbox_id=None,
         ),
-        target=Target(
+        target=CachedEndpoint(
             endpoint_id=f"ep_{_ID}",
             tenant_id=f"tnt_{_ID}",
             url=url,

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from hookfast.clock import rfc3339
 
-Action = Literal[
+AuditAction = Literal[
     "api_key.create",
     "api_key.revoke",
     "audit.expire",
@@ -94,7 +94,7 @@ class Change:
     """One change. `tenant_id` is the tenant it matters to, None where that is only the operator;
     `resource` the kind of thing that `resource_id` names."""
 
-    action: Action
+    action: AuditAction
     resource: str
     resource_id: str
     tenant_id: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 
-def in_words(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """In the largest of hours, minutes and seconds that gives a whole number: `72 h`, `90 min`,
     `61 s`; to the second."""
     seconds = round(duration.total_seconds())

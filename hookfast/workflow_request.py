@@ -1,8 +1,8 @@
-"""How a stored row asks for a workflow. Pure; `hookfast.dispatch.workflow_starter` carries it out.
+"""How a stored row requests a workflow. Pure; `hookfast.dispatch.workflow_starter` carries it out.
 
-Circuits, owners' mail and jobs are rows first. A row that needs its workflow has `conducted_at`
-NULL; the workflow is started, or woken with the signal `look` when it runs, and only then is
-`conducted_at` set. Whatever crashes in between, the row still asks.
+Circuits, owners' mail and jobs are rows first. In a row that needs its workflow,
+`workflow_started_at` is NULL. The starter starts the workflow, or wakes it with a signal where it
+runs, and sets `workflow_started_at` only then: after a crash in between, the row still requests it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOK: Final = "look"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WorkflowRequest:
     """A workflow that a row asks for. `key` names the row to whoever found it; `argument` is the
     workflow's input, used only where no run is open; `summary` is what the Temporal UI shows."""
 

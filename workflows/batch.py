@@ -18,9 +18,9 @@ from hookfast.deliveries.batch_messages import (
     ATTEMPT,
     RECORD,
     WORKFLOW_TYPE,
-    BatchOrder,
-    BatchReport,
-    RecordBatchOrder,
+    BatchInput,
+    BatchResult,
+    RecordBatchInput,
     short_name,
     summary,
 )
@@ -39,17 +39,17 @@ class BatchWorkflow:
     lists each delivery as delivered, continued or returned."""
 
     @workflow.run
-    async def run(self, order: BatchOrder) -> BatchReport:
+    async def run(self, input: BatchInput) -> BatchResult:
         """Attempt each, and record what could not be recorded at once."""
-        report = BatchReport(unrecorded=order.unrecorded)
-        if not order.unrecorded:
-            report = await self._attempt(order)
+        report = BatchResult(unrecorded=input.unrecorded)
+        if not input.unrecorded:
+            report = await self._attempt(input)
         if report.unrecorded:
             # These requests were made and only their records failed. They are in history now: from
             # here on a crash repeats the records and never the requests.
             await workflow.execute_activity(
                 RECORD,
-                RecordBatchOrder(tuple(report.unrecorded)),
+                RecordBatchInput(tuple(report.unrecorded)),
                 task_queue=RETRIES_QUEUE,
                 start_to_close_timeout=RECORD_ACTIVITY,
                 heartbeat_timeout=HEARTBEAT,
@@ -58,17 +58,17 @@ class BatchWorkflow:
             )
         workflow.set_current_details(report.summary)
         ids = [*report.delivered, *report.continued, *report.returned]
-        if len(ids) > len(order.delivery_ids):  # some came while it was at work
+        if len(ids) > len(input.delivery_ids):  # some came while it was at work
             names = [short_name(delivery_id) for delivery_id in ids]
             workflow.upsert_search_attributes([HOOK_DELIVERIES.value_set(names)])
         return replace(report, unrecorded=())
 
-    async def _attempt(self, order: BatchOrder) -> BatchReport:
+    async def _attempt(self, input: BatchInput) -> BatchResult:
         try:
-            report: BatchReport = await workflow.execute_local_activity(
+            report: BatchResult = await workflow.execute_local_activity(
                 ATTEMPT,
-                order,
-                result_type=BatchReport,
+                input,
+                result_type=BatchResult,
                 schedule_to_close_timeout=LOCAL_STEP,
                 retry_policy=_ONCE,
             )
@@ -76,6 +76,6 @@ class BatchWorkflow:
         except FailureError:
             # We could not work there. The rows are a batch's until their leases run out; then a
             # relay takes those that were not recorded again.
-            ids = order.delivery_ids
+            ids = input.delivery_ids
             line = summary(len(ids), delivered=0, continued=0, returned=len(ids))
-            return BatchReport(line, returned=ids)
+            return BatchResult(line, returned=ids)

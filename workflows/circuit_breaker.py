@@ -16,15 +16,15 @@ from typing import Any, assert_never
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from hookfast.duration import in_words
+from hookfast.duration import format_duration
 from hookfast.endpoints.circuit import RAMP_STEP, EndpointState, State, ramp_rate
 from hookfast.endpoints.outage import (
     WORKFLOW_TYPE,
-    CircuitOrder,
-    DrainOrder,
-    EpisodeProgress,
-    EpisodeState,
-    Situation,
+    CircuitInput,
+    CircuitStatus,
+    DrainInput,
+    OutageProgress,
+    OutageState,
 )
 
 _UNTIL_DONE = RetryPolicy(
@@ -48,18 +48,18 @@ class CircuitBreakerWorkflow:
     """One outage of one endpoint. Signal: `look` (the row changed). Query: `state`."""
 
     @workflow.init
-    def __init__(self, order: CircuitOrder) -> None:
-        self._endpoint_id = order.endpoint_id
+    def __init__(self, input: CircuitInput) -> None:
+        self._endpoint_id = input.endpoint_id
         self._look = False
-        self._now = Situation(State.OPEN, EndpointState.ENABLED)
+        self._now = CircuitStatus(State.OPEN, EndpointState.ENABLED)
         self._warned = self._told = self._probed_late = False
-        self._failing_since = order.progress.failing_since
-        self._failing_from = workflow.now() - timedelta(seconds=order.progress.failing_seconds)
-        self._drain_step = order.progress.drain_step
-        self._drained_for = timedelta(seconds=order.progress.drain_seconds)
+        self._failing_since = input.progress.failing_since
+        self._failing_from = workflow.now() - timedelta(seconds=input.progress.failing_seconds)
+        self._drain_step = input.progress.drain_step
+        self._drained_for = timedelta(seconds=input.progress.drain_seconds)
 
     @workflow.run
-    async def run(self, order: CircuitOrder) -> EpisodeState:
+    async def run(self, input: CircuitInput) -> OutageState:
         """Conduct the episode to its end."""
         await self._do("look_at_circuit", summary="how the circuit stands")
         while not await self._is_over():
@@ -77,7 +77,7 @@ class CircuitBreakerWorkflow:
                 case _:
                     assert_never(self._now.state)
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(CircuitOrder(self._endpoint_id, self._progress()))
+                workflow.continue_as_new(CircuitInput(self._endpoint_id, self._progress()))
         return self.state()
 
     @workflow.signal
@@ -86,10 +86,10 @@ class CircuitBreakerWorkflow:
         self._look = True
 
     @workflow.query
-    def state(self) -> EpisodeState:
+    def state(self) -> OutageState:
         """How the episode stands."""
         now = self._now
-        return EpisodeState(
+        return OutageState(
             now.state, now.episode, now.probes, now.held, now.drained, now.last_error
         )
 
@@ -110,7 +110,9 @@ class CircuitBreakerWorkflow:
         # Not before a probe has failed since: the time may have passed while the endpoint was
         # paused, or while Temporal was away.
         if failing >= limit and self._probed_late and not self._now.armed:
-            await self._do("give_up", summary=f"disable after {in_words(limit)} without a success")
+            await self._do(
+                "give_up", summary=f"disable after {format_duration(limit)} without a success"
+            )
             return
         if failing >= limit / 2 and not self._warned:
             self._warned = True
@@ -148,7 +150,7 @@ class CircuitBreakerWorkflow:
         self._drain_step += 1
         await self._do(
             "drain_step",
-            DrainOrder(self._endpoint_id, rate, RAMP_STEP.total_seconds()),
+            DrainInput(self._endpoint_id, rate, RAMP_STEP.total_seconds()),
             summary=summary,
             timeout=RAMP_STEP + _STEP_MARGIN,
             heartbeat=_HEARTBEAT_TIMEOUT,
@@ -163,7 +165,7 @@ class CircuitBreakerWorkflow:
     async def _wait(self, wait: timedelta, summary: str) -> bool:
         """Wait, unless the row changes; whether it did."""
         now = f"{workflow.now():%Y-%m-%d %H:%M:%S} UTC"
-        self._show(f"next: {summary}, {in_words(wait)} after {now}")
+        self._show(f"next: {summary}, {format_duration(wait)} after {now}")
         with contextlib.suppress(TimeoutError):
             await workflow.wait_condition(
                 lambda: self._look, timeout=max(wait, timedelta(0)), timeout_summary=summary
@@ -186,7 +188,7 @@ class CircuitBreakerWorkflow:
         self._now = await workflow.execute_activity(
             activity,
             self._endpoint_id if argument is None else argument,
-            result_type=Situation,
+            result_type=CircuitStatus,
             start_to_close_timeout=timeout,
             heartbeat_timeout=heartbeat,
             retry_policy=_UNTIL_DONE,
@@ -200,8 +202,8 @@ class CircuitBreakerWorkflow:
             self._drain_step = 0
         self._show("")
 
-    def _progress(self) -> EpisodeProgress:
-        return EpisodeProgress(
+    def _progress(self) -> OutageProgress:
+        return OutageProgress(
             failing_since=self._failing_since,
             failing_seconds=(workflow.now() - self._failing_from).total_seconds(),
             drain_step=self._drain_step,

@@ -20,19 +20,19 @@ from temporalio.common import (
 )
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
-from hookfast.deliveries.life import Wish
+from hookfast.deliveries.life import Action
 from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
     RECORD,
     RETRIES_QUEUE,
     STEP,
     WORKFLOW_TYPE,
-    DeliveryOrder,
+    DeliveryInput,
     DeliveryState,
-    Heard,
-    RecordOrder,
-    StepOrder,
-    StepReport,
+    ReceivedSignals,
+    RecordInput,
+    StepInput,
+    StepResult,
     Urgency,
 )
 from hookfast.deliveries.outcome import DeliveryStatus
@@ -58,25 +58,25 @@ class DeliveryWorkflow:
     `wake`, in any order, at any time, any number of times. Query: `state`."""
 
     @workflow.init
-    def __init__(self, order: DeliveryOrder) -> None:
-        self._order = order
-        self._now = order.now
-        self._shown = None if order.labels else order.now.status
-        self._labels = order.labels
-        self._retries_planned = len(parse_plan(order.plan).delays)
-        self._woken = order.now.next_at is None
+    def __init__(self, input: DeliveryInput) -> None:
+        self._input = input
+        self._now = input.now
+        self._shown = None if input.labels else input.now.status
+        self._labels = input.labels
+        self._retries_planned = len(parse_plan(input.plan).delays)
+        self._woken = input.now.next_at is None
         self._urgency: int | None = None
-        self._heard: list[Wish] = []
+        self._heard: list[Action] = []
         self._passed_on = 0
 
     @workflow.run
-    async def run(self, order: DeliveryOrder) -> DeliveryState:
+    async def run(self, input: DeliveryInput) -> DeliveryState:
         """Step whenever the row or a signal says so, until the delivery has ended."""
         steps = 0
         while True:
             await self._wait()
             if self._is_due():
-                await self._step(in_fast_lane=order.fast_lane and steps == 0)
+                await self._step(in_fast_lane=input.fast_lane and steps == 0)
                 steps += 1
             if self._is_called():
                 continue
@@ -84,8 +84,8 @@ class DeliveryWorkflow:
                 return self._end()
             self._show()
             if steps >= _STEPS_PER_RUN:
-                order = replace(order, now=self._now, fast_lane=False, labels=None)
-                workflow.continue_as_new(order)
+                input = replace(input, now=self._now, fast_lane=False, labels=None)
+                workflow.continue_as_new(input)
 
     # -- signals and query: they only record; the loop above acts ------------------------------
 
@@ -98,30 +98,30 @@ class DeliveryWorkflow:
     @workflow.signal
     def pause(self) -> None:
         """Make no attempts until `resume`. The paused time does not use up the retry plan."""
-        self._heard.append(Wish.PAUSE)
+        self._heard.append(Action.PAUSE)
 
     @workflow.signal
     def resume(self) -> None:
         """Go on: at once if an attempt fell due meanwhile, else when it is due."""
-        self._heard.append(Wish.RESUME)
+        self._heard.append(Action.RESUME)
 
     @workflow.signal
     def resend(self) -> None:
         """Make one attempt now, paused or not, or as soon as the endpoint's limits let it. If it
         fails, the plan goes on as if it were not. After `cancel`: begin the plan again."""
-        self._heard.append(Wish.RESEND)
+        self._heard.append(Action.RESEND)
 
     @workflow.signal
     def cancel(self) -> None:
         """End the delivery without another attempt. One that is under way is recorded."""
-        self._heard.append(Wish.CANCEL)
+        self._heard.append(Action.CANCEL)
 
     @workflow.signal
     def release(self, probe: bool = False) -> None:
         """Go if you are held. With `probe`: look whether the circuit chose you as its probe."""
         self._woken = True
         if not probe:
-            self._heard.append(Wish.RELEASE)
+            self._heard.append(Action.RELEASE)
 
     @workflow.query
     def state(self) -> DeliveryState:
@@ -159,11 +159,11 @@ class DeliveryWorkflow:
     async def _step(self, *, in_fast_lane: bool) -> None:
         """Have the row looked at, and what it says done; `_now` is how it stands then."""
         heard = None
-        if wishes := tuple(self._heard[self._passed_on :]):
-            heard = Heard(workflow.info().run_id, len(self._heard), wishes)
-        order = StepOrder(
-            self._order.delivery_id,
-            self._order.plan,
+        if actions := tuple(self._heard[self._passed_on :]):
+            heard = ReceivedSignals(workflow.info().run_id, len(self._heard), actions)
+        input = StepInput(
+            self._input.delivery_id,
+            self._input.plan,
             workflow.now(),
             due=None if self._is_called() else self._now.next_at,
             # the start, its task, the task's start; later, what a step did may be lost to us
@@ -173,53 +173,53 @@ class DeliveryWorkflow:
         )
         urgency = self._urgency or (Urgency.RETRY if self._now.attempts else Urgency.FIRST)
         self._woken, self._urgency, self._passed_on = False, None, len(self._heard)
-        report = await self._local_step(order) if in_fast_lane else None
-        if report is None or report.crowded:
-            report = await self._regular(STEP, order, REGULAR_STEP, urgency, self._now.waits_for)
+        report = await self._local_step(input) if in_fast_lane else None
+        if report is None or report.lane_full:
+            report = await self._regular(STEP, input, REGULAR_STEP, urgency, self._now.waits_for)
         if (ended := report.unrecorded) is not None:
             # The request was made and only its record failed (the database was away). It is in
             # history now: from here on a crash repeats the record and never the request.
-            record = RecordOrder(self._order.delivery_id, ended)
+            record = RecordInput(self._input.delivery_id, ended)
             summary = f"record attempt {ended.attempt.number}"
-            report = await self._regular(RECORD, record, RECORD_ACTIVITY, Urgency.WISH, summary)
+            report = await self._regular(RECORD, record, RECORD_ACTIVITY, Urgency.PERSON, summary)
         self._now = report
 
-    async def _local_step(self, order: StepOrder) -> StepReport | None:
+    async def _local_step(self, input: StepInput) -> StepResult | None:
         """None when we could not work there."""
         stepping = workflow.start_local_activity(
             STEP,
-            order,
-            result_type=StepReport,
+            input,
+            result_type=StepResult,
             schedule_to_close_timeout=LOCAL_STEP,
             retry_policy=_ONCE,
         )
         try:
-            return await self._undisturbed(stepping)
+            return await self._shielded(stepping)
         except FailureError:
             return None
 
     async def _regular(
         self,
         name: str,
-        order: StepOrder | RecordOrder,
+        input: StepInput | RecordInput,
         timeout: timedelta,
         urgency: int,
         summary: str,
-    ) -> StepReport:
+    ) -> StepResult:
         working = workflow.start_activity(
             name,
-            order,
-            result_type=StepReport,
+            input,
+            result_type=StepResult,
             task_queue=RETRIES_QUEUE,
             start_to_close_timeout=timeout,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
             retry_policy=_UNTIL_DONE,
             summary=summary or None,
-            priority=Priority(priority_key=urgency, fairness_key=self._order.endpoint_id),
+            priority=Priority(priority_key=urgency, fairness_key=self._input.endpoint_id),
         )
-        return await self._undisturbed(working)
+        return await self._shielded(working)
 
-    async def _undisturbed(self, working: asyncio.Task[StepReport]) -> StepReport:
+    async def _shielded(self, working: asyncio.Task[StepResult]) -> StepResult:
         """What an activity gives, whoever cancels the workflow meanwhile. One that is cancelled
         would go on for a moment, as a request cannot be taken back."""
         try:
@@ -265,7 +265,7 @@ class DeliveryWorkflow:
             self._labels = None
             updates += [
                 HOOK_TENANT.value_set(labels.tenant_id),
-                HOOK_ENDPOINT.value_set(self._order.endpoint_id),
+                HOOK_ENDPOINT.value_set(self._input.endpoint_id),
                 HOOK_EVENT_TYPE.value_set(labels.event_type),
             ]
         if open_as is not None and open_as is not self._shown:

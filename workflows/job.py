@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
-from hookfast.deliveries.job import JOB_WORKFLOW, JobOrder, JobProgress
+from hookfast.deliveries.job import JOB_WORKFLOW, JobInput, JobProgress
 
 # A stint takes half a minute, and a little longer while Temporal or the database is away.
 _STINT_TIMEOUT = timedelta(minutes=3)
@@ -29,14 +29,14 @@ class JobWorkflow:
     as the working activity sees by itself. Query: `state`."""
 
     @workflow.init
-    def __init__(self, order: JobOrder) -> None:
-        self._order = order
-        self._now = order.progress
+    def __init__(self, input: JobInput) -> None:
+        self._input = input
+        self._now = input.progress
         self._cancel = False
         self._told = False
 
     @workflow.run
-    async def run(self, order: JobOrder) -> JobProgress:
+    async def run(self, input: JobInput) -> JobProgress:
         """Work until the job has ended; the result is what came of it."""
         while True:
             self._show()
@@ -45,7 +45,7 @@ class JobWorkflow:
                 self._show()
                 return self._now
             if workflow.info().is_continue_as_new_suggested() and not self._is_to_tell():
-                workflow.continue_as_new(replace(self._order, progress=self._now))
+                workflow.continue_as_new(replace(self._input, progress=self._now))
 
     # -- signals and query: they only record; the work below acts ------------------------------
 
@@ -69,7 +69,7 @@ class JobWorkflow:
         """One stint. A wish to cancel goes into the row, where the stint finds it."""
         working = workflow.start_activity(
             "work_on_job",
-            self._order,
+            self._input,
             result_type=JobProgress,
             start_to_close_timeout=_STINT_TIMEOUT,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
@@ -95,7 +95,7 @@ class JobWorkflow:
     async def _tell(self) -> None:
         await workflow.execute_activity(
             "cancel_job",
-            self._order,
+            self._input,
             start_to_close_timeout=_RECORD_TIMEOUT,
             retry_policy=_UNTIL_DONE,
             summary="cancel",
@@ -106,6 +106,6 @@ class JobWorkflow:
         """The text the Temporal UI shows for this workflow."""
         now = self._now
         workflow.set_current_details(
-            f"**{now.status.value}**: {self._order.action} {now.handled:,} of {now.total:,}  \n"
+            f"**{now.status.value}**: {self._input.action} {now.handled:,} of {now.total:,}  \n"
             f"{now.done:,} done, {now.skipped:,} skipped, {now.failed:,} failed"
         )

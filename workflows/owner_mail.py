@@ -16,10 +16,10 @@ from temporalio.common import RetryPolicy
 from hookfast.clock import rfc3339
 from hookfast.owners.digest import (
     WORKFLOW_TYPE,
-    MailOrder,
+    MailInput,
     MailState,
-    SendOrder,
-    SendReport,
+    SendInput,
+    SendResult,
     Waiting,
 )
 from hookfast.owners.notice import NoticeKind
@@ -39,15 +39,15 @@ class OwnerMailWorkflow:
     """One owner's mail, for as long as there is some. Signal: `look`. Query: `state`."""
 
     @workflow.init
-    def __init__(self, order: MailOrder) -> None:
-        self._order = order
+    def __init__(self, input: MailInput) -> None:
+        self._input = input
         self._news = False
         self._due: dict[NoticeKind, datetime] = {}
         self._sent = 0
         self._refused = 0
 
     @workflow.run
-    async def run(self, order: MailOrder) -> MailState:
+    async def run(self, input: MailInput) -> MailState:
         """Mail until nothing waits; the result counts what this run sent."""
         for _ in range(_LOOKS_PER_RUN):
             await self._gather()
@@ -57,7 +57,7 @@ class OwnerMailWorkflow:
                 await self._rest()
             elif not self._news:
                 return self.state()
-        workflow.continue_as_new(self._order)
+        workflow.continue_as_new(self._input)
 
     @workflow.signal
     def look(self) -> None:
@@ -72,7 +72,7 @@ class OwnerMailWorkflow:
     async def _gather(self) -> None:
         self._show("waiting for more news")
         await workflow.sleep(
-            timedelta(seconds=self._order.gather_seconds), summary="more news for the same owner?"
+            timedelta(seconds=self._input.gather_seconds), summary="more news for the same owner?"
         )
         # From here on a signal tells of rows that the look below may come too early for.
         self._news = False
@@ -81,7 +81,7 @@ class OwnerMailWorkflow:
         """Learn which kinds wait, and when each is due."""
         waiting: Waiting = await workflow.execute_activity(
             "waiting_mail",
-            self._order,
+            self._input,
             result_type=Waiting,
             start_to_close_timeout=_LOOK_TIMEOUT,
             retry_policy=_UNTIL_DONE,
@@ -98,10 +98,10 @@ class OwnerMailWorkflow:
     async def _send_what_is_due(self) -> None:
         for kind in [kind for kind, due in self._due.items() if due <= workflow.now()]:
             self._show(f"sending: {_name(kind)}")
-            report: SendReport = await workflow.execute_activity(
+            report: SendResult = await workflow.execute_activity(
                 "send_mail",
-                SendOrder(self._order.owner_hash, kind),
-                result_type=SendReport,
+                SendInput(self._input.owner_hash, kind),
+                result_type=SendResult,
                 start_to_close_timeout=_SEND_TIMEOUT,
                 retry_policy=_UNTIL_DONE,
                 summary=f"mail: {_name(kind)}",

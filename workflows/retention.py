@@ -13,10 +13,10 @@ from hookfast.retention.ages import (
     SWEEPS,
     WORKFLOW_TYPE,
     Prepared,
-    RetentionOrder,
+    RetentionInput,
+    RetentionRunInput,
     RetentionState,
-    RunOrder,
-    SweepOrder,
+    SweepInput,
     Swept,
 )
 
@@ -36,22 +36,22 @@ class RetentionWorkflow:
         self._swept: dict[str, Swept] = {}
 
     @workflow.run
-    async def run(self, order: RetentionOrder) -> RetentionState:
+    async def run(self, input: RetentionInput) -> RetentionState:
         """Fix what goes, count it, and sweep. What a sweep deletes is committed batch by batch, so
         a run that is stopped anywhere has done that much."""
-        run_id = order.run_id or new_id("ret", workflow.now(), random=workflow.random())
-        run = RunOrder(run_id, order.dry_run)
-        if order.left is None:
+        run_id = input.run_id or new_id("ret", workflow.now(), random=workflow.random())
+        run = RetentionRunInput(run_id, input.dry_run)
+        if input.left is None:
             await self._begin(run)
-        left = list(SWEEPS if order.left is None else order.left)
-        for _ in range(order.activities):
+        left = list(SWEEPS if input.left is None else input.left)
+        for _ in range(input.activities):
             if not left:
                 return await self._finish(run)
             if (await self._sweep(run, left[0])).done:
                 left.pop(0)
-        workflow.continue_as_new(replace(order, run_id=run_id, left=tuple(left)))
+        workflow.continue_as_new(replace(input, run_id=run_id, left=tuple(left)))
 
-    async def _begin(self, run: RunOrder) -> None:
+    async def _begin(self, run: RetentionRunInput) -> None:
         workflow.set_current_details("counting the days that are over")
         await workflow.execute_activity(
             "begin_retention",
@@ -71,11 +71,11 @@ class RetentionWorkflow:
                 summary="partitions ahead, counts by day",
             )
 
-    async def _sweep(self, run: RunOrder, name: str) -> Swept:
+    async def _sweep(self, run: RetentionRunInput, name: str) -> Swept:
         workflow.set_current_details(self._details(now=name, dry_run=run.dry_run))
         swept: Swept = await workflow.execute_activity(
             "sweep_rows",
-            SweepOrder(run.run_id, name, run.dry_run),
+            SweepInput(run.run_id, name, run.dry_run),
             result_type=Swept,
             start_to_close_timeout=_TIMEOUT,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
@@ -85,7 +85,7 @@ class RetentionWorkflow:
         self._swept[name] = swept
         return swept
 
-    async def _finish(self, run: RunOrder) -> RetentionState:
+    async def _finish(self, run: RetentionRunInput) -> RetentionState:
         state: RetentionState = await workflow.execute_activity(
             "finish_retention",
             run,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from hookfast.retention.daily import WORKFLOW_TYPE, Summarised, UpkeepOrder
+from hookfast.retention.daily import WORKFLOW_TYPE, DailyInput, Summarised
 
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=10), maximum_interval=timedelta(minutes=10)
@@ -21,7 +21,7 @@ class UpkeepWorkflow:
     """One day's upkeep, started by a schedule (`hookfast.dispatch.daily_schedule`)."""
 
     @workflow.run
-    async def run(self, order: UpkeepOrder) -> Summarised:
+    async def run(self, input: DailyInput) -> Summarised:
         """Tell the owners."""
         workflow.set_current_details("summing up the dead letters of the last 24 hours")
         summarised: Summarised = await workflow.execute_activity(

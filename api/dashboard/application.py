@@ -34,7 +34,7 @@ from api.dashboard.pages import (
 from api.dashboard.site import live, static_files
 from api.dashboard.site.page import HOME, PageView
 from api.dashboard.site.page_route import page_router
-from api.stream.slots import StreamSeats
+from api.stream.slots import StreamSlots
 
 _PAGES = (
     sign_in,
@@ -85,7 +85,7 @@ def install(app: FastAPI) -> None:
     async def home() -> Response:
         return RedirectResponse(HOME)
 
-    app.state.live_seats = StreamSeats(live.SEATS)
+    app.state.live_seats = StreamSlots(live.SEATS)
     app.include_router(static_files.routes)
     for router in (*routers(), _rest):
         app.include_router(router)

@@ -21,12 +21,12 @@ from api.http.fields import (
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, parse_reason
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type
-from hookfast.storage.deliveries.actions import Action
-from hookfast.storage.deliveries.selection import MAX_IDS, ChosenDeliveries
+from hookfast.storage.deliveries.actions import UserAction
+from hookfast.storage.deliveries.selection import MAX_IDS, DeliverySelection
 
 _Status = Annotated[DeliveryStatus, Strict(False)]
 
-ACTS_ON: Final[Mapping[Action, tuple[DeliveryStatus, ...]]] = {
+ACTS_ON: Final[Mapping[UserAction, tuple[DeliveryStatus, ...]]] = {
     "pause": (DeliveryStatus.PENDING, DeliveryStatus.RETRYING, DeliveryStatus.HELD),
     "resume": (DeliveryStatus.PAUSED,),
     "resend": tuple(DeliveryStatus),
@@ -59,7 +59,7 @@ class DeadLetterChoiceForm(Input):
         """Whether it says nothing."""
         return not self.model_dump(exclude_none=True)
 
-    def chosen(self, *statuses: DeliveryStatus) -> ChosenDeliveries:
+    def chosen(self, *statuses: DeliveryStatus) -> DeliverySelection:
         """The deliveries that are meant, in these statuses (none: in any)."""
         given: dict[str, Any] = self.model_dump(exclude={"status", "ids"})
         if self.event_type is not None:
@@ -67,7 +67,7 @@ class DeadLetterChoiceForm(Input):
         if self.reason is not None:
             parse_reason(self.reason, pointer="/filter/reason")
         ids = None if self.ids is None else tuple(dict.fromkeys(self.ids))
-        return ChosenDeliveries(**given, ids=ids, statuses=statuses)
+        return DeliverySelection(**given, ids=ids, statuses=statuses)
 
 
 class DeliveryChoiceForm(DeadLetterChoiceForm):
@@ -77,7 +77,7 @@ class DeliveryChoiceForm(DeadLetterChoiceForm):
         None, description="One status, or several; default: those the action makes sense in."
     )
 
-    def chosen_for(self, action: Action) -> ChosenDeliveries:
+    def chosen_for(self, action: UserAction) -> DeliverySelection:
         """The deliveries that are meant and that `action` makes sense for. Raises InvalidInput when
         that cannot be any."""
         possible = ACTS_ON[action]

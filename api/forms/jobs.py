@@ -21,17 +21,16 @@ from api.access.authentication import Principal
 from api.http.fields import Input, Time
 from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import Context
-from hookfast.audit import Action as AuditAction
-from hookfast.audit import Change, differences
+from hookfast.audit import AuditAction, Change, differences
 from hookfast.deliveries.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
 from hookfast.storage.audit.audited import facts
 from hookfast.storage.deliveries import jobs, selection
-from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.jobs import progress_of
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job
 
 STEERING: Final[Mapping[str, AuditAction]] = {
@@ -41,7 +40,7 @@ STEERING: Final[Mapping[str, AuditAction]] = {
     "cancel": "delivery.cancel",
 }
 """What the audit log calls steering a delivery, or many."""
-JobAction = Literal[Action, "ask_again"]
+JobAction = Literal[UserAction, "ask_again"]
 """What a job may ask: also that what waits at its endpoint's limits asks again, as they were
 raised."""
 _OURS: Final = ("up_to", "after", "without")
@@ -134,8 +133,8 @@ async def run(
     audit: RequestAudit,
     *,
     kind: JobKind,
-    action: Action,
-    chosen: ChosenDeliveries,
+    action: UserAction,
+    chosen: DeliverySelection,
     options: JobOptions,
     owner: str | None = None,
 ) -> JobView | Response:
@@ -164,8 +163,8 @@ async def make_job(
     *,
     owner: str | None,
     kind: JobKind,
-    action: Action,
-    chosen: ChosenDeliveries,
+    action: UserAction,
+    chosen: DeliverySelection,
     rate_per_second: float | None = None,
 ) -> Job:
     """A job that is committed; a worker begins it at once. Raises InvalidInput for a rate that this
@@ -191,7 +190,7 @@ async def draft_job(
     *,
     kind: JobKind,
     action: JobAction,
-    chosen: ChosenDeliveries,
+    chosen: DeliverySelection,
     rate_per_second: float | None = None,
 ) -> Job:
     """A job to be stored with `jobs.add` in the caller's transaction, which then has to ring the
@@ -243,7 +242,7 @@ def asked_for(job: Job, *, owner: str | None, **more: Any) -> Change:
 
 
 async def count(
-    context: Context, principal: Principal, chosen: ChosenDeliveries, *, resend: bool
+    context: Context, principal: Principal, chosen: DeliverySelection, *, resend: bool
 ) -> dict[DeliveryStatus, int]:
     """How many deliveries a job would act on, by their status; one that is to `resend` leaves out
     what another such job has yet to come to."""
@@ -253,10 +252,10 @@ async def count(
         return await selection.count(connection, _confined(chosen, principal))
 
 
-async def _being_resent(connection: AsyncConnection) -> tuple[ChosenDeliveries, ...]:
+async def _being_resent(connection: AsyncConnection) -> tuple[DeliverySelection, ...]:
     """What the jobs under way are yet to send again: asking twice sends once."""
     return tuple(
-        replace(ChosenDeliveries.of(job.chosen), after=job.cursor, without=())
+        replace(DeliverySelection.of(job.chosen), after=job.cursor, without=())
         for job in await jobs.resending(connection)
     )
 
@@ -266,7 +265,7 @@ def dry_run_answer(counted: DryRun) -> Response:
     return JSONResponse(counted.model_dump(mode="json"))
 
 
-def _confined(chosen: ChosenDeliveries, principal: Principal) -> ChosenDeliveries:
+def _confined(chosen: DeliverySelection, principal: Principal) -> DeliverySelection:
     """A tenant's key acts on its tenant's deliveries only, and a portal link to one endpoint on
     that endpoint's, whatever its form says."""
     return replace(

@@ -16,8 +16,8 @@ from api.forms.jobs import draft_job
 from api.process.context import Context
 from hookfast.deliveries.job import MIN_RATE, JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage.deliveries import jobs, limits, selection
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries import jobs, permits, selection
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Endpoint, Job
 
 _LIMITS = ("rate_limit_per_second", "max_in_flight")
@@ -36,7 +36,7 @@ async def draft(
         principal,
         kind=JobKind.LIMITS,
         action="ask_again",
-        chosen=ChosenDeliveries(
+        chosen=DeliverySelection(
             endpoint_id=endpoint.id,
             # a paused one waits for a resend's turn
             statuses=(DeliveryStatus.PENDING, DeliveryStatus.RETRYING, DeliveryStatus.PAUSED),
@@ -57,7 +57,7 @@ async def apply(
     """Forget the appointments that were made under the old limits, where they differ, and store the
     job, for whose workflow the caller then has to ring the conductor."""
     if any(columns[name] != getattr(endpoint, name) for name in _LIMITS):
-        await limits.reset(connection, endpoint.id, now=context.clock())
+        await permits.reset(connection, endpoint.id, now=context.clock())
     if job is not None:
         # As of now: what came since it was drafted lined up behind the same appointments.
         up_to = await selection.newest_id(connection)

@@ -16,14 +16,14 @@ from api.limits.body_memory import BodyMemory
 from api.limits.failure_limit import FailureLimit
 from api.limits.inbound_load import InboundLoad
 from api.limits.key_rate import KeyRate, key_rate
-from api.process.gauges import StandingGauges
+from api.process.gauges import DatabaseGauges
 from api.process.inbound_refusals import InboundRefusals
 from api.process.key_cache import KeyCache
 from api.process.source_cache import SourceCache
 from api.stream.hub import StreamHub
-from api.stream.slots import StreamSeats
+from api.stream.slots import StreamSlots
 from hookfast.clock import Clock, utc_now
-from hookfast.dispatch.workflow_starter import Conductor, conductor_for, stopped
+from hookfast.dispatch.workflow_starter import WorkflowStarter, stopped, workflow_starter_for
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
@@ -45,7 +45,7 @@ class Context:
     database: Database
     keyring: Keyring
     sender: Sender
-    conductor: Conductor
+    conductor: WorkflowStarter
     emitter: Emitter
     temporal: Client
     doorbell: Doorbell
@@ -59,9 +59,9 @@ class Context:
     bodies: BodyMemory
     backlog: Backlog
     streams: StreamHub
-    stream_seats: StreamSeats
+    stream_seats: StreamSlots
     telemetry: Telemetry
-    standing: StandingGauges
+    standing: DatabaseGauges
     clock: Clock
 
 
@@ -86,9 +86,9 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             clock=clock,
         )
         stack.push_async_callback(sender.aclose)
-        conductor = conductor_for(settings, client, database, clock=clock)
+        conductor = workflow_starter_for(settings, client, database, clock=clock)
         # The worker conducts too; this only saves a person the seconds until it looks.
-        conducting = asyncio.create_task(conductor.on_ring(), name="conductor")
+        conducting = asyncio.create_task(conductor.run_when_rung(), name="conductor")
         stack.push_async_callback(stopped, conducting)
         keyring = keyring_of(settings)
         refusals = InboundRefusals(database, clock=clock)
@@ -102,7 +102,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         streams = StreamHub(database, doorbell, clock=clock)
         stack.push_async_callback(streams.close)
         telemetry = providers.start("api", by_tenant=settings.metrics_by_tenant)
-        standing = StandingGauges(database, settings, clock=clock)
+        standing = DatabaseGauges(database, settings, clock=clock)
         if telemetry.pushes_metrics:
             await stack.enter_async_context(standing.pushing())
         yield Context(
@@ -130,7 +130,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             ),
             backlog=backlog,
             streams=streams,
-            stream_seats=StreamSeats(settings.max_streams),
+            stream_seats=StreamSlots(settings.max_streams),
             telemetry=telemetry,
             standing=standing,
             clock=clock,

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookfast.clock import Clock
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.storage.figures.gauges import Standing, standing
+from hookfast.storage.figures.gauges import GaugeValues, standing
 from hookfast.telemetry import instruments
 
 _FRESH_SECONDS = 5.0
@@ -41,7 +41,7 @@ _GAUGES = (
 log = structlog.get_logger()
 
 
-class StandingGauges:
+class DatabaseGauges:
     """One per process."""
 
     def __init__(self, database: Database, settings: Settings, *, clock: Clock) -> None:
@@ -92,7 +92,7 @@ class StandingGauges:
             await asyncio.wait([task])
 
 
-def _show(found: Standing) -> None:
+def _show(found: GaugeValues) -> None:
     instruments.DATABASE_UP.set(1)
     instruments.OUTBOX_BACKLOG.set(found.outbox)
     instruments.OUTBOX_AGE.set(found.oldest_waits.total_seconds())

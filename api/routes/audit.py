@@ -14,7 +14,7 @@ from api.http.fields import TenantId, Time, TimeInput
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
-from hookfast.audit import Action
+from hookfast.audit import AuditAction
 from hookfast.ids import id_pattern
 from hookfast.storage.audit import audit_log
 from hookfast.storage.audit.audit_log import AuditFilter
@@ -71,7 +71,7 @@ async def list_audit(
     resource_id: Annotated[
         str | None, Query(max_length=200, description="Of this thing: an id, or a name.")
     ] = None,
-    action: Annotated[Action | None, Query(description="Of this kind.")] = None,
+    action: Annotated[AuditAction | None, Query(description="Of this kind.")] = None,
     key_id: Annotated[
         str | None, Query(pattern=id_pattern("key"), description="Made with this API key.")
     ] = None,

@@ -35,7 +35,7 @@ from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import actions, attempts, deliveries, lives
-from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.outgoing import COUNTS_FOR
 from hookfast.storage.tables import Attempt, Delivery
@@ -104,11 +104,11 @@ class DeliveryDetail(DeliveryView):
     )
 
 
-class SteeredDelivery(BaseModel):
+class AcceptedAction(BaseModel):
     """The wish is stored; the delivery acts on it at once, and its status follows."""
 
     id: str
-    action: Action
+    action: UserAction
 
 
 @routes.get("/deliveries", summary="List deliveries")
@@ -172,7 +172,7 @@ def _workflow_id(delivery: Delivery) -> str:
 @routes.post("/deliveries/{delivery_id}/pause", status_code=202, summary="Pause a delivery")
 async def pause_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
-) -> SteeredDelivery:
+) -> AcceptedAction:
     """No attempts until it is resumed; the pause does not use up its retry plan."""
     return await _steer(delivery_id, "pause", context=context, audit=audit, principal=principal)
 
@@ -180,7 +180,7 @@ async def pause_delivery(
 @routes.post("/deliveries/{delivery_id}/resume", status_code=202, summary="Resume a delivery")
 async def resume_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
-) -> SteeredDelivery:
+) -> AcceptedAction:
     """It goes on where it was paused: at once, if an attempt fell due meanwhile."""
     return await _steer(delivery_id, "resume", context=context, audit=audit, principal=principal)
 
@@ -188,7 +188,7 @@ async def resume_delivery(
 @routes.post("/deliveries/{delivery_id}/resend", status_code=202, summary="Send a delivery now")
 async def resend_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
-) -> SteeredDelivery:
+) -> AcceptedAction:
     """One attempt now, also of a paused or finished delivery. If it fails, the retry plan goes on
     as if nothing had happened. Refused (409) while its endpoint is disabled, or once it is
     deleted."""
@@ -198,22 +198,22 @@ async def resend_delivery(
 @routes.post("/deliveries/{delivery_id}/cancel", status_code=202, summary="Cancel a delivery")
 async def cancel_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
-) -> SteeredDelivery:
+) -> AcceptedAction:
     """It ends without another attempt."""
     return await _steer(delivery_id, "cancel", context=context, audit=audit, principal=principal)
 
 
 async def _steer(
     delivery_id: str,
-    action: Action,
+    action: UserAction,
     *,
     context: Context,
     audit: RequestAudit,
     principal: Principal,
-) -> SteeredDelivery:
+) -> AcceptedAction:
     async with context.database.write() as connection:
         delivery = owned(await deliveries.get(connection, delivery_id), principal)
-        change = await actions.ask(connection, delivery_id, action, now=context.clock())
+        change = await actions.request(connection, delivery_id, action, now=context.clock())
         seen = await gates(connection, [delivery.endpoint_id])
         told = Change(
             action=STEERING[action],
@@ -232,4 +232,4 @@ async def _steer(
         # Whoever read the delivery before the commit may begin its request for so long. After the
         # answer, none begins.
         await asyncio.sleep(COUNTS_FOR)
-    return SteeredDelivery(id=delivery_id, action=action)
+    return AcceptedAction(id=delivery_id, action=action)

@@ -13,7 +13,7 @@ from api.forms.jobs import JOB_ANSWERS, JobView
 from api.http.routing import router
 from api.process.context import AppContext
 from hookfast.deliveries.job import JobKind
-from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.actions import UserAction
 
 routes = router("Deliveries")
 
@@ -33,7 +33,7 @@ class DeliveryActionForm(ChoiceOptions):
         }
     )
 
-    action: Action
+    action: UserAction
     filter: DeliveryChoiceForm = Field(default_factory=DeliveryChoiceForm)
 
 

@@ -26,7 +26,7 @@ from hookfast.ids import new_id
 from hookfast.inbox.samples import sample_data
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.endpoints import endpoints, subscriptions
-from hookfast.storage.endpoints.endpoint_cache import Target
+from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.storage.events import event_types
 from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.figures.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
@@ -224,7 +224,7 @@ async def get_endpoint_stats(
 
 
 async def _send_sample(
-    context: Context, target: Target, event_type: EventType, message_id: str
+    context: Context, target: CachedEndpoint, event_type: EventType, message_id: str
 ) -> Outcome:
     now = context.clock()
     headers, body = await outgoing_request(

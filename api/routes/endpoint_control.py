@@ -18,7 +18,7 @@ from api.http.fields import EndpointPath, Input, Time
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
-from hookfast.audit import Action
+from hookfast.audit import AuditAction
 from hookfast.deliveries.job import JobKind
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
 from hookfast.endpoints.outage import workflow_id
@@ -28,7 +28,7 @@ from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import dead_letters
 from hookfast.storage.deliveries.dead_letters import DEAD
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoint_state, endpoints
 from hookfast.storage.feed import poll, poll_positions
 from hookfast.storage.feed.poll import MOST_COUNTED
@@ -45,7 +45,7 @@ _Change = Callable[[AsyncConnection, str, datetime], Awaitable[bool]]
 class _Asked:
     """What is asked for: its name in the audit log, and how it is done."""
 
-    action: Action
+    action: AuditAction
     change: _Change
 
 
@@ -198,7 +198,7 @@ async def enable_endpoint(
             owner=endpoint.tenant_id,
             kind=JobKind.REDRIVE,
             action="resend",
-            chosen=ChosenDeliveries(endpoint_id=endpoint_id, statuses=DEAD),
+            chosen=DeliverySelection(endpoint_id=endpoint_id, statuses=DEAD),
         )
     return EnabledEndpoint.of(
         endpoint, job=None if job is None else JobView.of(job, context=context)

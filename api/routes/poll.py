@@ -15,7 +15,7 @@ from api.forms.poll import PollView, body_of
 from api.http.fields import EndpointPath
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from api.stream.connection import reach_of
+from api.stream.connection import connection_of
 from api.stream.hub import Follower
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, Forbidden, InvalidInput
@@ -96,7 +96,7 @@ async def poll_endpoint(
         principal=principal,
         endpoint_id=endpoint_id,
         limit=limit,
-        ending=reach_of(request.scope).ending,
+        ending=connection_of(request.scope).ending,
     )
     found = await asked.look_until(place.after, seconds=wait)
     return Response(

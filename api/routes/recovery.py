@@ -31,7 +31,7 @@ from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage.deliveries import jobs as stored_jobs
 from hookfast.storage.deliveries.dead_letters import DEAD
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.emitting import late_subscribers
 from hookfast.storage.emitting.late_subscribers import Late
 from hookfast.storage.endpoints import endpoints
@@ -111,7 +111,7 @@ async def recover_endpoint(
         owner=endpoint.tenant_id,
         kind=JobKind.RECOVER,
         action="resend",
-        chosen=ChosenDeliveries(
+        chosen=DeliverySelection(
             endpoint_id=endpoint_id,
             statuses=DEAD,
             finished_since=form.since,
@@ -139,7 +139,7 @@ async def replay_event(
             principal.check_tenant(event.tenant_id)
         if form.endpoint_id is not None:
             pushes(owned(await endpoints.get(connection, form.endpoint_id), principal))
-    chosen = ChosenDeliveries(
+    chosen = DeliverySelection(
         event_id=event_id,
         endpoint_id=form.endpoint_id,
         statuses=_FINISHED if form.only == "all" else DEAD,
@@ -173,7 +173,7 @@ async def replay_event(
 async def _count(
     context: Context,
     principal: Principal,
-    chosen: ChosenDeliveries,
+    chosen: DeliverySelection,
     event: EventSummary,
     late: Late | None,
 ) -> Response:

@@ -18,7 +18,7 @@ EXTENSION = "hookfast.connection"
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ConnectionHandle:
     """`ending` is set once the server shuts down or the client has left. `abort` drops the
     connection with whatever has not been sent."""
 
@@ -26,7 +26,7 @@ class Reach:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def reach_of(scope: Scope) -> Reach:
+def connection_of(scope: Scope) -> ConnectionHandle:
     """The request's connection."""
-    reach: Reach = scope.get("extensions", {}).get(EXTENSION) or Reach()
+    reach: ConnectionHandle = scope.get("extensions", {}).get(EXTENSION) or ConnectionHandle()
     return reach

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.stream.blocks import gap_block, heartbeat, opening
-from api.stream.connection import Reach, reach_of
+from api.stream.connection import ConnectionHandle, connection_of
 from api.stream.hub import DATABASE_AWAY, Follower, StreamHub
-from api.stream.slots import StreamSeats
+from api.stream.slots import StreamSlots
 from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.feed.feed import FeedEvent, FeedFilter, Gap
 
@@ -40,7 +40,7 @@ class StreamResponse(Response):
         self,
         *,
         hub: StreamHub,
-        seats: StreamSeats,
+        seats: StreamSlots,
         chosen: FeedFilter,
         after: Cursor,
         gap: Gap | None,
@@ -61,7 +61,7 @@ class StreamResponse(Response):
         self._key_works = key_works
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reach = reach_of(scope)
+        reach = connection_of(scope)
         # Refuses before anything is sent, so that the refusal is an answer.
         with self._seats.enter(self._tenant_id):
             await send(
@@ -78,7 +78,7 @@ class StreamResponse(Response):
                 log.info("A stream was cut: its client took nothing for too long.")
                 reach.abort()
 
-    async def _while_wanted(self, receive: Receive, send: Send, reach: Reach) -> None:
+    async def _while_wanted(self, receive: Receive, send: Send, reach: ConnectionHandle) -> None:
         streaming = asyncio.create_task(self._stream(send), name="stream")
         others = [
             asyncio.create_task(_left(receive), name="stream-left"),
@@ -159,6 +159,6 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _ends(reach: Reach) -> None:
+async def _ends(reach: ConnectionHandle) -> None:
     """Return when the server shuts down."""
     await reach.ending.wait()

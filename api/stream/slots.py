@@ -12,7 +12,7 @@ from hookfast.errors import Unavailable
 _RETRY_SECONDS = 10
 
 
-class StreamSeats:
+class StreamSlots:
     """One tenant may have a quarter of them, one at least."""
 
     def __init__(self, limit: int) -> None:

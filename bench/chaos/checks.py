@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bench.chaos.evidence import Fault, Request, Wish
+from bench.chaos.evidence import Action, Fault, Request
 from bench.chaos.storm import (
     DATABASE_FAULTS,
     RELAY_KILLED,
@@ -58,33 +58,38 @@ def cause_of(first: Request, faults: Sequence[Fault]) -> str:
     return UNEXPLAINED
 
 
-def after_cancel(requests: Iterable[Request], wishes: Iterable[Wish]) -> list[tuple[Wish, Request]]:
+def after_cancel(
+    requests: Iterable[Request], actions: Iterable[Action]
+) -> list[tuple[Action, Request]]:
     """Requests that began when a cancel had been answered with 202, unless a resend was asked for
     since. Deliveries whose resend got no answer are left out: it may have been committed later."""
-    by_delivery: defaultdict[str, list[Wish]] = defaultdict(list)
-    for wish in wishes:
-        by_delivery[wish.delivery_id].append(wish)
+    by_delivery: defaultdict[str, list[Action]] = defaultdict(list)
+    for action in actions:
+        by_delivery[action.delivery_id].append(action)
     found = []
     for request in requests:
         asked = by_delivery.get(request.message_id, ())
-        if any(wish.action == "resend" and wish.status is None for wish in asked):
+        if any(action.action == "resend" and action.status is None for action in asked):
             continue
-        before = [wish for wish in asked if wish.answered < request.begun and wish.status == 202]
-        cancels = [wish for wish in before if wish.action == "cancel"]
+        before = [
+            action for action in asked if action.answered < request.begun and action.status == 202
+        ]
+        cancels = [action for action in before if action.action == "cancel"]
         if cancels and not _resent_between(asked, cancels[-1], request):
             found.append((cancels[-1], request))
     return found
 
 
-def _resent_between(asked: Sequence[Wish], cancel: Wish, request: Request) -> bool:
+def _resent_between(asked: Sequence[Action], cancel: Action, request: Request) -> bool:
     return any(
-        wish.action == "resend" and cancel.begun <= wish.begun <= request.begun for wish in asked
+        action.action == "resend" and cancel.begun <= action.begun <= request.begun
+        for action in asked
     )
 
 
 def undelivered_successes(
     requests: Iterable[Request],
-    wishes: Iterable[Wish],
+    actions: Iterable[Action],
     faults: Sequence[Fault],
     statuses: Mapping[str, str],
 ) -> tuple[Counter[str], list[Request]]:
@@ -97,7 +102,7 @@ def undelivered_successes(
         last[request.message_id] = request
         if request.succeeded:
             succeeded[request.message_id] = request
-    steered = {wish.delivery_id for wish in wishes if wish.action in ("cancel", "resend")}
+    steered = {action.delivery_id for action in actions if action.action in ("cancel", "resend")}
     counted: Counter[str] = Counter()
     unaccounted = []
     for message_id, request in succeeded.items():

@@ -47,7 +47,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Action:
     """What a person asked of a delivery. `status` is None where no answer came: then nobody knows
     whether it was committed."""
 
@@ -64,7 +64,7 @@ class Evidence:
 
     accepted: dict[str, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    wishes: list[Wish] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     begun: float = field(default_factory=time.time)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from bench.chaos.evidence import Evidence, Wish
+from bench.chaos.evidence import Action, Evidence
 from bench.chaos.service import Service
 
 _PEOPLE = 2
@@ -96,7 +96,7 @@ class People:
             pass
         if status is not None and status >= 500:
             status = None  # it may be committed all the same
-        self._evidence.wishes.append(Wish(delivery_id, action, begun, time.time(), status))
+        self._evidence.actions.append(Action(delivery_id, action, begun, time.time(), status))
 
     # -- endpoints and dead letters ------------------------------------------------------------
 

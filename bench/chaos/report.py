@@ -68,8 +68,8 @@ class Verdict:
         restarts = {part.name: part.ended_by_itself for part in self.parts if part.ended_by_itself}
         self._say("processes that ended by themselves", _counted(restarts) or "0")
         self._say("the storm", _counted(Counter(fault.kind for fault in evidence.faults)))
-        wishes = Counter(wish.action for wish in evidence.wishes)
-        self._say("asked by people, of one delivery", _counted(wishes))
+        actions = Counter(action.action for action in evidence.actions)
+        self._say("asked by people, of one delivery", _counted(actions))
         return self.lines
 
     def _requests(self) -> None:
@@ -89,12 +89,12 @@ class Verdict:
                 if checks.cause_of(first, evidence.faults) == checks.UNEXPLAINED
             ],
         )
-        late = checks.after_cancel(evidence.requests, evidence.wishes)
+        late = checks.after_cancel(evidence.requests, evidence.actions)
         self._must_be_none("requests begun after a cancel", [one.message_id for _, one in late])
         unseen = checks.delivered_unseen(evidence.requests, statuses)
         self._must_be_none("delivered without a 2xx", unseen)
         counted, unaccounted = checks.undelivered_successes(
-            evidence.requests, evidence.wishes, evidence.faults, statuses
+            evidence.requests, evidence.actions, evidence.faults, statuses
         )
         for status, number in counted.most_common():
             self._say(f"2xx, and {status}", f"{number:,}")
@@ -117,10 +117,10 @@ class Verdict:
                 seconds = request.ended - request.begun
                 what = f"request {request.attempt} of worker {request.sender}: {request.status}"
                 at.append((request.begun, f"{what} after {seconds:.3f} s"))
-        for wish in self.evidence.wishes:
-            if wish.delivery_id == delivery_id:
-                at.append((wish.begun, f"{wish.action} asked"))
-                at.append((wish.answered, f"{wish.action} answered {wish.status}"))
+        for action in self.evidence.actions:
+            if action.delivery_id == delivery_id:
+                at.append((action.begun, f"{action.action} asked"))
+                at.append((action.answered, f"{action.action} answered {action.status}"))
         for attempt in self.rows.attempts.get(delivery_id, ()):
             what = f"attempt {attempt['number']} recorded, {attempt['trigger']}"
             at.append((_unix(attempt["started_at"]), f"{what}: {attempt['result']}"))

@@ -21,7 +21,7 @@ _REST, _LONGEST_REST = 20, 10.0
 _ENDED = "status IN ('delivered', 'dead', 'gone', 'cancelled')"
 _OF_IT = "FROM attempts WHERE attempts.delivery_id = deliveries.id"
 _ILLEGAL: Final = {
-    "ended, and something is due": f"{_ENDED} AND (due_at IS NOT NULL OR look_at IS NOT NULL "
+    "ended, and something is due": f"{_ENDED} AND (due_at IS NOT NULL OR recheck_at IS NOT NULL "
     "OR next_attempt_at IS NOT NULL OR waiting_since IS NOT NULL OR resend_asked_at IS NOT NULL "
     "OR released)",
     "ended at no time": f"{_ENDED} AND finished_at IS NULL",

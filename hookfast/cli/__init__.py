@@ -148,12 +148,12 @@ remote.add_to(app)
 def main() -> None:
     """Entry of the `hookfast` command. Exits with 1 and a sentence when something cannot work."""
     escape_what_cannot_be_written()
-    with said_in_words():
+    with errors_as_sentences():
         app()
 
 
 @contextmanager
-def said_in_words() -> Iterator[None]:
+def errors_as_sentences() -> Iterator[None]:
     """Exit with 1 and a sentence where the block raises an error of ours."""
     try:
         yield

@@ -16,7 +16,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNa
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from hookfast.cli import said_in_words
+from hookfast.cli import errors_as_sentences
 from hookfast.cli.console import print_operator_key, read_settings
 from hookfast.cli.prepare import prepare
 from hookfast.logs import configure_logging
@@ -82,7 +82,7 @@ async def _serves(address: str, namespace: str) -> bool:
 
 
 if __name__ == "__main__":
-    with said_in_words():
+    with errors_as_sentences():
         main(await_temporal="--await-temporal" in sys.argv)
     sys.stdout.flush()
     # Not by the interpreter's own end: a thread of Temporal's client that is just then waking (one

@@ -9,7 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from api.stream.connection import EXTENSION, Reach
+from api.stream.connection import EXTENSION, ConnectionHandle
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -42,7 +42,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._reach = Reach(transport.abort)
+        self._reach = ConnectionHandle(transport.abort)
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -84,7 +84,7 @@ class Unrecorded:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchOrder:
+class BatchInput:
     """A batch's input: whose first attempts it makes, or what it only has to record."""
 
     batch_id: str
@@ -93,14 +93,14 @@ class BatchOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordBatchOrder:
+class RecordBatchInput:
     """Input of the activity that commits attempts whose batch could not."""
 
     unrecorded: tuple[Unrecorded, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class BatchReport:
+class BatchResult:
     """What came of a batch: ids that were delivered, those that go on in workflows of their own
     with why, and those that wait again as if they had not been taken."""
 

@@ -66,7 +66,7 @@ class JobProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class JobOrder:
+class JobInput:
     """A job workflow's input, and its activities': everything else is in the job's row."""
 
     job_id: str

@@ -72,12 +72,14 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """A resend that was asked for and not made yet. `gently`: it is one of many and waits where
-    deliveries are held; a person's single resend goes at once. `not_before`: its endpoint's limits
-    gave it a later turn."""
+    """A resend that was requested and not made yet.
+
+    `yields_to_circuit`: it is one of many and waits where deliveries are held; a person's single
+    resend goes at once. `not_before`: its endpoint's limits gave it a later turn.
+    """
 
     asked_at: datetime
-    gently: bool = False
+    yields_to_circuit: bool = False
     not_before: datetime | None = None
 
     @property
@@ -91,7 +93,7 @@ class Life:
     """Everything that decides what a delivery does next.
 
     `attempts` is the number of the last attempt that was recorded; `retries` counts the retries
-    of the plan. `due_at` is when the plan's next attempt is due, `look_at` when a held delivery
+    of the plan. `due_at` is when the plan's next attempt is due, `recheck_at` when a held delivery
     asks by itself whether it may go. `began_at` is when the plan's first attempt began, and
     `excluded` the time since then that does not use up the plan, without the wait that still goes
     on (`waiting_since`). `released`: the circuit let it go while it drains. `round` counts how
@@ -104,7 +106,7 @@ class Life:
     attempts: int = 0
     retries: int = 0
     due_at: datetime | None = None
-    look_at: datetime | None = None
+    recheck_at: datetime | None = None
     began_at: datetime | None = None
     excluded: timedelta = timedelta(0)
     waiting_since: datetime | None = None
@@ -130,10 +132,12 @@ class Life:
     @property
     def next_attempt_at(self) -> datetime | None:
         """When it goes, or looks, next by itself; None when somebody has to say so."""
-        moments = [self.look_at if self.phase is Phase.HELD else self.due_at]
+        moments = [self.recheck_at if self.phase is Phase.HELD else self.due_at]
         if self.phase is Phase.PAUSED:
             moments = []
-        if self.resend is not None and not (self.resend.gently and self.phase is Phase.HELD):
+        if self.resend is not None and not (
+            self.resend.yields_to_circuit and self.phase is Phase.HELD
+        ):
             moments.append(self.resend.at)
         goes = min((moment for moment in moments if moment is not None), default=None)
         if goes is None or self.batch_until is None:
@@ -163,7 +167,7 @@ class Attempt:
     trigger: Trigger
     round: int
     in_plan: bool
-    gently: bool = False
+    yields_to_circuit: bool = False
     resend_asked_at: datetime | None = None
     position: int = 0
 
@@ -191,7 +195,7 @@ def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool 
     if not in_batch and life.batch_until is not None and now < life.batch_until:
         return Wait(life.next_attempt_at)
     resend, held = life.resend, life.phase is Phase.HELD
-    if resend is not None and resend.at <= now and not (resend.gently and held):
+    if resend is not None and resend.at <= now and not (resend.yields_to_circuit and held):
         return _attempt(life, Trigger.RESEND)
     planned = Trigger.RETRY if life.attempts else Trigger.FIRST
     match life.phase:
@@ -200,7 +204,7 @@ def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool 
         case Phase.HELD:
             if probe:
                 return _attempt(life, Trigger.PROBE)
-            if _is_past(life.look_at, now):
+            if _is_past(life.recheck_at, now):
                 goes = resend is not None and resend.at <= now
                 return _attempt(life, Trigger.RESEND if goes else planned)
         case _:
@@ -215,14 +219,14 @@ def _attempt(life: Life, trigger: Trigger) -> Attempt:
     if resend is not None:
         # It begins the plan where nothing has; beside the plan's own attempt, which is put off, it
         # leaves that as it was.
-        put_off = life.phase in (Phase.HELD, Phase.LIMITED) and not resend.gently
+        put_off = life.phase in (Phase.HELD, Phase.LIMITED) and not resend.yields_to_circuit
         in_plan = life.began_at is None and not put_off
     return Attempt(
         number=life.attempts + 1,
         trigger=trigger,
         round=life.round,
         in_plan=in_plan,
-        gently=resend is not None and resend.gently,
+        yields_to_circuit=resend is not None and resend.yields_to_circuit,
         resend_asked_at=None if resend is None else resend.asked_at,
         position=life.position if in_plan else 0,
     )
@@ -235,13 +239,13 @@ def _is_past(moment: datetime | None, now: datetime) -> bool:
 # -- facts ----------------------------------------------------------------------------------------
 
 
-class Wish(StrEnum):
+class Action(StrEnum):
     """What somebody asks of a delivery: a person, a job, or (`RELEASE`) its endpoint's circuit."""
 
     PAUSE = "pause"
     RESUME = "resume"
     RESEND = "resend"
-    RESEND_GENTLY = "resend_gently"
+    RESEND_YIELDING = "resend_yields"
     CANCEL = "cancel"
     RELEASE = "release"
     ASK_AGAIN = "ask_again"  # its endpoint's limits were raised: ask them now
@@ -292,14 +296,14 @@ class AttemptEnded:
         return self.started_at + timedelta(milliseconds=self.outcome.duration_ms)
 
 
-Fact: TypeAlias = "Wish | Held | Limited | Refused | AttemptEnded"
+Fact: TypeAlias = "Action | Held | Limited | Refused | AttemptEnded"
 
 
 def after(life: Life, fact: Fact, *, now: datetime) -> Life:
     """The life after `fact`, which may have been computed from an earlier one."""
     match fact:
-        case Wish():
-            return _after_wish(life, fact, now)
+        case Action():
+            return _after_action(life, fact, now)
         case AttemptEnded():
             return _after_attempt(life, fact, now)
         case Held() | Limited() | Refused():
@@ -311,47 +315,47 @@ def after(life: Life, fact: Fact, *, now: datetime) -> Life:
             assert_never(fact)
 
 
-def _after_wish(life: Life, wish: Wish, now: datetime) -> Life:
-    match wish:
-        case Wish.RESEND | Wish.RESEND_GENTLY:
-            return _resent(life, now, gently=wish is Wish.RESEND_GENTLY)
+def _after_action(life: Life, action: Action, now: datetime) -> Life:
+    match action:
+        case Action.RESEND | Action.RESEND_YIELDING:
+            return _resent(life, now, yields_to_circuit=action is Action.RESEND_YIELDING)
         case _ if life.phase.ended:
             return life
-        case Wish.PAUSE:
+        case Action.PAUSE:
             since = life.waiting_since or now
             return replace(
                 life,
                 phase=Phase.PAUSED,
                 reason=None,
                 waiting_since=since,
-                look_at=None,
+                recheck_at=None,
                 released=False,
             )
-        case Wish.RESUME:
+        case Action.RESUME:
             if life.phase is not Phase.PAUSED:
                 return life
             resend = None if life.resend is None else replace(life.resend, not_before=None)
             return replace(_waiting(life, until=now), resend=resend)
-        case Wish.CANCEL:
+        case Action.CANCEL:
             return _ended(life, Phase.CANCELLED, None, now)
-        case Wish.RELEASE:
+        case Action.RELEASE:
             if life.phase is not Phase.HELD:
                 return life
-            return replace(life, released=True, look_at=now)
-        case Wish.ASK_AGAIN:
+            return replace(life, released=True, recheck_at=now)
+        case Action.ASK_AGAIN:
             if life.resend is not None and life.phase is not Phase.HELD:
                 life = replace(life, resend=replace(life.resend, not_before=None))
             return replace(life, due_at=now) if life.phase is Phase.LIMITED else life
         case _:
-            assert_never(wish)
+            assert_never(action)
 
 
-def _resent(life: Life, now: datetime, *, gently: bool) -> Life:
+def _resent(life: Life, now: datetime, *, yields_to_circuit: bool) -> Life:
     if life.phase.ended:
-        return _begun_again(life, Resend(now, gently), now)
-    if gently and (life.phase is Phase.HELD or life.resend is not None):
+        return _begun_again(life, Resend(now, yields_to_circuit), now)
+    if yields_to_circuit and (life.phase is Phase.HELD or life.resend is not None):
         return life  # it goes when the endpoint is well again, or now, anyway
-    return replace(life, resend=Resend(now, gently))
+    return replace(life, resend=Resend(now, yields_to_circuit))
 
 
 def _begun_again(life: Life, resend: Resend, now: datetime) -> Life:
@@ -380,14 +384,14 @@ def _put_off(life: Life, fact: Held | Limited | Refused, now: datetime) -> Life:
                 life,
                 phase=Phase.HELD,
                 reason=fact.reason,
-                look_at=fact.until,
+                recheck_at=fact.until,
                 waiting_since=life.waiting_since or now,
                 released=False,
             )
         case Limited() if fact.attempt.trigger is Trigger.PROBE:
-            return replace(life, look_at=fact.until)
+            return replace(life, recheck_at=fact.until)
         case Limited() if fact.attempt.trigger is Trigger.RESEND:
-            if life.phase is Phase.HELD and fact.attempt.gently:
+            if life.phase is Phase.HELD and fact.attempt.yields_to_circuit:
                 released = life.released
                 life = replace(_waiting(life, until=now), released=released)
             if fact.attempt.in_plan and life.due_at is not None:
@@ -400,7 +404,7 @@ def _put_off(life: Life, fact: Held | Limited | Refused, now: datetime) -> Life:
                 phase=Phase.LIMITED,
                 reason=Reason.ENDPOINT_LIMIT,
                 due_at=fact.until,
-                look_at=None,
+                recheck_at=None,
                 waiting_since=life.waiting_since or now,
             )
         case _:
@@ -437,7 +441,7 @@ def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
         counted = replace(counted, resend=None)
     if attempt.in_plan:
         return _plan_goes_on(counted, fact, now)
-    if counted.phase is Phase.HELD and attempt.gently:
+    if counted.phase is Phase.HELD and attempt.yields_to_circuit:
         return _waiting(counted, until=_end_of_wait(counted, fact, now))
     return replace(counted, released=False, excluded=counted.excluded + _in_the_way(life, fact))
 
@@ -482,7 +486,7 @@ def _waiting(life: Life, *, until: datetime) -> Life:
         reason=None,
         excluded=life.excluded + _wait_of(life, until),
         waiting_since=None,
-        look_at=None,
+        recheck_at=None,
         released=False,
     )
 
@@ -510,7 +514,7 @@ def _ended(life: Life, phase: Phase, reason: Reason | None, now: datetime) -> Li
         phase=phase,
         reason=reason,
         due_at=None,
-        look_at=None,
+        recheck_at=None,
         waiting_since=None,
         resend=None,
         released=False,

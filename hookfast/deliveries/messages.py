@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from hookfast.clock import rfc3339
-from hookfast.deliveries.life import AttemptEnded, Wish
+from hookfast.deliveries.life import Action, AttemptEnded
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.deliveries.retry_plan import PlanSpec
 
@@ -39,7 +39,7 @@ class Urgency:
     """Order of service, where slots or Temporal are short: the rank of a row in the outbox, and
     Temporal's priority key (1 is the highest)."""
 
-    WISH: Final = 1  # a person waits for it
+    PERSON: Final = 1  # a person waits for it
     RETRY: Final = 2  # due retries, probes, and what a circuit lets go
     FIRST: Final = 3  # new first attempts
     JOB: Final = 4  # one of many
@@ -58,11 +58,11 @@ class DeliveryState:
 
 
 @dataclass(frozen=True, slots=True)
-class StepReport:
+class StepResult:
     """How the delivery's row stands after a step.
 
     `next_at` is when to step again (None: when a signal comes) and `waits_for` says why, for
-    people. `crowded`: nothing was done, the fast lane is full or too slow; step in the regular
+    people. `lane_full`: nothing was done, the fast lane is full or too slow; step in the regular
     lane. `unrecorded`: the request was made and its record could not be committed in time: that is
     to be done, and the request not to be repeated.
     """
@@ -74,7 +74,7 @@ class StepReport:
     next_at: datetime | None = None
     waits_for: str = ""
     last_error: str | None = None
-    crowded: bool = False
+    lane_full: bool = False
     unrecorded: AttemptEnded | None = None
 
     def state(self, retries_planned: int) -> DeliveryState:
@@ -116,7 +116,7 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryOrder:
+class DeliveryInput:
     """A delivery workflow's input. The plan is part of it: a delivery keeps the plan it started
     with. `fast_lane`: the first step is a local activity. `now`: how the row stood; the first step
     is at `now.next_at`, or at once. `labels` are yet to be told to Temporal's search; None: it was
@@ -126,12 +126,12 @@ class DeliveryOrder:
     endpoint_id: str
     plan: PlanSpec
     fast_lane: bool = False
-    now: StepReport = field(default_factory=StepReport)
+    now: StepResult = field(default_factory=StepResult)
     labels: Labels | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RecordOrder:
+class RecordInput:
     """Input of the activity that commits an attempt whose step could not."""
 
     delivery_id: str
@@ -139,18 +139,18 @@ class RecordOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedSignals:
     """Wishes that came as signals, made by hand in the Temporal UI or CLI. `count` of them were
-    heard by this run so far, and `wishes` are the last of those: so a step that is repeated does
+    heard by this run so far, and `actions` are the last of those: so a step that is repeated does
     not apply one twice."""
 
     run_id: str
     count: int
-    wishes: tuple[Wish, ...]
+    actions: tuple[Action, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StepOrder:
+class StepInput:
     """The step activity's input. `now` is the workflow's time, which the worker's clock may not
     have reached. `due` is what its timer was set to, where that led here. `fresh`: the workflow has
     just been started, so that what the relay read counts.
@@ -162,4 +162,4 @@ class StepOrder:
     due: datetime | None = None
     fresh: bool = False
     cancelled: bool = False
-    heard: Heard | None = None
+    heard: ReceivedSignals | None = None

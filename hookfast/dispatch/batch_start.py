@@ -16,8 +16,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from hookfast.deliveries.batch_messages import (
     WORKFLOW_TYPE,
-    BatchOrder,
-    BatchReport,
+    BatchInput,
+    BatchResult,
     short_name,
     workflow_id,
 )
@@ -28,16 +28,16 @@ from hookfast.temporal import connection
 
 async def start_batch(
     client: Client, batch_id: str, delivery_ids: Sequence[str]
-) -> WorkflowHandle[object, BatchReport]:
+) -> WorkflowHandle[object, BatchResult]:
     """Start a batch, eagerly; where it was started already, nothing happens. Raises RPCError."""
     names = [short_name(delivery_id) for delivery_id in delivery_ids]
     try:
         return await client.start_workflow(
             WORKFLOW_TYPE,
-            BatchOrder(batch_id, tuple(delivery_ids)),
+            BatchInput(batch_id, tuple(delivery_ids)),
             id=workflow_id(batch_id),
             task_queue=DELIVERIES_QUEUE,
-            result_type=BatchReport,
+            result_type=BatchResult,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             request_eager_start=True,
@@ -49,4 +49,4 @@ async def start_batch(
             rpc_timeout=START_TIMEOUT,
         )
     except WorkflowAlreadyStartedError:  # and has ended
-        return client.get_workflow_handle(workflow_id(batch_id), result_type=BatchReport)
+        return client.get_workflow_handle(workflow_id(batch_id), result_type=BatchResult)

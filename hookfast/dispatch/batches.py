@@ -26,7 +26,7 @@ from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.telemetry import instruments
 
 Take = Callable[[Sequence[str]], None]
-Heard = Callable[[RPCError | None], None]
+ReceivedSignals = Callable[[RPCError | None], None]
 
 _OPEN_SECONDS = 1.0
 """How long a batch stays open. At 50 deliveries a second that is one workflow for 50 of them."""
@@ -179,7 +179,12 @@ class Batches:
         return self._known.get(batch_id)
 
     def begin(
-        self, batch_id: str, rows: Sequence[PendingDelivery], *, held_until: datetime, heard: Heard
+        self,
+        batch_id: str,
+        rows: Sequence[PendingDelivery],
+        *,
+        held_until: datetime,
+        heard: ReceivedSignals,
     ) -> None:
         """Start a batch of these rows, which belong to it until `held_until`; without rows it waits
         for deliveries to be added. `heard` is called after each try to start it, with None or with
@@ -203,7 +208,7 @@ class Batches:
             one.close()
 
     async def _run(
-        self, batch_id: str, ids: Sequence[str], held_until: datetime, heard: Heard
+        self, batch_id: str, ids: Sequence[str], held_until: datetime, heard: ReceivedSignals
     ) -> None:
         while True:
             try:

@@ -50,7 +50,7 @@ from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.start import start_or_wake
 from hookfast.dispatch.start_window import StartWindow
-from hookfast.dispatch.unhealthy_endpoints import Troubled
+from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.ids import new_id
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
@@ -58,7 +58,7 @@ from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.fair_claim import FairClaim, Free
 from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.storage.deliveries.outgoing import Chosen, OutgoingLoader
-from hookfast.storage.endpoints.endpoint_cache import Target
+from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.telemetry import instruments, spans
 
 _IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
@@ -66,7 +66,7 @@ _MARK_SECONDS = 0.2  # marks what it started this long after the last round, whe
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
 _LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when told to end
 _NEW_WHILE_LATE = 4  # new deliveries in hand while retries run late
-_WISH_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
+_PERSON_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
 _BATCHES = 2  # at work at once: one is loaded while the other's requests are made
 _GATHER_SECONDS = 0.003
 """New deliveries gather for so long before they are added to a batch, so that they share what that
@@ -75,7 +75,7 @@ higher, as they gather then anyway; every delivery waited for it."""
 _OPENS_SECONDS = 0.05  # waits so long for a batch that is being started: it can take more then
 _PER_ENDPOINT = 2 * batch_messages.MOST
 """New deliveries of one endpoint in hand at once."""
-_PER_TROUBLED_ENDPOINT = 16
+_PER_UNHEALTHY_ENDPOINT = 16
 """The same of one that was slow or failing lately."""
 _MANY = 16  # so many new deliveries at once, and more behind them, are a burst
 
@@ -104,7 +104,7 @@ class Relay:
         lateness: Lateness,
         first_attempts: FirstAttempts,
         batches: Batches,
-        troubled: Troubled,
+        unhealthy: UnhealthyEndpoints,
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -117,7 +117,7 @@ class Relay:
         self._lateness = lateness
         self._clock = clock
         self._first_attempts = first_attempts
-        self._troubled = troubled
+        self._unhealthy = unhealthy
         self._fair = FairClaim()
         self._window = StartWindow()
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
@@ -224,7 +224,7 @@ class Relay:
         find = partial(self._fair.find, connection, now=now)
         late, batching = self._lateness.now, self._first_attempts.batched
         if not own:
-            urgent = await find(limit=self._batch, least_urgent=Urgency.WISH)
+            urgent = await find(limit=self._batch, least_urgent=Urgency.PERSON)
         elif late or batching:
             urgent = await find(limit=own, least_urgent=Urgency.RETRY)
         else:
@@ -260,7 +260,7 @@ class Relay:
             and one.gate.takes_everything
             and one.target.limits is None
             and one.target.timeout_seconds <= self._fast_lane_timeout.total_seconds()
-            and one.row.endpoint_id not in self._troubled
+            and one.row.endpoint_id not in self._unhealthy
         ]
 
     def _new_in_hand(self) -> int:
@@ -270,7 +270,7 @@ class Relay:
         """How many more new deliveries of this endpoint may be in hand."""
         in_hand = sum(row.endpoint_id == endpoint_id for row in self._starting.values())
         in_hand += self._batches.in_hand(endpoint_id)
-        most = _PER_TROUBLED_ENDPOINT if endpoint_id in self._troubled else _PER_ENDPOINT
+        most = _PER_UNHEALTHY_ENDPOINT if endpoint_id in self._unhealthy else _PER_ENDPOINT
         return max(0, most - in_hand)
 
     async def _settle_accounts(self, connection: AsyncConnection) -> None:
@@ -294,7 +294,7 @@ class Relay:
         their turn. Half of them go first, or what goes within a moment: each lease spends a
         transaction. Returns when there is room for them, or in a batch, or after a moment."""
         most = min(self._batch, 2 * self._window.size)
-        deadline = asyncio.get_running_loop().time() + _WISH_SECONDS
+        deadline = asyncio.get_running_loop().time() + _PERSON_SECONDS
         opening = [one.opens for one in self._batches.at_work if one.is_opening]
         if opening and self._batches.open is None:
             await asyncio.wait(opening, timeout=_OPENS_SECONDS)
@@ -315,7 +315,7 @@ class Relay:
         if under_way := [*self._starting, *self._batches.running]:
             await asyncio.wait(under_way)
 
-    async def _start(self, row: PendingDelivery, target: Target, lease: datetime) -> None:
+    async def _start(self, row: PendingDelivery, target: CachedEndpoint, lease: datetime) -> None:
         """Start or wake one delivery's workflow, and note whether that went well."""
         with spans.start_of_delivery(
             self._loader.traceparent_of(row.event_id),
@@ -327,7 +327,9 @@ class Relay:
             result = await self._start_workflow(row, target, lease)
         instruments.RELAY_STARTS.add(carrier="workflow", result=result)
 
-    async def _start_workflow(self, row: PendingDelivery, target: Target, lease: datetime) -> str:
+    async def _start_workflow(
+        self, row: PendingDelivery, target: CachedEndpoint, lease: datetime
+    ) -> str:
         """What came of it: `started`, `exists`, `failed` or `refused`."""
         result = "started"
         try:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from hookfast.deliveries.headers import JSON, request_headers
 from hookfast.signing.encryption import CONTENT_TYPE as ENCRYPTED
-from hookfast.storage.endpoints.endpoint_cache import Target
+from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 
 
 async def outgoing_request(
     body: bytes,
     *,
-    target: Target,
+    target: CachedEndpoint,
     message_id: str,
     event_type: str,
     attempt: int,

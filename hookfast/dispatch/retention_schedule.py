@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 from hookfast.dispatch import schedules
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.errors import Unavailable
-from hookfast.retention.ages import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, RetentionOrder
+from hookfast.retention.ages import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, RetentionInput
 from hookfast.workflow_request import CONTROL_QUEUE
 
 _HOUR = 3
@@ -20,7 +20,7 @@ async def ensure_schedule(client: Client) -> None:
     """Make the schedule, unless it is there; see `schedule.ensure`."""
     nightly = schedules.daily(
         WORKFLOW_TYPE,
-        RetentionOrder(),
+        RetentionInput(),
         workflow_id=WORKFLOW_ID,
         hour=_HOUR,
         summary="retention",
@@ -39,7 +39,7 @@ async def start(client: Client, run_id: str, *, dry_run: bool) -> None:
     try:
         await client.start_workflow(
             WORKFLOW_TYPE,
-            RetentionOrder(dry_run=dry_run, run_id=run_id),
+            RetentionInput(dry_run=dry_run, run_id=run_id),
             id=workflow_id(run_id),
             task_queue=CONTROL_QUEUE,
             static_summary="retention, dry run" if dry_run else "retention",

@@ -18,13 +18,13 @@ from hookfast.deliveries.messages import (
     DELIVERIES_QUEUE,
     WAKE,
     WORKFLOW_TYPE,
-    DeliveryOrder,
+    DeliveryInput,
     Labels,
-    StepReport,
+    StepResult,
     workflow_id,
 )
 from hookfast.storage.deliveries.outbox import PendingDelivery
-from hookfast.storage.endpoints.endpoint_cache import Target
+from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.temporal import connection
 
 RPC_TIMEOUT = timedelta(seconds=5)
@@ -34,7 +34,7 @@ _SUMMARY_URL_LENGTH = 120
 
 
 async def start_or_wake(
-    client: Client, row: PendingDelivery, target: Target, *, fast_lane_timeout: timedelta
+    client: Client, row: PendingDelivery, target: CachedEndpoint, *, fast_lane_timeout: timedelta
 ) -> None:
     """Start the workflow of a row that has none yet, or signal the one of a row that was put back:
     where it has ended or was lost, it starts again from the row. Raises Temporal's errors;
@@ -67,19 +67,19 @@ async def start_or_wake(
 
 
 def _order(
-    row: PendingDelivery, target: Target, *, fast_lane: bool, labelled: bool
-) -> DeliveryOrder:
+    row: PendingDelivery, target: CachedEndpoint, *, fast_lane: bool, labelled: bool
+) -> DeliveryInput:
     life = row.life
     waits = row.new and row.deliver_at is not None
     next_at = row.deliver_at if waits else None
     if not row.new and not row.has_workflow:
         next_at = life.next_attempt_at  # its batch left it so
-    return DeliveryOrder(
+    return DeliveryInput(
         delivery_id=row.delivery_id,
         endpoint_id=row.endpoint_id,
         plan=target.plan,
         fast_lane=fast_lane,
-        now=StepReport(
+        now=StepResult(
             status=life.status,
             attempts=life.attempts,
             retries=life.retries,
@@ -110,7 +110,7 @@ def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
     )
 
 
-def _summary(row: PendingDelivery, target: Target) -> str:
+def _summary(row: PendingDelivery, target: CachedEndpoint) -> str:
     """The line the Temporal UI shows, `order.invoice.paid → https://…`, without the URL's query:
     people put tokens there."""
     url = target.url.partition("?")[0][:_SUMMARY_URL_LENGTH]

@@ -26,7 +26,9 @@ _UNMOVED_AFTER = timedelta(hours=1)
 log = structlog.get_logger()
 
 
-async def keep_beating(database: Database, worker_id: str, first_attempts: FirstAttempts) -> None:
+async def send_heartbeats(
+    database: Database, worker_id: str, first_attempts: FirstAttempts
+) -> None:
     """Report every few seconds that this worker lives."""
     while True:
         try:
@@ -43,7 +45,7 @@ async def keep_beating(database: Database, worker_id: str, first_attempts: First
         await asyncio.sleep(workers.BEAT_EVERY.total_seconds())
 
 
-async def sweep_lost(database: Database) -> None:
+async def requeue_lost(database: Database) -> None:
     """Put deliveries that are long overdue back into the outbox: their workflows were lost with
     Temporal's data (a restored backup, say), or are late, which starting them again does not
     change. Circuits, mail and jobs that have not moved for an hour ask for their workflow again."""
@@ -55,9 +57,13 @@ async def sweep_lost(database: Database) -> None:
                 woken = await outbox.wake_lost(
                     connection, overdue_since=now - _OVERDUE_AFTER, limit=_SWEEP_BATCH
                 )
-                asked = await circuits.ask_again(connection, overdue_since=now - _UNMOVED_AFTER)
-                asked += await notices.ask_again(connection, conducted_before=now - _UNMOVED_AFTER)
-                asked += await jobs.ask_again(connection, unmoved_since=now - _UNMOVED_AFTER)
+                asked = await circuits.request_workflow(
+                    connection, overdue_since=now - _UNMOVED_AFTER
+                )
+                asked += await notices.request_workflow(
+                    connection, started_before=now - _UNMOVED_AFTER
+                )
+                asked += await jobs.request_workflow(connection, unmoved_since=now - _UNMOVED_AFTER)
         except (SQLAlchemyError, OSError) as error:
             log.warning("The sweep cannot reach the database.", error=type(error).__name__)
         else:

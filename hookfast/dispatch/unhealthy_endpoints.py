@@ -14,21 +14,21 @@ _MOST_SCORE: Final = 6
 _MOST: Final = 10_000
 
 
-class Troubled:
+class UnhealthyEndpoints:
     """One per worker process."""
 
     def __init__(self) -> None:
         # a score, and when it was last raised; only of endpoints that have one
         self._scores: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
-    def bad(self, endpoint_id: str) -> None:
+    def mark_unhealthy(self, endpoint_id: str) -> None:
         """An attempt at this endpoint failed, or takes long."""
         score, _ = self._scores.pop(endpoint_id, (0, 0.0))
         self._scores[endpoint_id] = (min(score + 1, _MOST_SCORE), time.monotonic())
         if len(self._scores) > _MOST:
             self._scores.popitem(last=False)
 
-    def good(self, endpoint_id: str) -> None:
+    def mark_healthy(self, endpoint_id: str) -> None:
         """An attempt arrived."""
         if endpoint_id in self._scores:
             score, at = self._scores[endpoint_id]

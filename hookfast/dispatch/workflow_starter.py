@@ -24,11 +24,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.settings.settings import Settings
-from hookfast.storage.circuits.circuits import Circuits
+from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries.jobs import AskingJobs
-from hookfast.storage.owners.notices import AskingNotices
-from hookfast.workflow_request import CONTROL_QUEUE, LOOK, Wanted
+from hookfast.storage.deliveries.jobs import JobWorkflowRequests
+from hookfast.storage.owners.notices import MailWorkflowRequests
+from hookfast.workflow_request import CONTROL_QUEUE, LOOK, WorkflowRequest
 
 _IDLE_SECONDS = 2.0
 _BATCH = 100
@@ -37,28 +37,28 @@ _BATCH = 100
 log = structlog.get_logger()
 
 
-class Asking(Protocol):
+class WorkflowRequests(Protocol):
     """A kind of row that asks for workflows."""
 
-    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
+    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
         """The workflows asked for, at most `limit`."""
 
     async def mark(
-        self, connection: AsyncConnection, wanted: Sequence[Wanted], *, now: datetime
+        self, connection: AsyncConnection, wanted: Sequence[WorkflowRequest], *, now: datetime
     ) -> None:
         """These were started or woken."""
 
 
-def conductor_for(
+def workflow_starter_for(
     settings: Settings, client: Client, database: Database, *, clock: Clock = utc_now
-) -> Conductor:
+) -> WorkflowStarter:
     """A conductor for every kind of row that asks."""
     asking = (
-        Circuits(),
-        AskingNotices(gather=settings.mail_gather, digest_every=settings.mail_digest_every),
-        AskingJobs(),
+        CircuitWorkflowRequests(),
+        MailWorkflowRequests(gather=settings.mail_gather, digest_every=settings.mail_digest_every),
+        JobWorkflowRequests(),
     )
-    return Conductor(client, database, asking, clock=clock)
+    return WorkflowStarter(client, database, asking, clock=clock)
 
 
 async def stopped(task: asyncio.Task[None]) -> None:
@@ -67,14 +67,14 @@ async def stopped(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-class Conductor:
-    """One per process that may start workflows. `run` until cancelled, or `conduct` once."""
+class WorkflowStarter:
+    """One per process that may start workflows. `run` until cancelled, or `start_requested` once."""
 
     def __init__(
         self,
         client: Client,
         database: Database,
-        asking: Sequence[Asking],
+        asking: Sequence[WorkflowRequests],
         *,
         clock: Clock = utc_now,
     ) -> None:
@@ -92,21 +92,21 @@ class Conductor:
         """Conduct until cancelled, whatever is away."""
         while True:
             self._rung.clear()
-            await self._try_to_conduct()
+            await self._try_to_start()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_IDLE_SECONDS):
                     await self._rung.wait()
 
-    async def on_ring(self) -> None:
+    async def run_when_rung(self) -> None:
         """Conduct whenever rung, until cancelled: for a process beside which a worker runs."""
         while True:
             await self._rung.wait()
             self._rung.clear()
-            await self._try_to_conduct()
+            await self._try_to_start()
 
-    async def _try_to_conduct(self) -> None:
+    async def _try_to_start(self) -> None:
         try:
-            await self.conduct()
+            await self.start_requested()
         except (SQLAlchemyError, OSError, RPCError, RuntimeError) as error:
             log.warning(
                 "The conductor waits for the database or Temporal.",
@@ -114,7 +114,7 @@ class Conductor:
             )
             await asyncio.sleep(_IDLE_SECONDS)
 
-    async def conduct(self) -> int:
+    async def start_requested(self) -> int:
         """Start or wake everything that is asked for; returns how many that were. Raises the
         database's errors, and Temporal's when it is away (RPCError; RuntimeError when it cannot be
         reached)."""
@@ -132,7 +132,7 @@ class Conductor:
                     break
         return count
 
-    async def _tell(self, wanted: Wanted) -> bool:
+    async def _tell(self, wanted: WorkflowRequest) -> bool:
         """Start or wake a workflow. False where Temporal refuses just this one: its row goes on
         asking, and holds up nobody."""
         try:

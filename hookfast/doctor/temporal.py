@@ -26,7 +26,7 @@ from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
 from hookfast.settings.settings import Settings
-from hookfast.settings.up_file import Whereabouts
+from hookfast.settings.up_file import UpFile
 from hookfast.temporal import connection
 from hookfast.workflow_request import CONTROL_QUEUE
 
@@ -89,7 +89,7 @@ async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
         yield await _schedule(client, schedule)
 
 
-def _server(settings: Settings, running: Whereabouts | None) -> _Server:
+def _server(settings: Settings, running: UpFile | None) -> _Server:
     if address := os.environ.get("TEMPORAL_ADDRESS"):
         return _Server(address=address, known="named")
     if running is not None:

@@ -370,7 +370,7 @@ def admit(gate: Gate, delivery_id: str, *, attempt: Attempt, released: bool) -> 
     match gate.endpoint_state:
         case EndpointState.DISABLED | EndpointState.DELETED:
             return Admission.REFUSE
-        case _ if attempt.trigger is Trigger.RESEND and not attempt.gently:
+        case _ if attempt.trigger is Trigger.RESEND and not attempt.yields_to_circuit:
             return Admission.SEND
         case EndpointState.PAUSED:
             return Admission.HOLD

@@ -1,7 +1,7 @@
 """How fast an endpoint with limits is sent to: may a request start, and if not, when to ask again.
 
-Pure. `hookfast.storage.deliveries.limits` keeps the state of an endpoint, a `Pace`, and asks here
-under a lock.
+Pure. `hookfast.storage.deliveries.permits` stores the `LimitState` of an endpoint and decides with
+these functions under a lock.
 
 Two things are kept apart. The *permission* to start is exact: it moves `next_slot_at`, under a
 lock, by the spacing of the rate. The *hint* when to ask again is not: waiting deliveries are told
@@ -69,7 +69,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class LimitState:
     """What is known of an endpoint. `next_slot_at`: no request may start before (without a rate:
     when the last one started). `mean_seconds`: how long its requests take."""
 
@@ -78,7 +78,7 @@ class Pace:
     mean_seconds: float
 
     @classmethod
-    def fresh(cls, now: datetime) -> Pace:
+    def fresh(cls, now: datetime) -> LimitState:
         """The pace of an endpoint that was never asked for."""
         return cls(next_slot_at=now, promised_until=now, mean_seconds=_FIRST_GUESS_SECONDS)
 
@@ -101,8 +101,8 @@ Answer: TypeAlias = "Go | Wait"
 
 
 def decide(
-    pace: Pace, *, limits: Limits, in_flight: int, waited: bool, spread: float, now: datetime
-) -> tuple[Answer, Pace]:
+    pace: LimitState, *, limits: Limits, in_flight: int, waited: bool, spread: float, now: datetime
+) -> tuple[Answer, LimitState]:
     """Whether one more request may start, and the pace after that.
 
     `in_flight` counts the others' requests. `waited`: it comes because a Wait told it to. `spread`
@@ -133,7 +133,7 @@ def mean_after(mean_seconds: float, durations: Sequence[float]) -> float:
     return mean_seconds
 
 
-def _nobody_comes(pace: Pace, limits: Limits, now: datetime) -> bool:
+def _nobody_comes(pace: LimitState, limits: Limits, now: datetime) -> bool:
     """Whether a start that was free went unused for so long that those who were promised one cannot
     be coming any more: their deliveries were cancelled, or held, or made by someone else."""
     silence = _SILENCE
@@ -143,8 +143,8 @@ def _nobody_comes(pace: Pace, limits: Limits, now: datetime) -> bool:
 
 
 def _wait_for_slot(
-    pace: Pace, limits: Limits, *, slot: datetime, spread: float, now: datetime
-) -> tuple[Wait, Pace]:
+    pace: LimitState, limits: Limits, *, slot: datetime, spread: float, now: datetime
+) -> tuple[Wait, LimitState]:
     promise = max(pace.promised_until, slot)
     if promise >= now + HORIZON:
         return _wait_far(pace, spread=spread, now=now)
@@ -153,8 +153,8 @@ def _wait_for_slot(
 
 
 def _wait_for_room(
-    pace: Pace, limits: Limits, *, spread: float, now: datetime
-) -> tuple[Wait, Pace]:
+    pace: LimitState, limits: Limits, *, spread: float, now: datetime
+) -> tuple[Wait, LimitState]:
     promise = max(pace.promised_until, now) + _step(pace, limits)
     if promise >= now + HORIZON:
         return _wait_far(pace, spread=spread, now=now)
@@ -165,12 +165,12 @@ def _wait_for_room(
     return Wait(until), replace(pace, promised_until=promise)
 
 
-def _wait_far(pace: Pace, *, spread: float, now: datetime) -> tuple[Wait, Pace]:
+def _wait_far(pace: LimitState, *, spread: float, now: datetime) -> tuple[Wait, LimitState]:
     until = now + HORIZON * (0.5 + spread / 2)
     return Wait(until), replace(pace, promised_until=now + HORIZON)
 
 
-def _step(pace: Pace, limits: Limits) -> timedelta:
+def _step(pace: LimitState, limits: Limits) -> timedelta:
     """Between two hints. With `max_in_flight`, one request ends per `mean / max` on average; hints
     come closer than that, most of all where one request at a time leaves the endpoint idle until
     the next question: 0.7 of it, and at most a quarter of the mean."""

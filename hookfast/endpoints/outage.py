@@ -20,7 +20,7 @@ def workflow_id(endpoint_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeProgress:
+class OutageProgress:
     """What one run tells the next when it continues as new. `failing_seconds` as of then."""
 
     failing_since: str | None = None
@@ -30,15 +30,15 @@ class EpisodeProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class CircuitOrder:
+class CircuitInput:
     """The workflow's input."""
 
     endpoint_id: str
-    progress: EpisodeProgress = EpisodeProgress()
+    progress: OutageProgress = OutageProgress()
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class CircuitStatus:
     """How a circuit stands, as every activity reports it.
 
     `failing_since` names the streak of failures (it changes with every success) and
@@ -62,7 +62,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class DrainOrder:
+class DrainInput:
     """One step of the ramp: let go of `rate` deliveries a second for `seconds`."""
 
     endpoint_id: str
@@ -71,7 +71,7 @@ class DrainOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeState:
+class OutageState:
     """Answer of the `state` query, and the workflow's result."""
 
     state: State

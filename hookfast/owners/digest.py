@@ -19,7 +19,7 @@ def workflow_id(owner_hash: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class MailOrder:
+class MailInput:
     """The workflow's input. `gather_seconds`: how long news is waited for before mailing;
     `digest_every_seconds`: the shortest time between two mails of one kind."""
 
@@ -46,7 +46,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class SendOrder:
+class SendInput:
     """Send this owner one mail with everything of this kind."""
 
     owner_hash: str
@@ -54,7 +54,7 @@ class SendOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class SendReport:
+class SendResult:
     """What became of it. `endpoints`: how many endpoints the mail was about; 0 when nothing was
     left to tell. `refused`: the mail server will never take mail for this address."""
 

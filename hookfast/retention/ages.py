@@ -49,7 +49,7 @@ _NOT_LONGER: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionOrder:
+class RetentionInput:
     """The workflow's input. `run_id` names the row that tells of the run, once there is one; `left`
     is what is still to be swept when it continues as new, which it does after so many `activities`:
     a history that one can read."""
@@ -61,7 +61,7 @@ class RetentionOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOrder:
+class RetentionRunInput:
     """Which run an activity works for."""
 
     run_id: str
@@ -69,7 +69,7 @@ class RunOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepOrder:
+class SweepInput:
     """What an activity sweeps, and for which run."""
 
     run_id: str

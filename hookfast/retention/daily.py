@@ -12,7 +12,7 @@ WORKFLOW_ID: Final = "upkeep"
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepOrder:
+class DailyInput:
     """The workflow's input: there is nothing to choose."""
 
 

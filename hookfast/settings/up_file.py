@@ -22,7 +22,7 @@ _NOTE = "up.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
+class UpFile:
     """The Temporal that an `up` started."""
 
     temporal_address: str
@@ -30,7 +30,7 @@ class Whereabouts:
 
 
 @contextmanager
-def noted(home: Path, whereabouts: Whereabouts | None) -> Iterator[None]:
+def noted(home: Path, whereabouts: UpFile | None) -> Iterator[None]:
     """Let others know while the block lasts; None takes away what a killed `up` noted. For whoever
     holds the lock of `home`."""
     path = home / _NOTE
@@ -45,12 +45,12 @@ def noted(home: Path, whereabouts: Whereabouts | None) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def read(home: Path) -> Whereabouts | None:
+def read(home: Path) -> UpFile | None:
     """What the `up` that runs on `home` noted. None where none runs, where it uses a Temporal that
     is not its own, or where its files are not ours to read."""
     with suppress(OSError, ValueError, TypeError):
         if _is_held(home / LOCK):
-            return Whereabouts(**json.loads((home / _NOTE).read_bytes()))
+            return UpFile(**json.loads((home / _NOTE).read_bytes()))
     return None
 
 

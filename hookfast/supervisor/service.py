@@ -13,7 +13,7 @@ from socket import socket
 
 from hookfast.settings import up_file
 from hookfast.settings.local_url import local_url
-from hookfast.settings.up_file import Whereabouts
+from hookfast.settings.up_file import UpFile
 from hookfast.supervisor import home_lock
 from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, embedded_temporal, last_words
 from hookfast.supervisor.listener import listen
@@ -81,10 +81,10 @@ async def service(
         )
 
 
-def _own(temporal: EmbeddedTemporal | None) -> Whereabouts | None:
+def _own(temporal: EmbeddedTemporal | None) -> UpFile | None:
     if temporal is None:
         return None
-    return Whereabouts(temporal_address=temporal.address, temporal_namespace=temporal.namespace)
+    return UpFile(temporal_address=temporal.address, temporal_namespace=temporal.namespace)
 
 
 async def _prepare(

@@ -203,6 +203,6 @@ async def _outage(database: Database, endpoint_id: str, now: datetime) -> None:
                 "opened_at": now - timedelta(minutes=8),
                 "probes": 2,
                 "next_probe_at": now + timedelta(minutes=25),
-                "conducted_at": now,
+                "workflow_started_at": now,
             },
         )

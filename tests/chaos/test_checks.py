@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.chaos import checks
-from bench.chaos.evidence import LEFT, Fault, Request, Wish
+from bench.chaos.evidence import LEFT, Action, Fault, Request
 from bench.chaos.storm import (
     API_KILLED,
     DISK_FULL,
@@ -33,9 +33,9 @@ def request(begun: float, **given: Any) -> Request:
     return Request(**fields | given)
 
 
-def wish(action: str, answered: float, status: int | None = 202, **given: Any) -> Wish:
+def action(action: str, answered: float, status: int | None = 202, **given: Any) -> Action:
     fields = {"delivery_id": "dlv_1", "begun": answered - 0.1}
-    return Wish(action=action, answered=answered, status=status, **fields | given)
+    return Action(action=action, answered=answered, status=status, **fields | given)
 
 
 def test_requests_beyond_the_first_are_counted_for_each_attempt() -> None:
@@ -75,35 +75,35 @@ def test_what_hit_the_sender_comes_before_what_hit_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "found"),
+    ("actions", "found"),
     [
-        ([wish("cancel", 5)], True),
-        ([wish("resend", 3), wish("cancel", 5)], True),
-        ([wish("cancel", 10.5)], False),  # not answered yet
-        ([wish("cancel", 5, 409)], False),
-        ([wish("cancel", 5, None)], False),
-        ([wish("cancel", 5), wish("resend", 8)], False),
-        ([wish("cancel", 5), wish("resend", 12)], True),  # of which nobody knew
-        ([wish("resend", 3, None), wish("cancel", 5)], False),  # may be committed after it
-        ([wish("cancel", 5, delivery_id="dlv_2")], False),
+        ([action("cancel", 5)], True),
+        ([action("resend", 3), action("cancel", 5)], True),
+        ([action("cancel", 10.5)], False),  # not answered yet
+        ([action("cancel", 5, 409)], False),
+        ([action("cancel", 5, None)], False),
+        ([action("cancel", 5), action("resend", 8)], False),
+        ([action("cancel", 5), action("resend", 12)], True),  # of which nobody knew
+        ([action("resend", 3, None), action("cancel", 5)], False),  # may be committed after it
+        ([action("cancel", 5, delivery_id="dlv_2")], False),
     ],
 )
 def test_a_request_after_a_cancel_is_found_unless_a_resend_was_asked_for(
-    wishes: list[Wish], found: bool
+    actions: list[Action], found: bool
 ) -> None:
-    late = checks.after_cancel([request(10)], wishes)
+    late = checks.after_cancel([request(10)], actions)
     assert [one for _, one in late] == ([request(10)] if found else [])
 
 
 def test_a_success_that_was_not_recorded_needs_a_reason() -> None:
     made = [request(10), request(20, message_id="dlv_2"), request(30, message_id="dlv_3")]
     statuses = {"dlv_1": "dead", "dlv_2": "cancelled", "dlv_3": "delivered"}
-    wishes = [wish("cancel", 19, delivery_id="dlv_2")]
-    counted, unaccounted = checks.undelivered_successes(made, wishes, [], statuses)
+    actions = [action("cancel", 19, delivery_id="dlv_2")]
+    counted, unaccounted = checks.undelivered_successes(made, actions, [], statuses)
     assert counted == {"dead": 1, "cancelled": 1}
     assert unaccounted == [made[0]]
     died = [Fault(WORKER_KILLED, 10.1, 12, SENDER)]
-    assert checks.undelivered_successes(made, wishes, died, statuses)[1] == []
+    assert checks.undelivered_successes(made, actions, died, statuses)[1] == []
 
 
 def test_a_delivery_is_delivered_only_if_the_receiver_said_so() -> None:

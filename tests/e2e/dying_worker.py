@@ -32,7 +32,7 @@ import worker
 from activities import heartbeat
 from activities.circuit import CircuitActivities
 from hookfast.deliveries.life import Trigger
-from hookfast.dispatch.workflow_starter import Conductor
+from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.sender import Sender
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
@@ -114,7 +114,7 @@ match os.environ["DIE_AT"]:
     case "asked":
         jobs.progress = before(jobs.progress)
     case "opened":
-        Conductor.ring = lambda self: die()  # type: ignore[method-assign]
+        WorkflowStarter.ring = lambda self: die()  # type: ignore[method-assign]
     case "answered":
         Recorder.record = when_probing(Recorder.record)  # type: ignore[method-assign]
     case "healed":

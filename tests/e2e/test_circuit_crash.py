@@ -19,7 +19,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
-from hookfast.dispatch.workflow_starter import Conductor
+from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
@@ -102,7 +102,9 @@ class Outage:
         """A probe, now."""
         async with self.database.write() as connection:
             assert await endpoint_state.probe_now(connection, self.endpoint, now=utc_now())
-        await Conductor(self.client, self.database, [circuits.Circuits()]).conduct()
+        await WorkflowStarter(
+            self.client, self.database, [circuits.CircuitWorkflowRequests()]
+        ).start_requested()
 
     async def until_over(self) -> None:
         """The circuit is closed, its workflow has ended, and nothing is held any more."""

@@ -21,7 +21,7 @@ from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
-from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.endpoints import endpoint_state
 from tests.e2e.processes import environment, running, worker
 from tests.support.receiver import Receiver
@@ -62,10 +62,10 @@ class Frozen:
             self.endpoints[name] = endpoint
             self.ids[name] = await seed_delivery(self.database, endpoint)
 
-    async def ask(self, action: Action) -> None:
+    async def ask(self, action: UserAction) -> None:
         async with self.database.write() as connection:
             try:
-                await actions.ask(connection, self.ids[action], action, now=utc_now())
+                await actions.request(connection, self.ids[action], action, now=utc_now())
             except Conflict:
                 return  # what the frozen worker did is committed: it has ended
         if action != "resend":

@@ -18,7 +18,7 @@ from hookfast.clock import utc_now
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, selection
 from hookfast.storage.deliveries.dead_letters import DEAD
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from tests.e2e.processes import environment, running, stop, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import seed_endpoint
@@ -107,7 +107,7 @@ async def test_a_redrive_that_is_killed_sends_each_once_and_lets_a_person_throug
         endpoint = await seed_endpoint(database, receiver.url("/ok"))
         ids = await seed_ended(database, endpoint, _MANY)
         [one] = await seed_ended(database, await seed_endpoint(database, receiver.url("/ok")), 1)
-        chosen = ChosenDeliveries(statuses=DEAD, endpoint_id=endpoint)
+        chosen = DeliverySelection(statuses=DEAD, endpoint_id=endpoint)
         job_id = await seed_job(database, rate_per_second=200, chosen=chosen)
         async with worker(env, log) as first:
             await until_done(database, job_id, 20)
@@ -116,7 +116,7 @@ async def test_a_redrive_that_is_killed_sends_each_once_and_lets_a_person_throug
         async with worker(env, log):
             await until_done(database, job_id, len(before) + 20)
             async with database.write() as connection:
-                await actions.ask(connection, one, "resend", now=utc_now())
+                await actions.request(connection, one, "resend", now=utc_now())
             begun = time.monotonic()
             async with asyncio.timeout(PATIENCE):
                 while await statuses(database, [one]) != ["delivered"]:  # noqa: ASYNC110
@@ -124,7 +124,7 @@ async def test_a_redrive_that_is_killed_sends_each_once_and_lets_a_person_throug
             print(f"a person's resend took {time.monotonic() - begun:.2f} s")
             assert (await job_row(database, job_id)).finished_at is None
             async with database.read() as connection:
-                running_job = selection.ChosenDeliveries.of(
+                running_job = selection.DeliverySelection.of(
                     (await job_row(database, job_id)).chosen
                 )
                 again = replace(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Wish
+from hookfast.deliveries.life import Action
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import (
@@ -62,7 +62,7 @@ async def resent_in_vain_while_held(stack: Stack) -> str:
 async def resent_gently_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
     [delivery] = await _held(stack, endpoint, 1)
-    await stack.ask_many([delivery], Wish.RESEND_GENTLY)
+    await stack.ask_many([delivery], Action.RESEND_YIELDING)
     await stack.wake(delivery)
     await stack.until_told(delivery)
     await _heal(stack, failed[0])
@@ -71,7 +71,7 @@ async def resent_gently_while_held(stack: Stack) -> str:
 
 async def resent_gently_in_vain(stack: Stack) -> str:
     _, [delivery, other, _] = await broken(stack, circuit=ON_REQUEST)
-    await stack.ask_many([delivery], Wish.RESEND_GENTLY)
+    await stack.ask_many([delivery], Action.RESEND_YIELDING)
     await stack.until_status(delivery, "held")
     stack.receiver.routes["/hook"] = "/fail-first/1"
     for attempts in (2, 3):

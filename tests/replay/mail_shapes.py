@@ -11,7 +11,7 @@ from unittest.mock import patch
 from hookfast.mail import FolderTransport
 from hookfast.owners.digest import workflow_id
 from hookfast.owners.notice import NoticeKind, owner_hash
-from hookfast.retention.daily import WORKFLOW_TYPE, UpkeepOrder
+from hookfast.retention.daily import WORKFLOW_TYPE, DailyInput
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack
 from tests.support.mail_stack import MailStack
@@ -50,10 +50,10 @@ async def owner_mail_woken_while_it_rested(stack: Stack) -> str:
     await mail.until_told()
     await mail.until_ended()
     await mail.tell(endpoint_id, episode=2)
-    await mail.conductor().conduct()
+    await mail.conductor().start_requested()
     await asyncio.sleep(1)  # it has looked, and rests
     await mail.tell(endpoint_id, NoticeKind.RECOVERED)
-    await mail.conductor().conduct()
+    await mail.conductor().start_requested()
     await mail.until_told()
     return _id(mail)
 
@@ -65,7 +65,7 @@ async def owner_mail_with_news_while_sending(stack: Stack) -> str:
 
     async def send_late(transport: FolderTransport, message: EmailMessage) -> None:
         if await mail.tell(endpoint_id, NoticeKind.RECOVERED):
-            await mail.conductor().conduct()
+            await mail.conductor().start_requested()
         await send(transport, message)
 
     with patch.object(FolderTransport, "send", send_late):
@@ -76,7 +76,7 @@ async def owner_mail_with_news_while_sending(stack: Stack) -> str:
 
 async def upkeep_of_one_day(stack: Stack) -> str:
     handle = await stack.client.start_workflow(
-        WORKFLOW_TYPE, UpkeepOrder(), id="upkeep/recorded", task_queue=CONTROL_QUEUE
+        WORKFLOW_TYPE, DailyInput(), id="upkeep/recorded", task_queue=CONTROL_QUEUE
     )
     return handle.id
 

@@ -9,18 +9,18 @@ from unittest.mock import patch
 import activities.retention
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
-from hookfast.retention.ages import WORKFLOW_TYPE, RetentionOrder
+from hookfast.retention.ages import WORKFLOW_TYPE, RetentionInput
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import Stack
 from tests.integration.storage.retention.old_rows import add_attempt, add_event
 
 
 async def retention_of_one_night(stack: Stack) -> str:
-    return await _run(stack, RetentionOrder())
+    return await _run(stack, RetentionInput())
 
 
 async def retention_tried_out(stack: Stack) -> str:
-    return await _run(stack, RetentionOrder(dry_run=True, run_id=new_id("ret")))
+    return await _run(stack, RetentionInput(dry_run=True, run_id=new_id("ret")))
 
 
 async def retention_in_several_parts(stack: Stack) -> str:
@@ -33,12 +33,12 @@ async def retention_in_several_parts(stack: Stack) -> str:
         patch.object(activities.retention, "_ROWS_AT_ONCE", 1),
         patch.object(activities.retention, "_BATCHES_AT_ONCE", 2),
     ):
-        workflow_id = await _run(stack, RetentionOrder(activities=3))
+        workflow_id = await _run(stack, RetentionInput(activities=3))
         await stack.client.get_workflow_handle(workflow_id).result()
     return workflow_id
 
 
-async def _run(stack: Stack, order: RetentionOrder) -> str:
+async def _run(stack: Stack, order: RetentionInput) -> str:
     handle = await stack.client.start_workflow(
         WORKFLOW_TYPE, order, id=f"retention/{new_id('ret')}", task_queue=CONTROL_QUEUE
     )

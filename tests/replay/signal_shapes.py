@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from sqlalchemy import update
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Wish
+from hookfast.deliveries.life import Action
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import PATIENT, QUICK, until_all, until_circuit
@@ -128,7 +128,7 @@ async def told_that_its_limit_was_raised(stack: Stack) -> str:
             .where(c.id == endpoint)
             .values(rate_limit_per_second=None, updated_at=utc_now())
         )
-    await stack.ask_many([delivery], Wish.ASK_AGAIN)
+    await stack.ask_many([delivery], Action.ASK_AGAIN)
     return delivery
 
 

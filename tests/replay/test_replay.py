@@ -13,7 +13,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from hookfast.deliveries.messages import WORKFLOW_TYPE, DeliveryOrder
+from hookfast.deliveries.messages import WORKFLOW_TYPE, DeliveryInput
 from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.conftest import SANDBOX
 from tests.replay.shapes import HISTORIES, SHAPES
@@ -57,7 +57,7 @@ class ChangedWorkflow:
     """What nobody may do to a workflow that runs: other commands in place of the old ones."""
 
     @workflow.run
-    async def run(self, order: DeliveryOrder) -> None:
+    async def run(self, order: DeliveryInput) -> None:
         await workflow.sleep(1)
 
 

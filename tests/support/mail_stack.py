@@ -16,14 +16,14 @@ from temporalio.worker import Worker, WorkflowRunner
 
 from activities.notify import MailActivities
 from hookfast.clock import utc_now
-from hookfast.dispatch.workflow_starter import Conductor
+from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.mail import MailTransport
 from hookfast.owners.digest import workflow_id
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.engine import Database
 from hookfast.storage.owners import notices
-from hookfast.storage.owners.notices import AskingNotices
+from hookfast.storage.owners.notices import MailWorkflowRequests
 from hookfast.storage.tables import Endpoint, Notice
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
@@ -46,7 +46,7 @@ class MailStack:
     gather: timedelta = timedelta(seconds=0.2)
     digest_every: timedelta = timedelta(minutes=15)
     links: OwnerLinks | None = None
-    _running: Conductor | None = None
+    _running: WorkflowStarter | None = None
 
     @asynccontextmanager
     async def running(
@@ -72,9 +72,9 @@ class MailStack:
             yield
             conducting.cancel()
 
-    def conductor(self) -> Conductor:
-        asking = AskingNotices(gather=self.gather, digest_every=self.digest_every)
-        return Conductor(self.client, self.database, [asking])
+    def conductor(self) -> WorkflowStarter:
+        asking = MailWorkflowRequests(gather=self.gather, digest_every=self.digest_every)
+        return WorkflowStarter(self.client, self.database, [asking])
 
     async def endpoint(self, *owners: str, url: str = "https://shop.example/hooks?token=1") -> str:
         endpoint_id = await seed_endpoint(self.database, url)

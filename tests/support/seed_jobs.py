@@ -13,11 +13,11 @@ from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.dead_letters import DEAD
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Delivery, Job
 from tests.support.seed import delivery_row, seed_delivery
 
-ALL_DEAD = ChosenDeliveries(statuses=DEAD)
+ALL_DEAD = DeliverySelection(statuses=DEAD)
 
 
 async def seed_ended(
@@ -50,7 +50,7 @@ async def seed_job(
     database: Database,
     *,
     action: str = "resend",
-    chosen: ChosenDeliveries = ALL_DEAD,
+    chosen: DeliverySelection = ALL_DEAD,
     rate_per_second: float = 200,
     **members: Any,
 ) -> str:

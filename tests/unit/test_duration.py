@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from hookfast.duration import in_words
+from hookfast.duration import format_duration
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from hookfast.duration import in_words
     ],
 )
 def test_a_duration_is_a_whole_number_of_its_largest_unit(seconds: float, words: str) -> None:
-    assert in_words(timedelta(seconds=seconds)) == words
+    assert format_duration(timedelta(seconds=seconds)) == words

@@ -15,12 +15,12 @@ from api.dashboard.site.page_route import page_router
 from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.audit import AuditView, list_audit
-from hookfast.audit import Action
+from hookfast.audit import AuditAction
 from hookfast.ids import id_pattern
 
 routes = page_router()
 
-ACTIONS: Final[tuple[str, ...]] = get_args(Action)
+ACTIONS: Final[tuple[str, ...]] = get_args(AuditAction)
 _PLACES: Final[Mapping[str, str]] = {
     "endpoint": "endpoints",
     "delivery": "deliveries",
@@ -38,7 +38,7 @@ async def audit_page(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    action: Action | None = None,
+    action: AuditAction | None = None,
     resource_id: Annotated[str | None, Query(max_length=200)] = None,
     key_id: Annotated[str | None, Query(pattern=id_pattern("key"))] = None,
     within: Within | None = None,

@@ -16,7 +16,7 @@ from api.forms.jobs import JobView, count
 from api.process.context import AppContext
 from api.routes.delivery_actions import DeliveryActionForm, act_on_deliveries
 from hookfast.errors import InvalidInput
-from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.actions import UserAction
 
 routes = page_router()
 
@@ -66,7 +66,7 @@ def _action_form(form: Form) -> DeliveryActionForm:
     """What the fields ask for. With `to` = `all` an empty filter means everything: the preview has
     said how many that is. Raises InvalidInput."""
     action = form.get("action", "")
-    if action not in get_args(Action):
+    if action not in get_args(UserAction):
         raise InvalidInput.at("/action", "choose what to do")
     to_all = form.get("to") == "all"
     given = _given(form)

@@ -33,7 +33,7 @@ from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.dead_letters import DEAD
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoints
 
 routes = page_router()
@@ -156,7 +156,7 @@ async def recover_page(
     """How much failed in a window, before it is sent again."""
     async with context.database.read() as connection:
         row = owned(await endpoints.get(connection, endpoint_id), principal)
-    chosen = ChosenDeliveries(
+    chosen = DeliverySelection(
         endpoint_id=endpoint_id, statuses=DEAD, finished_since=view.now - SPANS[since][0]
     )
     counted = await count(context, principal, chosen, resend=True)

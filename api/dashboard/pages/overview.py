@@ -20,7 +20,7 @@ from api.process.context import AppContext, Context
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
 from hookfast.storage.figures import overview, workers
-from hookfast.storage.figures.overview import COUNTED_WAITING, Step, Trouble
+from hookfast.storage.figures.overview import COUNTED_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
 
@@ -74,7 +74,7 @@ class Overview:
     latency: Chart
     waiting: dict[DeliveryStatus, int]
     circuits: int
-    troubles: Sequence[Trouble]
+    troubles: Sequence[AttentionItem]
     has_endpoint: bool
     alive: Alive
 

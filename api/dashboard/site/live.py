@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 from api.answers.problems import problem_for
 from api.dashboard.site.page import View
 from api.dashboard.site.session import current_visitor
-from api.stream.connection import reach_of
-from api.stream.slots import StreamSeats
+from api.stream.connection import connection_of
+from api.stream.slots import StreamSlots
 from hookfast.errors import HookfastError
 
 SEATS: Final = 200
@@ -50,7 +50,7 @@ def stream(view: View, render: Render, *, every: float) -> Response:
 async def changes(view: View, render: Render, *, every: float) -> AsyncGenerator[str]:
     """What such an answer says, a message at a time."""
     clock = asyncio.get_running_loop().time
-    ending = reach_of(view.request.scope).ending
+    ending = connection_of(view.request.scope).ending
     until, sent = clock() + _LIFETIME_SECONDS, None
     yield f"retry: {_RETRY_MILLIS}\n\n"
     while clock() < until and not ending.is_set():
@@ -92,7 +92,7 @@ class _LiveResponse(Response):
         self._changes = changes(view, render, every=every)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        seats: StreamSeats = scope["app"].state.live_seats
+        seats: StreamSlots = scope["app"].state.live_seats
         visitor = self._view.visitor
         with seats.enter(None if visitor is None else visitor.principal.tenant_id):
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -105,7 +105,7 @@ class _LiveResponse(Response):
                     sending.result()
             except TimeoutError:
                 log.info("A live part was cut: its browser took nothing for too long.")
-                reach_of(scope).abort()
+                connection_of(scope).abort()
             finally:
                 for task in (sending, leaving):
                     task.cancel()

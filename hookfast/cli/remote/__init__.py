@@ -250,11 +250,11 @@ def _listen(
     """
     if payload not in ("full", "raw"):
         raise typer.BadParameter("is full or raw", param_hint="--payload")
-    from hookfast.cli.remote.listen import Wish, listen
+    from hookfast.cli.remote.listen import ListenOptions, listen
 
     listen(
         remote,
-        Wish(
+        ListenOptions(
             forward_to=forward_to,
             allow_remote=allow_remote,
             tenant=tenant,

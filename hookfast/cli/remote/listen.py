@@ -32,7 +32,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ListenOptions:
     """What to listen for and what to do with it. `forward_to` None only shows the events;
     `retries` is how often an event is sent again that was answered badly or not at all."""
 
@@ -66,22 +66,22 @@ class Tally:
     cursor: str | None = None
 
 
-def listen(remote: Remote, wish: Wish) -> None:
+def listen(remote: Remote, options: ListenOptions) -> None:
     """Listen until Ctrl-C, and then say what came of it."""
-    asyncio.run(_until_interrupted(remote, wish))
+    asyncio.run(_until_interrupted(remote, options))
 
 
-async def _until_interrupted(remote: Remote, wish: Wish) -> None:
-    place = Place.found(wish.resume, url=remote.api.url, since=wish.since)
+async def _until_interrupted(remote: Remote, options: ListenOptions) -> None:
+    place = Place.found(options.resume, url=remote.api.url, since=options.since)
     show = Show(as_json=remote.as_json)
     forwarder = None
-    if wish.forward_to is not None:
+    if options.forward_to is not None:
         secret, is_own = _secret()
-        forwarder = Forwarder(wish.forward_to, secret=secret, allow_remote=wish.allow_remote)
-        show.listening(remote.api.url, wish.forward_to, secret=None if is_own else secret)
+        forwarder = Forwarder(options.forward_to, secret=secret, allow_remote=options.allow_remote)
+        show.listening(remote.api.url, options.forward_to, secret=None if is_own else secret)
     else:
         show.listening(remote.api.url, None, secret=None)
-    listener = _Listener(remote.api, wish, place, show, forwarder)
+    listener = _Listener(remote.api, options, place, show, forwarder)
     failed = True
     try:
         async with interruptible():
@@ -89,7 +89,7 @@ async def _until_interrupted(remote: Remote, wish: Wish) -> None:
         failed = False
     finally:
         if not failed or listener.tally.cursor is not None:
-            show.sum(listener.tally, resume=wish.resume)
+            show.sum(listener.tally, resume=options.resume)
         if forwarder is not None:
             await forwarder.aclose()
 
@@ -117,7 +117,7 @@ class _Handled:
 @dataclass(slots=True)
 class _Listener:
     api: Api
-    wish: Wish
+    options: ListenOptions
     place: Place
     show: Show
     forwarder: Forwarder | None
@@ -139,7 +139,7 @@ class _Listener:
                     self.show.gap(happening)
                     self._reached(happening)
                 elif happening.name == "event":
-                    await self._finish(self.wish.concurrency - 1)
+                    await self._finish(self.options.concurrency - 1)
                     task = asyncio.create_task(self._handle(happening))
                     self._under_way.append(_Handled(happening, task))
         finally:
@@ -149,7 +149,7 @@ class _Listener:
                     await task
 
     async def _read(self, queue: asyncio.Queue[Happening]) -> None:
-        query = (*self.wish.query, *self.place.query)
+        query = (*self.options.query, *self.place.query)
         async for happening in follow(self.api, query, after=self.place.cursor):
             await queue.put(happening)  # full: the stream waits for us, and so does the service
 
@@ -203,7 +203,7 @@ class _Listener:
         attempt, pause = 1, _FIRST_PAUSE
         while True:
             outcome = await self.forwarder.send(message.data, attempt=attempt)
-            if outcome.accepted or (not outcome.away and attempt > self.wish.retries):
+            if outcome.accepted or (not outcome.away and attempt > self.options.retries):
                 return outcome
             self.show.again(message, outcome, pause=pause)
             await asyncio.sleep(pause)

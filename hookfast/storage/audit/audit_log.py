@@ -15,7 +15,7 @@ from sqlalchemy import Select, Table, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.audit import SYSTEM, Action, Actor, Change, differences
+from hookfast.audit import SYSTEM, Actor, AuditAction, Change, differences
 from hookfast.ids import first_id_at, new_id
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
@@ -35,7 +35,7 @@ class AuditFilter:
     tenant_id: str | None = None
     resource_id: str | None = None
     key_id: str | None = None
-    action: Action | None = None
+    action: AuditAction | None = None
     since: datetime | None = None
     until: datetime | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hookfast.audit import Action, Change, Facts, differences
+from hookfast.audit import AuditAction, Change, Facts, differences
 from hookfast.storage.tables import (
     ApiKey,
     Endpoint,
@@ -97,7 +97,7 @@ AUDITED: Mapping[type[Record], Audited] = {
         untold=(
             *("id", "tenant_id", "status", "done", "skipped", "failed", "cursor", "in_hand"),
             *("error", "cancel_requested", "requested_by", *_TIMES),
-            *("started_at", "finished_at", "conducted_at"),
+            *("started_at", "finished_at", "workflow_started_at"),
         ),
     ),
 }
@@ -131,7 +131,7 @@ def updated(row: Record, *, before: Facts, after: Facts | None = None) -> Change
 
 
 def done(
-    action: Action, row: Record, *, before: Facts | None = None, after: Facts | None = None
+    action: AuditAction, row: Record, *, before: Facts | None = None, after: Facts | None = None
 ) -> Change:
     """That something was done with a row that has a name of its own."""
     return _about(row, action, before or {}, after or {})
@@ -142,7 +142,7 @@ def _change(row: Record, verb: str, before: Facts, after: Facts) -> Change:
     return _about(row, action, before, after)
 
 
-def _about(row: Record, action: Action, before: Facts, after: Facts) -> Change:
+def _about(row: Record, action: AuditAction, before: Facts, after: Facts) -> Change:
     audited = AUDITED[type(row)]
     own = getattr(row, audited.key)
     return Change(

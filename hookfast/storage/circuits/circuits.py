@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
-from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitOrder, workflow_id
+from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, workflow_id
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
-from hookfast.workflow_request import Wanted
+from hookfast.workflow_request import WorkflowRequest
 
 _HEALTH: Table = EndpointHealth.__table__
 _H = _HEALTH.c
@@ -95,9 +95,9 @@ async def store(
     values = {name: getattr(after, name) for name in _STORED}
     values["circuit"] = after.state.value
     if after.conducted:
-        values["conducted_at"] = func.coalesce(_H.conducted_at, now)
+        values["workflow_started_at"] = func.coalesce(_H.workflow_started_at, now)
     else:
-        values["conducted_at"] = None
+        values["workflow_started_at"] = None
     await connection.execute(update(_HEALTH).where(_H.endpoint_id == endpoint_id).values(values))
 
 
@@ -153,7 +153,7 @@ def _owned(row: Any) -> Owned:
         overrides=row["overrides"],
         circuit=Circuit(
             state=State(row["circuit"]),
-            conducted=row["conducted_at"] is not None,
+            conducted=row["workflow_started_at"] is not None,
             cause=None if cause is None else Cause(cause),
             **values,
         ),
@@ -223,7 +223,9 @@ async def claim_probe(
             probe_until=until,
             probed_last=delivery_id,
             # the workflow knows of those it chose
-            conducted_at=case((_H.probe_delivery_id.is_(None), null()), else_=_H.conducted_at),
+            workflow_started_at=case(
+                (_H.probe_delivery_id.is_(None), null()), else_=_H.workflow_started_at
+            ),
         )
     )
     return claimed.rowcount == 1
@@ -281,7 +283,7 @@ async def next_probe(connection: AsyncConnection, owned: Owned) -> str | None:
 _ASKED_AT_ONCE = 1_000
 
 
-async def ask_again(connection: AsyncConnection, *, overdue_since: datetime) -> int:
+async def request_workflow(connection: AsyncConnection, *, overdue_since: datetime) -> int:
     """Have the workflows of circuits that have not moved since then started or woken: they were
     lost with Temporal's own data, or are waiting for a person, which a look does not change.
     Returns how many; those beyond a thousand are for the next time."""
@@ -289,7 +291,7 @@ async def ask_again(connection: AsyncConnection, *, overdue_since: datetime) -> 
         select(_H.endpoint_id)
         .where(
             _H.circuit != "closed",
-            _H.conducted_at < overdue_since,
+            _H.workflow_started_at < overdue_since,
             or_(_H.next_probe_at.is_(None), _H.next_probe_at < overdue_since),
         )
         .limit(_ASKED_AT_ONCE)
@@ -299,7 +301,7 @@ async def ask_again(connection: AsyncConnection, *, overdue_since: datetime) -> 
     ids = list(unmoved.scalars())
     if ids:
         await connection.execute(
-            update(_HEALTH).where(_H.endpoint_id.in_(ids)).values(conducted_at=None)
+            update(_HEALTH).where(_H.endpoint_id.in_(ids)).values(workflow_started_at=None)
         )
     return len(ids)
 
@@ -316,32 +318,32 @@ _VERSION = (
 )
 
 
-class Circuits:
+class CircuitWorkflowRequests:
     """Circuits that ask for their workflow (see `hookfast.dispatch.workflow_starter`)."""
 
-    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
+    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
         """Circuits that changed since their workflow was last told, in the order of their ids: that
         is how they are marked, and how others lock them."""
         rows = await connection.execute(
             select(_E.url, *_VERSION)
             .join_from(_HEALTH, _ENDPOINTS, _H.endpoint_id == _E.id)
-            .where(_H.circuit != "closed", _H.conducted_at.is_(None))
+            .where(_H.circuit != "closed", _H.workflow_started_at.is_(None))
             .order_by(_H.endpoint_id)
             .limit(limit)
         )
         return [
-            Wanted(
+            WorkflowRequest(
                 key=tuple(row[1:]),
                 workflow=WORKFLOW_TYPE,
                 workflow_id=workflow_id(row.endpoint_id),
-                argument=CircuitOrder(row.endpoint_id),
+                argument=CircuitInput(row.endpoint_id),
                 summary=f"episode {row.episode}: {row.url.partition('?')[0][:120]}",
             )
             for row in rows
         ]
 
     async def mark(
-        self, connection: AsyncConnection, wanted: Sequence[Wanted], *, now: datetime
+        self, connection: AsyncConnection, wanted: Sequence[WorkflowRequest], *, now: datetime
     ) -> None:
         """Their workflows look now. One that changed since it was read keeps asking."""
         for one in wanted:
@@ -351,6 +353,6 @@ class Circuits:
             ]
             await connection.execute(
                 update(_HEALTH)
-                .where(*unchanged, _H.conducted_at.is_(None))
-                .values(conducted_at=now)
+                .where(*unchanged, _H.workflow_started_at.is_(None))
+                .values(workflow_started_at=now)
             )

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Remembered(Generic[Value]):
+class SizeBoundedCache(Generic[Value]):
     """Values by id. When their bodies add up to more than `most_bytes`, the oldest are forgotten;
     `size` is the bytes of one."""
 

@@ -10,8 +10,8 @@ from typing import Literal
 from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.life import Life, Wish
-from hookfast.deliveries.messages import Heard, Urgency
+from hookfast.deliveries.life import Action, Life
+from hookfast.deliveries.messages import ReceivedSignals, Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, NotFound
@@ -23,12 +23,12 @@ from hookfast.storage.tables import Delivery
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
-Action = Literal["pause", "resume", "resend", "cancel"]
+UserAction = Literal["pause", "resume", "resend", "cancel"]
 """What a person may ask of a delivery."""
 
 
-async def ask(
-    connection: AsyncConnection, delivery_id: str, action: Action, *, now: datetime
+async def request(
+    connection: AsyncConnection, delivery_id: str, action: UserAction, *, now: datetime
 ) -> Change:
     """Do as a person asks. Raises NotFound, and Conflict where the wish makes no sense: the
     delivery has ended, or its endpoint is disabled or deleted."""
@@ -41,15 +41,15 @@ async def ask(
     elif one.life.phase.ended:
         raise _finished(one.life, action)
     changes = await lives.apply(
-        connection, [(delivery_id, Wish(action))], now=now, wake=Urgency.WISH, locked=locked
+        connection, [(delivery_id, Action(action))], now=now, wake=Urgency.PERSON, locked=locked
     )
     return changes[delivery_id]
 
 
-async def ask_many(
+async def request_many(
     connection: AsyncConnection,
     delivery_ids: Collection[str],
-    wish: Wish,
+    action: Action,
     *,
     among: Collection[DeliveryStatus] = (),
     now: datetime,
@@ -60,21 +60,21 @@ async def ask_many(
     locked = await lives.lock(connection, delivery_ids)
     if among:
         locked = {key: one for key, one in locked.items() if one.life.status in among}
-    if wish is Wish.RESEND_GENTLY:
+    if action is Action.RESEND_YIELDING:
         seen = await gates(connection, {one.endpoint_id for one in locked.values()})
         locked = {
             one.delivery_id: one
             for one in locked.values()
             if not seen[one.endpoint_id].gate.endpoint_state.over
         }
-    facts = [(delivery_id, wish) for delivery_id in locked]
-    urgency = Urgency.RETRY if wish is Wish.ASK_AGAIN else Urgency.JOB
+    facts = [(delivery_id, action) for delivery_id in locked]
+    urgency = Urgency.RETRY if action is Action.ASK_AGAIN else Urgency.JOB
     changes = await lives.apply(connection, facts, now=now, wake=urgency, locked=locked)
     return list(changes.values())
 
 
-async def hear(
-    connection: AsyncConnection, delivery_id: str, heard: Heard, *, now: datetime
+async def apply_signals(
+    connection: AsyncConnection, delivery_id: str, heard: ReceivedSignals, *, now: datetime
 ) -> Change:
     """Do as signals say that were made by hand, each of them once however often this is repeated.
     Raises NotFound."""
@@ -86,7 +86,7 @@ async def hear(
     new = heard.count - (int(count) if run_id == heard.run_id else 0)
     if new <= 0:  # repeated, or late (its worker was frozen): what later steps marked stays
         return (await lives.apply(connection, [], now=now, locked=locked))[delivery_id]
-    facts = [(delivery_id, wish) for wish in heard.wishes[-new:]]
+    facts = [(delivery_id, action) for action in heard.actions[-new:]]
     changes = await lives.apply(connection, facts, now=now, locked=locked)
     mark = f"{heard.run_id}:{heard.count}"
     await connection.execute(update(_DELIVERIES).where(_C.id == delivery_id).values(heard=mark))
@@ -107,7 +107,7 @@ async def _refuse_unless_sendable(connection: AsyncConnection, endpoint_id: str)
         )
 
 
-def _finished(life: Life, action: Action) -> Conflict:
+def _finished(life: Life, action: UserAction) -> Conflict:
     return Conflict(
         f"The delivery has ended as {life.status}; there is nothing to {action}. "
         "`resend` sends it again.",

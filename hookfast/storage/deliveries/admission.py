@@ -20,8 +20,7 @@ from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
 from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage.circuits import circuits
-from hookfast.storage.deliveries import limits as pace
-from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries import lives, permits
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.tables import Endpoint, EndpointHealth
 
@@ -95,7 +94,7 @@ async def take_turn(
     """Ask the endpoint's limits. Go: when the attempt may start, and it counts as in flight.
     Otherwise what became of its delivery: it waits for its turn, and no attempt is spent."""
     locked = await lives.lock(connection, [delivery_id])
-    turn = await pace.take(
+    turn = await permits.acquire(
         connection,
         endpoint_id=endpoint_id,
         delivery_id=delivery_id,

@@ -32,7 +32,7 @@ _ENDPOINTS = 32
 """Of each, asked in one turn; the others in the next."""
 _PASSES = 64
 """As often the next are asked, where nobody who was asked has anything free."""
-_LEVELS = (Urgency.WISH, Urgency.RETRY, Urgency.FIRST, Urgency.JOB)
+_LEVELS = (Urgency.PERSON, Urgency.RETRY, Urgency.FIRST, Urgency.JOB)
 
 _WAITING = "started_at IS NULL AND urgency = level.u"
 _LANES = f"""
@@ -171,7 +171,7 @@ class FairClaim:
         *,
         limit: int,
         now: datetime,
-        most_urgent: int = Urgency.WISH,
+        most_urgent: int = Urgency.PERSON,
         least_urgent: int = Urgency.JOB,
         room: Callable[[str], int] = _no_bound,
     ) -> Free:

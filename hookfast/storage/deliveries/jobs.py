@@ -9,10 +9,10 @@ from datetime import datetime
 from sqlalchemy import Table, Update, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.job import JOB_WORKFLOW, JobOrder, JobProgress, JobStatus, job_workflow_id
+from hookfast.deliveries.job import JOB_WORKFLOW, JobInput, JobProgress, JobStatus, job_workflow_id
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.tables import Job
-from hookfast.workflow_request import Wanted
+from hookfast.workflow_request import WorkflowRequest
 
 _JOBS: Table = Job.__table__
 _C = _JOBS.c
@@ -109,7 +109,7 @@ async def request_cancel(connection: AsyncConnection, job_id: str, *, now: datet
         connection,
         update(_JOBS)
         .where(_C.id == job_id, _UNFINISHED)
-        .values(cancel_requested=True, conducted_at=None, updated_at=now),
+        .values(cancel_requested=True, workflow_started_at=None, updated_at=now),
     )
 
 
@@ -131,19 +131,21 @@ async def finish(
             error=func.coalesce(error, _C.error),
             finished_at=now,
             updated_at=now,
-            conducted_at=func.coalesce(_C.conducted_at, now),  # it asks for nothing more
+            workflow_started_at=func.coalesce(
+                _C.workflow_started_at, now
+            ),  # it asks for nothing more
         ),
     )
 
 
-async def ask_again(connection: AsyncConnection, *, unmoved_since: datetime) -> int:
+async def request_workflow(connection: AsyncConnection, *, unmoved_since: datetime) -> int:
     """Ask once more for the unfinished jobs that have not moved since then, and return how many
     those are. Their workflow was ended by hand, or lost with Temporal's data, and its successor
     goes on where the row says; one that still runs is only woken."""
     result = await connection.execute(
         update(_JOBS)
-        .where(_UNFINISHED, _C.conducted_at < unmoved_since, _C.updated_at < unmoved_since)
-        .values(conducted_at=None)
+        .where(_UNFINISHED, _C.workflow_started_at < unmoved_since, _C.updated_at < unmoved_since)
+        .values(workflow_started_at=None)
     )
     return result.rowcount
 
@@ -164,24 +166,24 @@ async def _change(connection: AsyncConnection, statement: Update) -> Job | None:
     return None if row is None else Job(**row)
 
 
-class AskingJobs:
+class JobWorkflowRequests:
     """The jobs whose workflow is to be started, or told that the job is to be cancelled."""
 
-    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
+    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
         """The workflows asked for, oldest first, at most `limit`."""
         rows = await connection.execute(
-            select(_JOBS).where(_C.conducted_at.is_(None)).order_by(_C.id).limit(limit)
+            select(_JOBS).where(_C.workflow_started_at.is_(None)).order_by(_C.id).limit(limit)
         )
         return [_wanted(Job(**row)) for row in rows.mappings()]
 
     async def mark(
-        self, connection: AsyncConnection, wanted: Sequence[Wanted], *, now: datetime
+        self, connection: AsyncConnection, wanted: Sequence[WorkflowRequest], *, now: datetime
     ) -> None:
         """These were started or told. One that was asked to cancel in between still asks."""
         asked = [one.key for one in wanted]
         told = [job_id for job_id, cancelling in asked if cancelling]
         started = [job_id for job_id, cancelling in asked if not cancelling]
-        marking = update(_JOBS).values(conducted_at=now)
+        marking = update(_JOBS).values(workflow_started_at=now)
         if told:
             await connection.execute(marking.where(_C.id.in_(told)))
         if started:
@@ -189,11 +191,11 @@ class AskingJobs:
             await connection.execute(marking.where(unchanged))
 
 
-def _wanted(job: Job) -> Wanted:
-    return Wanted(
+def _wanted(job: Job) -> WorkflowRequest:
+    return WorkflowRequest(
         key=(job.id, job.cancel_requested),
         workflow=JOB_WORKFLOW,
         workflow_id=job_workflow_id(job.id),
-        argument=JobOrder(job.id, job.action, progress_of(job)),
+        argument=JobInput(job.id, job.action, progress_of(job)),
         summary=f"{job.kind}: {job.action} {job.total:,} deliveries",
     )

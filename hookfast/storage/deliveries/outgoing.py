@@ -25,7 +25,7 @@ from hookfast.errors import Misconfigured, NotFound
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.size_bounded_cache import Remembered
+from hookfast.storage.database.size_bounded_cache import SizeBoundedCache
 from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.outbox import (
     PendingDelivery,
@@ -33,7 +33,7 @@ from hookfast.storage.deliveries.outbox import (
     find_pending,
     unchanged,
 )
-from hookfast.storage.endpoints.endpoint_cache import Target, Targets
+from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint, EndpointCache
 from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.inbox.raw_requests import RawRequests
 from hookfast.storage.tables import Event
@@ -77,7 +77,7 @@ class Outgoing:
     wanted_at: datetime
     payload: str
     event: EventBody
-    target: Target
+    target: CachedEndpoint
     gate: Gate
     raw: RawRequest | None
     plan: PlanSpec
@@ -105,7 +105,7 @@ class Chosen:
     """A delivery that the relay sends on its way, with its endpoint as it is now."""
 
     row: PendingDelivery
-    target: Target
+    target: CachedEndpoint
     gate: Gate
 
     def in_batch(self, batch_id: str, until: datetime) -> Chosen:
@@ -121,8 +121,8 @@ class OutgoingLoader:
     def __init__(self, database: Database, keyring: Keyring, *, clock: Clock = utc_now) -> None:
         self._database = database
         self._clock = clock
-        self._targets = Targets(keyring, clock=clock)
-        self._events: Remembered[EventBody] = Remembered(
+        self._targets = EndpointCache(keyring, clock=clock)
+        self._events: SizeBoundedCache[EventBody] = SizeBoundedCache(
             lambda event: len(event.body) + _EVENT_BYTES, most_bytes=_EVENT_CACHE_BYTES
         )
         self._raws = RawRequests()
@@ -250,7 +250,7 @@ class OutgoingLoader:
             row, event, target, primed.gate, raw=raw, plan=plan, read_at=primed.read_at
         )
 
-    async def target(self, endpoint_id: str) -> Target:
+    async def target(self, endpoint_id: str) -> CachedEndpoint:
         """An endpoint, whatever its state. Raises NotFound, and Misconfigured as `load` does."""
         async with self._database.read(quick=True) as connection:
             seen = await gates(connection, {endpoint_id})
@@ -314,7 +314,7 @@ def _raw_id(row: PendingDelivery, event: EventBody) -> str | None:
 def _outgoing(
     row: PendingDelivery,
     event: EventBody,
-    target: Target,
+    target: CachedEndpoint,
     gate: Gate,
     *,
     raw: RawRequest | None,

@@ -21,7 +21,7 @@ from hookfast.errors import NotFound, Unavailable
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
-from hookfast.storage.deliveries import attempts, limits, lives
+from hookfast.storage.deliveries import attempts, lives, permits
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import Attempt
@@ -150,10 +150,10 @@ async def _count(
     """What these attempts say about their endpoints."""
     news = News(0)
     endpoint_of = {one.delivery_id: one.endpoint_id for one in changes.values()}
-    await limits.give_back(
+    await permits.release(
         connection,
         [
-            limits.Ended(
+            permits.Ended(
                 endpoint_id=endpoint_of[record.delivery_id],
                 delivery_id=record.delivery_id,
                 seconds=record.ended.outcome.duration_ms / 1000,

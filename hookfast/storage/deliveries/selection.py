@@ -44,7 +44,7 @@ MAX_IDS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenDeliveries:
+class DeliverySelection:
     """Which deliveries: those for which everything given is so.
 
     `statuses` empty means any. `since` is inclusive and `until` exclusive, both about creation;
@@ -67,7 +67,7 @@ class ChosenDeliveries:
     ids: tuple[str, ...] | None = None
     up_to: str | None = None
     after: str | None = None
-    without: tuple[ChosenDeliveries, ...] = ()
+    without: tuple[DeliverySelection, ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -164,14 +164,16 @@ async def newest_id(connection: AsyncConnection) -> str:
     return found or ""
 
 
-async def count(connection: AsyncConnection, chosen: ChosenDeliveries) -> dict[DeliveryStatus, int]:
+async def count(
+    connection: AsyncConnection, chosen: DeliverySelection
+) -> dict[DeliveryStatus, int]:
     """How many deliveries are chosen, by their status; only statuses that occur."""
     rows = (await connection.execute(count_statement(chosen))).all()
     counted = {DeliveryStatus(status): number for status, number in rows if number}
     return {status: counted[status] for status in DeliveryStatus if status in counted}
 
 
-def count_statement(chosen: ChosenDeliveries) -> Select[Any]:
+def count_statement(chosen: DeliverySelection) -> Select[Any]:
     """The statement of `count`."""
     [first, *rest] = chosen.ranges()
     if first[0] is None:
@@ -184,14 +186,14 @@ def count_statement(chosen: ChosenDeliveries) -> Select[Any]:
 
 
 async def next_ids(
-    connection: AsyncConnection, chosen: ChosenDeliveries, *, after: str | None, limit: int
+    connection: AsyncConnection, chosen: DeliverySelection, *, after: str | None, limit: int
 ) -> list[str]:
     """The oldest `limit` deliveries that are chosen, beyond the id `after`."""
     rows = await connection.execute(next_statement(chosen, after=after, limit=limit))
     return list(rows.scalars())
 
 
-def next_statement(chosen: ChosenDeliveries, *, after: str | None, limit: int) -> Select[Any]:
+def next_statement(chosen: DeliverySelection, *, after: str | None, limit: int) -> Select[Any]:
     """The statement of `next_ids`."""
     chunks = [
         by_name(select(_C.id).where(*found), _C.id, after=after, limit=limit)

@@ -171,7 +171,7 @@ class Emitter:
                 rows = sum(1 + draft.committed.deliveries for draft in drafts)
                 async with self._database.write(quick=rows <= _QUICK_ROWS) as connection:
                     committed |= await commit_drafts(connection, drafts)
-                    await tell_of_dead(connection, drafts, now=self._clock())
+                    await notify_dead(connection, drafts, now=self._clock())
                 count_committed(drafts, origin="api")
                 self._doorbell.ring()
         return [[_result(verdict, committed) for verdict in of_one] for of_one in verdicts]
@@ -234,7 +234,7 @@ def count_committed(drafts: Sequence[Draft], *, origin: str) -> None:
         instruments.DELIVERIES.add(outcome="dead_on_arrival", tenant=subscriber.tenant_id)
 
 
-async def tell_of_dead(
+async def notify_dead(
     connection: AsyncConnection, drafts: Sequence[Draft], *, now: datetime
 ) -> None:
     """Operators hear of a dead letter in the transaction that makes it, even though what that takes

@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class CachedEndpoint:
     """An endpoint as an attempt sees it."""
 
     endpoint_id: str
@@ -57,16 +57,16 @@ class Target:
     allowed_networks: tuple[Network, ...]
 
 
-class Targets:
+class EndpointCache:
     """The endpoints of one process's attempts."""
 
     def __init__(self, keyring: Keyring, *, clock: Clock) -> None:
         self._keyring = keyring
         self._clock = clock
-        self._known: dict[str, tuple[float, Target]] = {}
+        self._known: dict[str, tuple[float, CachedEndpoint]] = {}
         self._signer: RsaSigner | None = None
 
-    def known(self, endpoint_id: str) -> Target | None:
+    def known(self, endpoint_id: str) -> CachedEndpoint | None:
         """An endpoint that was read lately; None of any other."""
         known = self._known.get(endpoint_id)
         if known is None or time.monotonic() - known[0] > _KEPT_SECONDS:
@@ -75,10 +75,10 @@ class Targets:
 
     async def load(
         self, connection: AsyncConnection, endpoints: Mapping[str, Seen]
-    ) -> dict[str, Target]:
+    ) -> dict[str, CachedEndpoint]:
         """Those of these endpoints that can be used, as they are now. What is wrong with the others
         is in the log: it must not stop the other endpoints' deliveries."""
-        found: dict[str, Target] = {}
+        found: dict[str, CachedEndpoint] = {}
         missing = []
         for endpoint_id, seen in endpoints.items():
             target = self.known(endpoint_id)
@@ -121,7 +121,7 @@ class Targets:
             self._signer = sealed.opened(self._keyring)
         return self._signer
 
-    def _open(self, row: Any, *, rsa: RsaSigner | None) -> Target:
+    def _open(self, row: Any, *, rsa: RsaSigner | None) -> CachedEndpoint:
         try:
             return self._read(row, rsa=rsa)
         except HookfastError:
@@ -132,12 +132,12 @@ class Targets:
                 f"Its row cannot be read ({kind}): a later version wrote it."
             ) from None
 
-    def _read(self, row: Any, *, rsa: RsaSigner | None) -> Target:
+    def _read(self, row: Any, *, rsa: RsaSigner | None) -> CachedEndpoint:
         opened = open_secrets(
             row["secrets"], self._keyring, endpoint_id=row["id"], now=self._clock()
         )
         encryption = row["encryption"]
-        return Target(
+        return CachedEndpoint(
             endpoint_id=row["id"],
             tenant_id=row["tenant_id"],
             url=row["url"],

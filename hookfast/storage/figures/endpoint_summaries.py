@@ -23,7 +23,7 @@ _D = _DELIVERIES.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class EndpointSummary:
     """One endpoint: its circuit, its last error while it fails, and the statuses of its newest
     deliveries, the oldest of them first."""
 
@@ -33,7 +33,9 @@ class Glance:
     newest: Sequence[DeliveryStatus] = ()
 
 
-async def read(connection: AsyncConnection, endpoint_ids: Sequence[str]) -> Mapping[str, Glance]:
+async def read(
+    connection: AsyncConnection, endpoint_ids: Sequence[str]
+) -> Mapping[str, EndpointSummary]:
     """The endpoints with these ids; one that does not exist had no deliveries."""
     if not endpoint_ids:
         return {}
@@ -54,7 +56,7 @@ async def read(connection: AsyncConnection, endpoint_ids: Sequence[str]) -> Mapp
     for endpoint_id in endpoint_ids:
         row = ill.get(endpoint_id)
         fails = row is not None and row.consecutive_failures > 0
-        found[endpoint_id] = Glance(
+        found[endpoint_id] = EndpointSummary(
             circuit=State.CLOSED if row is None else State(row.circuit),
             last_error=row.last_error if row is not None and fails else None,
             last_failure_at=row.last_failure_at if row is not None and fails else None,

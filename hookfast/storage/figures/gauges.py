@@ -52,7 +52,7 @@ _CIRCUITS = (State.OPEN, State.HALF_OPEN, State.DRAINING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class GaugeValues:
     """The numbers at one moment, each at most `MOST`. `waiting` and `circuits` have every status
     and state, 0 included; `oldest_waits` is how long the oldest outbox row has waited, `mail_late`
     how late the most overdue notice is."""
@@ -74,7 +74,7 @@ async def standing(
     now: datetime,
     mail_gather: timedelta,
     mail_digest_every: timedelta,
-) -> Standing:
+) -> GaugeValues:
     """Look the numbers up. A notice is due when it has gathered for `mail_gather`, and its owner
     has got no mail of its kind for `mail_digest_every`."""
     numbers: dict[str, dict[str, int]] = defaultdict(dict)
@@ -86,7 +86,7 @@ async def standing(
         for first, last in await connection.execute(NOTICES_BY_KIND)
     ]
     dead = numbers["dead"]
-    return Standing(
+    return GaugeValues(
         outbox=numbers["outbox"][""],
         oldest_waits=_since(oldest, now=now),
         past_due=numbers["past_due"][""],

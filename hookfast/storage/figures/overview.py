@@ -74,7 +74,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class AttentionItem:
     """An endpoint to look at: its circuit is not closed, or it is paused or disabled."""
 
     endpoint_id: str
@@ -204,7 +204,7 @@ def waiting_statement(status: DeliveryStatus, *, tenant_id: str | None) -> Selec
 
 async def troubles(
     connection: AsyncConnection, *, tenant_id: str | None, limit: int
-) -> list[Trouble]:
+) -> list[AttentionItem]:
     """Endpoints to look at, those with an open circuit first, the newest trouble before the older;
     at most `limit`."""
     # By the circuits first, which a partial index holds; then by the endpoints' own state.
@@ -292,11 +292,11 @@ def _step(start: datetime, end: datetime, counts: dict[str, int], newest: str) -
     )
 
 
-def _trouble(row: object) -> Trouble:
+def _trouble(row: object) -> AttentionItem:
     values = dict(row)  # type: ignore[call-overload] # a row mapping
     circuit = State.CLOSED if values["circuit"] is None else State(values["circuit"])
     opened = values["opened_at"] if circuit is not State.CLOSED else None
-    return Trouble(
+    return AttentionItem(
         endpoint_id=values["id"],
         url=values["url"],
         description=values["description"],

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
-from hookfast.storage.emitting.emit import count_committed, tell_of_dead
+from hookfast.storage.emitting.emit import count_committed, notify_dead
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
 from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
 from hookfast.storage.events.schema_checks import Check, Fault
@@ -162,7 +162,7 @@ async def take_in(
     )
     if drafts:
         await commit_drafts(connection, drafts)
-        await tell_of_dead(connection, drafts, now=now)
+        await notify_dead(connection, drafts, now=now)
         count_committed(drafts, origin="inbox")  # a commit that fails after this is counted too
     earlier = await _repeat(connection, arrivals, holders, skip=entries.keys())
     taken = [

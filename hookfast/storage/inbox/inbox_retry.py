@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import Conflict, NotFound
-from hookfast.storage.emitting.emit import count_committed, tell_of_dead
+from hookfast.storage.emitting.emit import count_committed, notify_dead
 from hookfast.storage.events.fan_out import find_subscribers
 from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
 from hookfast.storage.events.schema_checks import SchemaChecks
@@ -105,7 +105,7 @@ async def _emit(connection: AsyncConnection, retried: Retried, *, now: datetime)
         subscribers=subscribers[event.audience],
     )
     await commit_drafts(connection, [draft])
-    await tell_of_dead(connection, [draft], now=now)
+    await notify_dead(connection, [draft], now=now)
     return draft
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.database.size_bounded_cache import Remembered
+from hookfast.storage.database.size_bounded_cache import SizeBoundedCache
 from hookfast.storage.inbox import inbox_entries
 from hookfast.storage.inbox.inbox_entries import RawRequest
 
@@ -18,7 +18,7 @@ class RawRequests:
     """One per process. A request never changes, so what is remembered is right."""
 
     def __init__(self) -> None:
-        self._known: Remembered[RawRequest] = Remembered(
+        self._known: SizeBoundedCache[RawRequest] = SizeBoundedCache(
             lambda raw: len(raw.body), most_bytes=_CACHE_BYTES
         )
 

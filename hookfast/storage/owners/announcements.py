@@ -32,10 +32,10 @@ async def circuit_changed(
         return
     failed_first = then.state is State.CLOSED or then.cause is Cause.RESUMED
     if after.state is State.OPEN and after.cause is Cause.FAILURES and failed_first:
-        await tell_owners(connection, before, after, NoticeKind.OPENED, policy=policy, now=now)
+        await notify_owners(connection, before, after, NoticeKind.OPENED, policy=policy, now=now)
         await _emit(connection, before, Kind.CIRCUIT_OPENED, _outage(after), now=now)
     if after.state is State.CLOSED and after.cause is Cause.FAILURES:
-        await tell_owners(connection, before, after, NoticeKind.RECOVERED, policy=policy, now=now)
+        await notify_owners(connection, before, after, NoticeKind.RECOVERED, policy=policy, now=now)
         data = _outage(after) | {"drained": after.drained}
         await _emit(connection, before, Kind.CIRCUIT_CLOSED, data, now=now)
 
@@ -45,7 +45,7 @@ async def endpoint_disabled(
 ) -> None:
     """Tell of an endpoint that was disabled; its owners only where nobody asked for it."""
     if after.cause is not Cause.DISABLED:
-        await tell_owners(connection, before, after, NoticeKind.DISABLED, reason=reason, now=now)
+        await notify_owners(connection, before, after, NoticeKind.DISABLED, reason=reason, now=now)
     data = _outage(after) | {"reason": reason}
     await _emit(connection, before, Kind.ENDPOINT_DISABLED, data, now=now)
 
@@ -84,7 +84,7 @@ async def deliveries_dead(
     return await operational.emit(connection, events, now=now) > 0
 
 
-async def tell_owners(
+async def notify_owners(
     connection: AsyncConnection,
     owned: Owned,
     after: Circuit,

@@ -180,9 +180,9 @@ async def _finish(
     values: Mapping[str, Any],
 ) -> None:
     # A workflow that runs may be faster than the conductor: nothing is left to ask for then.
-    conducted = func.coalesce(_C.conducted_at, _C.created_at)
+    conducted = func.coalesce(_C.workflow_started_at, _C.created_at)
     await _set(
-        connection, notice_ids, {**values, "status": status.value, "conducted_at": conducted}
+        connection, notice_ids, {**values, "status": status.value, "workflow_started_at": conducted}
     )
 
 

@@ -15,11 +15,11 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import new_id
-from hookfast.owners.digest import WORKFLOW_TYPE, MailOrder, workflow_id
+from hookfast.owners.digest import WORKFLOW_TYPE, MailInput, workflow_id
 from hookfast.owners.notice import NoticeKind, NoticeStatus, one_per_owner, owner_hash
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.tables import Endpoint, Notice
-from hookfast.workflow_request import Wanted
+from hookfast.workflow_request import WorkflowRequest
 
 _NOTICES: Table = Notice.__table__
 _C = _NOTICES.c
@@ -29,7 +29,7 @@ _ENDPOINTS: Table = Endpoint.__table__
 PENDING = _C.status == literal_column(f"'{NoticeStatus.PENDING}'")
 # Nothing about the status: SQLite would walk the index of everything that waits, which is long
 # while the mail server is away. What is finished counts as conducted.
-_ASKS = _C.conducted_at.is_(None)
+_ASKS = _C.workflow_started_at.is_(None)
 
 _NEWEST = 50
 _MARKED_AT_ONCE = 1_000
@@ -89,18 +89,18 @@ async def list_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> lis
     return [Notice(**row) for row in rows.mappings()]
 
 
-async def ask_again(connection: AsyncConnection, *, conducted_before: datetime) -> int:
+async def request_workflow(connection: AsyncConnection, *, started_before: datetime) -> int:
     """Ask once more for what has waited since then, and return how many notices that are. Their
     workflow was ended by hand, or lost with Temporal's data; one that still runs is only woken."""
     result = await connection.execute(
         update(_NOTICES)
-        .where(PENDING, _C.conducted_at < conducted_before)
-        .values(conducted_at=None)
+        .where(PENDING, _C.workflow_started_at < started_before)
+        .values(workflow_started_at=None)
     )
     return result.rowcount
 
 
-class AskingNotices:
+class MailWorkflowRequests:
     """Notices ask for the workflow of their owner (`dispatch.workflow_starter`): one per owner,
     however many notices there are."""
 
@@ -108,7 +108,7 @@ class AskingNotices:
         self._gather = gather
         self._digest_every = digest_every
 
-    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[Wanted]:
+    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
         """The owners with news, at most `limit`, who waited longest first."""
         owners = (
             select(_C.owner_hash)
@@ -126,23 +126,23 @@ class AskingNotices:
         return [self._wanted(owner, notice_ids) for owner, notice_ids in seen.items()]
 
     async def mark(
-        self, connection: AsyncConnection, wanted: Sequence[Wanted], *, now: datetime
+        self, connection: AsyncConnection, wanted: Sequence[WorkflowRequest], *, now: datetime
     ) -> None:
         """Mark exactly the notices that were seen: one that was committed since keeps asking."""
         seen = [notice_id for one in wanted for notice_id in one.key]
         for start in range(0, len(seen), _MARKED_AT_ONCE):
             some = seen[start : start + _MARKED_AT_ONCE]
             await connection.execute(
-                update(_NOTICES).where(_C.id.in_(some)).values(conducted_at=now)
+                update(_NOTICES).where(_C.id.in_(some)).values(workflow_started_at=now)
             )
 
-    def _wanted(self, owner: str, notice_ids: Sequence[str]) -> Wanted:
-        order = MailOrder(
+    def _wanted(self, owner: str, notice_ids: Sequence[str]) -> WorkflowRequest:
+        order = MailInput(
             owner_hash=owner,
             gather_seconds=self._gather.total_seconds(),
             digest_every_seconds=self._digest_every.total_seconds(),
         )
-        return Wanted(
+        return WorkflowRequest(
             key=tuple(notice_ids),
             workflow=WORKFLOW_TYPE,
             workflow_id=workflow_id(owner),

@@ -9,7 +9,7 @@ from hookfast.storage.tables.circuits import EndpointHealth
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Job, WorkerHeartbeat
 from hookfast.storage.tables.endpoints import (
     Endpoint,
-    EndpointPace,
+    EndpointLimits,
     InFlight,
     PollPosition,
     SigningKey,
@@ -33,7 +33,7 @@ __all__ = [
     "DeliveryDay",
     "Endpoint",
     "EndpointHealth",
-    "EndpointPace",
+    "EndpointLimits",
     "Event",
     "EventType",
     "IdempotencyKey",

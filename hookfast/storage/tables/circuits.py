@@ -10,7 +10,7 @@ from sqlmodel import Field
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.tables.record import Record
 
-_CIRCUIT_ASKS = text("circuit <> 'closed' AND conducted_at IS NULL")
+_CIRCUIT_ASKS = text("circuit <> 'closed' AND workflow_started_at IS NULL")
 _CIRCUIT_WAITS = text("circuit <> 'closed'")
 
 
@@ -57,4 +57,4 @@ class EndpointHealth(Record, table=True):
     probed_last: str | None = None
     drain_rate: float | None = None
     drained: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
-    conducted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    workflow_started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

@@ -15,7 +15,7 @@ from hookfast.storage.tables.record import Record
 # Most deliveries end as delivered; leaving those out keeps the status indexes small and hot.
 _UNDELIVERED = text("status <> 'delivered'")
 _DEAD = text("status IN ('dead', 'gone')")
-_JOB_ASKS = text("conducted_at IS NULL")
+_JOB_ASKS = text("workflow_started_at IS NULL")
 
 
 class Delivery(Record, table=True):
@@ -115,12 +115,12 @@ class Delivery(Record, table=True):
     retries: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     due_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    look_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    recheck_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     began_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     excluded_seconds: float = Field(default=0, sa_column_kwargs={"server_default": "0"})
     waiting_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     resend_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    resend_gently: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    resend_yields: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     resend_not_before: datetime | None = Field(default=None, sa_type=UtcDateTime)
     released: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     round: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
@@ -192,7 +192,7 @@ class Job(Record, table=True):
     updated_at: datetime = Field(sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    conducted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    workflow_started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class WorkerHeartbeat(Record, table=True):

@@ -99,12 +99,12 @@ class SubscriptionPattern(Record, table=True):
     subscription_id: str = Field(primary_key=True)
 
 
-class EndpointPace(Record, table=True):
+class EndpointLimits(Record, table=True):
     """How fast an endpoint with a limit is being sent to: when its next request may start
     (`next_slot_at`), up to when waiting deliveries were told to come back (`promised_until`), and
     how long its requests take on average (`mean_seconds`)."""
 
-    __tablename__ = "endpoint_pace"
+    __tablename__ = "endpoint_limits"
 
     endpoint_id: str = Field(primary_key=True)
     next_slot_at: datetime = Field(sa_type=UtcDateTime)

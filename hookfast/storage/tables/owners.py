@@ -12,7 +12,7 @@ from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.tables.record import Record
 
 _NOTICE_PENDING = text("status = 'pending'")
-_NOTICE_ASKS = text("conducted_at IS NULL")
+_NOTICE_ASKS = text("workflow_started_at IS NULL")
 _NOTICE_SENT = text("sent_at IS NOT NULL")
 
 
@@ -67,4 +67,4 @@ class Notice(Record, table=True):
     message_id: str | None = Field(default=None, sa_type=Text)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    conducted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    workflow_started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

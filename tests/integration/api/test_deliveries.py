@@ -286,7 +286,7 @@ async def test_what_is_asked_is_done_at_once_also_while_temporal_is_away(
     if then == before and action == "resume":
         assert (row.started_at, row.wakes) == (values["started_at"], 0)
     else:  # its workflow is yet to be told
-        assert (row.started_at, row.wakes, row.urgency) == (None, 1, Urgency.WISH)
+        assert (row.started_at, row.wakes, row.urgency) == (None, 1, Urgency.PERSON)
 
 
 async def test_what_is_sent_again_is_no_dead_letter_any_more(
@@ -317,8 +317,8 @@ async def test_an_answer_waits_until_no_attempt_can_begin_any_more(
     answer = await client.post(f"/deliveries/{scheduled['id']}/{action}")
     assert answer.status_code == 202  # none was about to begin
 
-    held = {"status": "held", "look_at": later, "next_attempt_at": later}
-    let_go = held | {"released": True, "look_at": utc_now()}
+    held = {"status": "held", "recheck_at": later, "next_attempt_at": later}
+    let_go = held | {"released": True, "recheck_at": utc_now()}
     for case in ({"status": "pending"}, let_go, held):
         delivery = await emit(client, tenant)
         await change(context, delivery["id"], **case)

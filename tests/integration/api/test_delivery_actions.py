@@ -9,7 +9,7 @@ import pytest
 
 from api.process.context import Context
 from hookfast.storage.deliveries import jobs, selection
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.support.emitted import TYPE, emit, emit_as
 
@@ -48,7 +48,7 @@ async def chosen_by(context: Context, job: Json) -> list[str]:
     async with context.database.read() as connection:
         row = await jobs.get(connection, job["id"])
         assert row is not None
-        chosen = ChosenDeliveries.of(row.chosen)
+        chosen = DeliverySelection.of(row.chosen)
         return await selection.next_ids(connection, chosen, after=None, limit=100)
 
 

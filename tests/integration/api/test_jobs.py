@@ -12,7 +12,7 @@ from sqlalchemy import update
 from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
-from hookfast.storage.deliveries.jobs import AskingJobs
+from hookfast.storage.deliveries.jobs import JobWorkflowRequests
 from hookfast.storage.tables import Job
 from tests.support.api_client import (
     OPERATOR_KEY,
@@ -135,13 +135,13 @@ async def test_cancelling_a_job_is_a_wish_that_its_workflow_is_told_of(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     job_id = (await make_job(client))["id"]
-    await change(context, job_id, status="running", conducted_at=context.clock())
+    await change(context, job_id, status="running", workflow_started_at=context.clock())
     for _ in range(2):
         answer = await client.post(f"/jobs/{job_id}/cancel")
         assert answer.status_code == 202
         assert (answer.json()["status"], answer.json()["cancel_requested"]) == ("running", True)
     async with context.database.read() as connection:
-        [wanted] = await AskingJobs().wanted(connection, limit=10)
+        [wanted] = await JobWorkflowRequests().wanted(connection, limit=10)
     assert wanted.workflow_id == f"job/{job_id}"
 
 

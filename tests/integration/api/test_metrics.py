@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
 from api.process.context import Context
-from api.process.gauges import StandingGauges
+from api.process.gauges import DatabaseGauges
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.telemetry import exposition
@@ -101,7 +101,7 @@ async def test_gauges_have_no_value_while_the_database_is_away(
     assert "hookfast_outbox_backlog" in _values((await _get(app)).text)
 
     async with Database(f"sqlite+aiosqlite:///{tmp_path}/empty.db") as without_tables:
-        await StandingGauges(without_tables, context.settings, clock=context.clock).refresh()
+        await DatabaseGauges(without_tables, context.settings, clock=context.clock).refresh()
         values = _values(exposition.text(context.telemetry.registry).decode())
 
     assert values["hookfast_database_up"] == 0

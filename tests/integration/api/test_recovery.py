@@ -13,7 +13,7 @@ from sqlalchemy import update
 from api.process.context import Context
 from hookfast.clock import rfc3339
 from hookfast.storage.deliveries import jobs, selection
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Endpoint
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.support.emitted import TYPE, change, emit, emit_as, finish
@@ -45,7 +45,7 @@ async def chosen_by(context: Context, job: Json) -> list[str]:
     async with context.database.read() as connection:
         row = await jobs.get(connection, job["id"])
         assert row is not None
-        chosen = ChosenDeliveries.of(row.chosen)
+        chosen = DeliverySelection.of(row.chosen)
         return await selection.next_ids(connection, chosen, after=None, limit=100)
 
 

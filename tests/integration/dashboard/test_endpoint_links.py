@@ -16,7 +16,7 @@ from api.forms.jobs import count, draft_job
 from api.process.context import Context
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from tests.integration.dashboard.belongings import end
 from tests.integration.dashboard.page_paths import (
     EVERYBODYS,
@@ -153,7 +153,7 @@ async def test_jobs_are_confined_where_they_are_made_and_not_by_the_page_alone(
         key_id="key_of_a_link",
         endpoint_id=shop["endpoint_id"],
     )
-    everything = ChosenDeliveries(tenant_id=shop["tenant_id"])
+    everything = DeliverySelection(tenant_id=shop["tenant_id"])
     for resend in (False, True):
         counted = await count(context, bound, everything, resend=resend)
         assert sum(counted.values()) == 1

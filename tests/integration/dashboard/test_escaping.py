@@ -105,7 +105,7 @@ async def hostile(client: httpx2.AsyncClient, context: Context) -> dict[str, str
                 "episode": 1,
                 "cause": "failures",
                 "opened_at": now,
-                "conducted_at": now,
+                "workflow_started_at": now,
             },
         )
         await connection.execute(
@@ -127,7 +127,7 @@ async def hostile(client: httpx2.AsyncClient, context: Context) -> dict[str, str
                 "status": "pending",
                 "error": HOSTILE,
                 "created_at": now,
-                "conducted_at": now,
+                "workflow_started_at": now,
             },
         )
     return {

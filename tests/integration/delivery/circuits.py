@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Table, insert, select
 
 from hookfast.clock import utc_now
-from hookfast.endpoints.outage import EpisodeState, workflow_id
+from hookfast.endpoints.outage import OutageState, workflow_id
 from hookfast.ids import new_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.endpoints import endpoint_state
@@ -126,11 +126,11 @@ async def deliver_many(stack: Stack, endpoint: str, count: int) -> list[str]:
     return [first.id, *ids]
 
 
-async def until_over(stack: Stack, endpoint: str) -> EpisodeState:
+async def until_over(stack: Stack, endpoint: str) -> OutageState:
     """The end of the endpoint's episode."""
-    handle = stack.client.get_workflow_handle(workflow_id(endpoint), result_type=EpisodeState)
+    handle = stack.client.get_workflow_handle(workflow_id(endpoint), result_type=OutageState)
     async with asyncio.timeout(PATIENCE):
-        state: EpisodeState = await handle.result()
+        state: OutageState = await handle.result()
     assert state.state == "closed"
     assert (await circuit(stack, endpoint)).state == "closed"
     assert await count_held(stack, endpoint) == 0

@@ -21,13 +21,13 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Wish
+from hookfast.deliveries.life import Action
 from hookfast.deliveries.messages import DeliveryState, workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, outbox
-from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.actions import UserAction
 from tests.integration.delivery.control import Control
 from tests.support.receiver import Receiver
 from tests.support.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
@@ -108,16 +108,16 @@ class Stack:
         )
         return state
 
-    async def ask(self, delivery_id: str, action: Action) -> None:
+    async def ask(self, delivery_id: str, action: UserAction) -> None:
         """Do as a person asks, as the API does it."""
         async with self.database.write() as connection:
-            await actions.ask(connection, delivery_id, action, now=utc_now())
+            await actions.request(connection, delivery_id, action, now=utc_now())
         await self.ring()
 
-    async def ask_many(self, delivery_ids: list[str], wish: Wish) -> None:
+    async def ask_many(self, delivery_ids: list[str], action: Action) -> None:
         """Do with them as a job or a circuit does."""
         async with self.database.write() as connection:
-            await actions.ask_many(connection, delivery_ids, wish, now=utc_now())
+            await actions.request_many(connection, delivery_ids, action, now=utc_now())
         await self.ring()
 
     async def wake(self, delivery_id: str) -> None:

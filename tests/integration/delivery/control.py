@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.client import Client
 
 from hookfast.clock import utc_now
-from hookfast.dispatch.workflow_starter import conductor_for
+from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.endpoints.circuit import Cause
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
@@ -22,9 +22,9 @@ class Control:
         self._database = database
         self._settings = settings
 
-    async def conduct(self) -> None:
+    async def start_requested(self) -> None:
         """Start or wake the workflows that are asked for, as the worker does at times."""
-        await conductor_for(self._settings, self._client, self._database).conduct()
+        await workflow_starter_for(self._settings, self._client, self._database).start_requested()
 
     async def pause(self, endpoint: str) -> None:
         await self._change(endpoint_state.pause, endpoint)
@@ -49,9 +49,9 @@ class Control:
             await endpoints.mark_deleted(connection, endpoint, at=now)
             await subscriptions.remove_of_endpoint(connection, endpoint)
             await endpoint_state.let_go(connection, endpoint, now=now)
-        await self.conduct()
+        await self.start_requested()
 
     async def _change(self, change: Any, endpoint: str, **options: Any) -> None:
         async with self._database.write() as connection:
             assert await change(connection, endpoint, now=utc_now(), **options)
-        await self.conduct()
+        await self.start_requested()

@@ -18,7 +18,7 @@ from activities.batch import BatchActivities
 from activities.requests import Requests
 from hookfast.clock import utc_now
 from hookfast.deliveries import batch_messages
-from hookfast.deliveries.batch_messages import BatchReport
+from hookfast.deliveries.batch_messages import BatchResult
 from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch import batches
 from hookfast.dispatch.batch_start import start_batch
@@ -47,14 +47,14 @@ async def deliver(stack: Stack, endpoint: str, count: int) -> list[str]:
     return ids
 
 
-async def report_of(stack: Stack, delivery: str) -> BatchReport:
+async def report_of(stack: Stack, delivery: str) -> BatchResult:
     """What the batch says that took a delivery."""
 
     async def batch_id() -> Any:
         return (await stack.row(delivery)).batch_id
 
     name = batch_messages.workflow_id(await eventually(batch_id))
-    handle = stack.client.get_workflow_handle(name, result_type=BatchReport)
+    handle = stack.client.get_workflow_handle(name, result_type=BatchResult)
     return await handle.result()
 
 
@@ -199,8 +199,8 @@ async def test_a_request_that_its_batch_left_behind_is_kept_when_the_database_is
     assert len(await stack.attempts(late)) == 1
 
 
-@pytest.mark.parametrize("wish", ["cancel", "pause", "resend"])
-async def test_a_wish_that_comes_before_the_first_attempt_counts(stack: Stack, wish: Any) -> None:
+@pytest.mark.parametrize("action", ["cancel", "pause", "resend"])
+async def test_a_wish_that_comes_before_the_first_attempt_counts(stack: Stack, action: Any) -> None:
     """The batch looks at the row last, right before the first byte."""
     asked, look = asyncio.Event(), BatchActivities._look
 
@@ -217,14 +217,14 @@ async def test_a_wish_that_comes_before_the_first_attempt_counts(stack: Stack, w
             return (await stack.row(delivery)).batch_until
 
         await eventually(taken)
-        await stack.ask(delivery, wish)
+        await stack.ask(delivery, action)
         asked.set()
-        expected = {"cancel": "cancelled", "pause": "paused", "resend": "delivered"}[wish]
+        expected = {"cancel": "cancelled", "pause": "paused", "resend": "delivered"}[action]
         await stack.until_status(delivery, expected)
         await report_of(stack, delivery)
-        if wish != "pause":
+        if action != "pause":
             await stack.until_closed(delivery)
-    assert sent(stack)[delivery] == (1 if wish == "resend" else 0)
+    assert sent(stack)[delivery] == (1 if action == "resend" else 0)
 
 
 async def test_a_wish_that_comes_during_the_first_attempt_waits_for_its_end(stack: Stack) -> None:

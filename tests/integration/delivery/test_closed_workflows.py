@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Wish
+from hookfast.deliveries.life import Action
 from hookfast.errors import Conflict
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.conftest import Stack, eventually
@@ -121,7 +121,7 @@ async def test_a_release_that_crosses_the_end_of_the_workflow_sends_nothing(stac
     delivery = await stack.deliver(endpoint)
     await stack.until_status(delivery, "held")
     await stack.ask(delivery, "cancel")
-    await stack.ask_many([delivery], Wish.RELEASE)
+    await stack.ask_many([delivery], Action.RELEASE)
     await stack.workflow(delivery).signal("release")
 
     await stack.until_closed(delivery)

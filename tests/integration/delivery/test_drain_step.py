@@ -9,7 +9,7 @@ from activities.circuit import CircuitActivities
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.endpoints.circuit import Cause, Policy, State, release_all
-from hookfast.endpoints.outage import DrainOrder, Situation
+from hookfast.endpoints.outage import CircuitStatus, DrainInput
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
@@ -33,10 +33,10 @@ async def draining(database: Database, count: int) -> tuple[str, list[str]]:
     return endpoint, held
 
 
-async def step(database: Database, endpoint: str, *, rate: float, seconds: float) -> Situation:
+async def step(database: Database, endpoint: str, *, rate: float, seconds: float) -> CircuitStatus:
     activities = CircuitActivities(database=database, policy=Policy(), on_news=lambda _: None)
-    order = DrainOrder(endpoint, rate=rate, seconds=seconds)
-    situation: Situation = await ActivityEnvironment().run(activities.drain_step, order)
+    order = DrainInput(endpoint, rate=rate, seconds=seconds)
+    situation: CircuitStatus = await ActivityEnvironment().run(activities.drain_step, order)
     return situation
 
 

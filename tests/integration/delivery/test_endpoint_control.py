@@ -115,7 +115,7 @@ async def test_an_endpoint_enabled_at_once_is_sent_all_that_was_held(
             connection, endpoint, cause=Cause.DISABLED, reason="A slip.", now=utc_now()
         )
         await endpoint_state.enable(connection, endpoint, now=utc_now())
-    await control.conduct()
+    await control.start_requested()
     await until_all(stack, deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1] * 5

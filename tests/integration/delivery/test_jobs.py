@@ -17,11 +17,11 @@ from activities import job as job_module
 from hookfast.clock import utc_now
 from hookfast.deliveries.job import JobProgress
 from hookfast.dispatch import relay, sweep
-from hookfast.dispatch.workflow_starter import conductor_for, stopped
+from hookfast.dispatch.workflow_starter import stopped, workflow_starter_for
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint, Job
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
@@ -41,7 +41,7 @@ def short_stints(monkeypatch: pytest.MonkeyPatch) -> None:
 async def start(stack: Stack, settings: Settings, **members: Any) -> str:
     """A job whose workflow has been started; returns its id."""
     job_id = await seed_job(stack.database, **members)
-    await conductor_for(settings, stack.client, stack.database).conduct()
+    await workflow_starter_for(settings, stack.client, stack.database).start_requested()
     return job_id
 
 
@@ -189,7 +189,7 @@ async def test_a_job_whose_workflow_was_lost_goes_on_where_it_was(
     # so that a minute and an hour need not pass
     monkeypatch.setattr(sweep, "_SWEEP_EVERY", timedelta(seconds=0.2))
     monkeypatch.setattr(sweep, "_UNMOVED_AFTER", timedelta(seconds=1))
-    sweeping = asyncio.create_task(sweep.sweep_lost(stack.database))
+    sweeping = asyncio.create_task(sweep.requeue_lost(stack.database))
     try:
         job = await until_ended(stack, job_id)
     finally:
@@ -228,7 +228,7 @@ async def test_deliveries_are_paused_resumed_and_cancelled_in_numbers(
     due = utc_now() + timedelta(days=1)
     ids = [await stack.deliver(endpoint, deliver_at=due) for _ in range(8)]
     [ended] = await seed_ended(stack.database, endpoint, 1, status="delivered")
-    chosen = ChosenDeliveries(ids=(*ids, ended, "dlv_" + "0" * 32))
+    chosen = DeliverySelection(ids=(*ids, ended, "dlv_" + "0" * 32))
 
     for action, status in (("pause", "paused"), ("resume", "pending"), ("cancel", "cancelled")):
         job_id = await start(stack, settings, action=action, chosen=chosen)
@@ -339,9 +339,9 @@ async def test_a_job_without_a_row_ends(stack: Stack, settings: Settings) -> Non
     """Its database was restored from before it was made."""
     job_id = await seed_job(stack.database)
     table = Job.__table__
-    conductor = conductor_for(settings, stack.client, stack.database)
+    conductor = workflow_starter_for(settings, stack.client, stack.database)
     async with stack.database.read() as connection:
-        [wanted] = await jobs.AskingJobs().wanted(connection, limit=10)
+        [wanted] = await jobs.JobWorkflowRequests().wanted(connection, limit=10)
     async with stack.database.write() as connection:
         await connection.execute(table.delete().where(table.c.id == job_id))
     await conductor._tell(wanted)

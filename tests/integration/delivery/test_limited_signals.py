@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.dispatch.workflow_starter import conductor_for
+from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.settings.settings import Settings
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import QUICK, until_all, until_circuit
@@ -126,7 +126,7 @@ async def test_a_probe_that_waits_for_its_turn_is_still_a_probe(
     await stack.receiver.wait_for(2)  # the endpoint takes no other now
     async with stack.database.write() as connection:
         assert await endpoint_state.probe_now(connection, endpoint, now=utc_now())
-    await conductor_for(settings, stack.client, stack.database).conduct()
+    await workflow_starter_for(settings, stack.client, stack.database).start_requested()
 
     assert await triggers(stack, delivery, 1) == ["probe"]
 

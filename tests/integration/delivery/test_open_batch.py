@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from hookfast.deliveries import batch_messages
-from hookfast.deliveries.batch_messages import BatchReport
+from hookfast.deliveries.batch_messages import BatchResult
 from hookfast.dispatch import batches, relay
 from hookfast.dispatch.batches import Batch
 from tests.integration.delivery.conftest import Stack, eventually
@@ -46,9 +46,9 @@ async def batches_of(stack: Stack, ids: list[str]) -> set[str]:
     return {(await stack.row(one)).batch_id for one in ids}
 
 
-async def result_of(stack: Stack, batch_id: str) -> BatchReport:
+async def result_of(stack: Stack, batch_id: str) -> BatchResult:
     name = batch_messages.workflow_id(batch_id)
-    handle = stack.client.get_workflow_handle(name, result_type=BatchReport)
+    handle = stack.client.get_workflow_handle(name, result_type=BatchResult)
     return await handle.result()
 
 
@@ -118,7 +118,7 @@ async def test_the_next_batch_is_there_before_one_is_full(stack: Stack) -> None:
         batch_messages.workflow_id(name)
     ).fetch_history()
     given = history.events[0].workflow_execution_started_event_attributes.input.payloads
-    [order] = await stack.client.data_converter.decode(given, [batch_messages.BatchOrder])
+    [order] = await stack.client.data_converter.decode(given, [batch_messages.BatchInput])
     assert order.delivery_ids == ()
     report = await result_of(stack, name)
     assert list(report.delivered) == ids

@@ -23,7 +23,7 @@ from temporalio.testing import WorkflowEnvironment
 
 import worker
 from hookfast.clock import utc_now
-from hookfast.dispatch.workflow_starter import Conductor, conductor_for
+from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter_for
 from hookfast.endpoints.circuit import RAMP_FIRST, RAMP_STEP
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
@@ -60,16 +60,16 @@ MANY = [
 
 @dataclass
 class Outages:
-    """A worker whose circuits skip time, once `conduct` is set."""
+    """A worker whose circuits skip time, once `starting` is set."""
 
     stack: Stack
-    conduct: asyncio.Event
+    starting: asyncio.Event
 
 
 class _WhenTold:
     """A conductor that waits until a test has its deliveries waiting."""
 
-    def __init__(self, conductor: Conductor, told: asyncio.Event) -> None:
+    def __init__(self, conductor: WorkflowStarter, told: asyncio.Event) -> None:
         self._conductor = conductor
         self._told = told
 
@@ -89,16 +89,18 @@ async def outages(
     receiver: Receiver,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Outages]:
-    conduct = asyncio.Event()
+    starting = asyncio.Event()
 
     def conductor(settings: Settings, _: Client, database: Database) -> _WhenTold:
         # what is started through the environment's own client skips time
-        return _WhenTold(conductor_for(settings, skipping_temporal.client, database), conduct)
+        return _WhenTold(
+            workflow_starter_for(settings, skipping_temporal.client, database), starting
+        )
 
-    monkeypatch.setattr(worker, "conductor_for", conductor)
+    monkeypatch.setattr(worker, "workflow_starter_for", conductor)
     client = await skipping_temporal.connect_client(data_converter=DATA_CONVERTER)
     async with worker.running_worker(settings, client, database, workflow_runner=SANDBOX):
-        yield Outages(Stack(client, database, receiver), conduct)
+        yield Outages(Stack(client, database, receiver), starting)
 
 
 async def break_down(stack: Stack, waiting: int, **policy: Any) -> tuple[str, list[str], int]:
@@ -120,7 +122,7 @@ async def break_down(stack: Stack, waiting: int, **policy: Any) -> tuple[str, li
 async def begin(outages: Outages, endpoint: str) -> float:
     """Let the circuit's workflow start; for how many seconds its circuit has been open."""
     opened_at = (await circuit(outages.stack, endpoint)).opened_at
-    outages.conduct.set()
+    outages.starting.set()
     return float((utc_now() - opened_at).total_seconds())
 
 

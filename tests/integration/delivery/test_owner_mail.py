@@ -156,7 +156,7 @@ async def test_a_kind_does_not_wait_for_the_rest_of_another(
         await stack.tell(endpoint_id)
         await stack.until_told()
         await stack.tell(endpoint_id, episode=2)  # rests for a quarter of an hour
-        await stack.until(lambda rows: all(row.conducted_at for row in rows))
+        await stack.until(lambda rows: all(row.workflow_started_at for row in rows))
         await stack.tell(endpoint_id, NoticeKind.RECOVERED)
         rows = await stack.until(lambda rows: rows[-1].status == "sent")
     assert [row.status for row in rows] == ["sent", "pending", "sent"]
@@ -174,7 +174,7 @@ async def test_a_worker_that_restarts_sends_what_waited_once(
     endpoint_id = await stack.endpoint()
     async with stack.running(SmtpTransport(server.url())):
         await stack.tell(endpoint_id)
-        await stack.until(lambda rows: rows[0].conducted_at is not None)
+        await stack.until(lambda rows: rows[0].workflow_started_at is not None)
     assert server.mails == []
 
     async with stack.running(SmtpTransport(server.url())):
@@ -211,7 +211,7 @@ async def test_what_happens_while_mail_is_sent_is_told_too(
 
     async def recover() -> None:
         await stack.tell(endpoint_id, NoticeKind.RECOVERED)
-        await stack.conductor().conduct()
+        await stack.conductor().start_requested()
 
     async with stack.running(Meddling(SmtpTransport(server.url()), first=recover)):
         await stack.tell(endpoint_id)
@@ -232,7 +232,7 @@ async def test_a_refused_address_is_kept_with_the_reason_and_not_tried_again(
         (row,) = await stack.until_told()
         await stack.until_ended()
         assert await stack.tell(endpoint_id) == 0
-        assert await stack.conductor().conduct() == 0
+        assert await stack.conductor().start_requested() == 0
 
     assert (row.status, row.error, row.tries) == ("refused", "550 5.1.1 No such user", 1)
     assert row.sent_at is None

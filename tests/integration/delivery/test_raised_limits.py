@@ -8,10 +8,10 @@ from sqlalchemy import update
 from hookfast.clock import utc_now
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.dispatch.workflow_starter import conductor_for
+from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.settings.settings import Settings
-from hookfast.storage.deliveries import limits
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries import permits
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import deliver_many, until_all
 from tests.integration.delivery.conftest import Stack, eventually
@@ -47,19 +47,19 @@ async def test_what_waits_at_a_limit_goes_when_it_is_told_that_the_limit_was_rai
             .where(c.id == endpoint)
             .values(rate_limit_per_second=100, updated_at=utc_now())
         )
-        await limits.reset(connection, endpoint, now=utc_now())
+        await permits.reset(connection, endpoint, now=utc_now())
 
     job_id = await seed_job(
         stack.database,
         kind=JobKind.LIMITS.value,
         action="ask_again",
-        chosen=ChosenDeliveries(
+        chosen=DeliverySelection(
             endpoint_id=endpoint,
             statuses=(DeliveryStatus.PENDING, DeliveryStatus.RETRYING),
             reason="endpoint_limit",
         ),
     )
-    await conductor_for(settings, stack.client, stack.database).conduct()
+    await workflow_starter_for(settings, stack.client, stack.database).start_requested()
 
     await until_all(stack, deliveries, "delivered")
     assert sorted(request.message_id or "" for request in stack.receiver.requests) == deliveries

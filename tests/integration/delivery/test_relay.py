@@ -20,7 +20,7 @@ from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.relay import Relay
-from hookfast.dispatch.unhealthy_endpoints import Troubled
+from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import doorbell_for
@@ -57,7 +57,7 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             lateness=Lateness(),
             first_attempts=FirstAttempts("workflow"),
             batches=Batches(client, on_room=bells[-1].wake),
-            troubled=Troubled(),
+            unhealthy=UnhealthyEndpoints(),
         )
 
     yield make

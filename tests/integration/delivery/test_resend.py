@@ -118,7 +118,7 @@ async def test_a_resend_whose_endpoint_is_disabled_before_it_is_made_is_a_dead_l
     await stack.until_closed(delivery)
 
     async with stack.database.write() as connection:
-        await actions.ask(connection, delivery, "resend", now=utc_now())
+        await actions.request(connection, delivery, "resend", now=utc_now())
         await endpoint_state.disable(
             connection, endpoint, cause=Cause.DISABLED, reason="Disabled.", now=utc_now()
         )

@@ -18,7 +18,7 @@ from hookfast.retention.ages import (
     SCHEDULE_ID,
     SWEEPS,
     WORKFLOW_TYPE,
-    RetentionOrder,
+    RetentionInput,
     RetentionState,
 )
 from hookfast.retention.daily import SCHEDULE_ID as UPKEEP_SCHEDULE_ID
@@ -97,7 +97,7 @@ async def test_a_long_run_continues_as_new_and_counts_on(stack: Stack) -> None:
     run_id = new_id("ret")
     handle = await stack.client.start_workflow(
         WORKFLOW_TYPE,
-        RetentionOrder(run_id=run_id, activities=2),
+        RetentionInput(run_id=run_id, activities=2),
         id=f"retention/{run_id}",
         task_queue=CONTROL_QUEUE,
         result_type=RetentionState,

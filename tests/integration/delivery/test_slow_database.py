@@ -22,7 +22,7 @@ from activities.attempt import AttemptActivities
 from activities.fast_lane import FastLane
 from activities.requests import Requests
 from hookfast.clock import utc_now
-from hookfast.deliveries.messages import StepOrder
+from hookfast.deliveries.messages import StepInput
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.dispatch import relay
 from hookfast.dispatch.lateness import Lateness
@@ -116,7 +116,7 @@ class Attempts:
             schedule_to_close_timeout=allowed,
             scheduled_time=utc_now(),
         )
-        order = StepOrder(delivery, DEFAULT_PLAN, utc_now())
+        order = StepInput(delivery, DEFAULT_PLAN, utc_now())
         return await self.environment.run(self._activities.step, order)
 
 
@@ -163,7 +163,7 @@ async def test_the_fast_lane_hands_on_what_does_not_fit_into_it_any_more(
 ) -> None:
     """The endpoint's timeout was raised after the workflow had chosen the lane."""
     delivery = await attempts.deliver(timeout=30)
-    assert (await attempts.make(delivery, seconds=30, local=True)).crowded
+    assert (await attempts.make(delivery, seconds=30, local=True)).lane_full
     assert attempts.receiver.requests == []
     assert (await attempts.make(delivery, seconds=75)).status == "delivered"
 

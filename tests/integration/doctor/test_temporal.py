@@ -24,7 +24,7 @@ from hookfast.doctor.finding import Finding
 from hookfast.doctor.temporal import _schedule as look_at_schedule
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
-from hookfast.settings.up_file import Whereabouts
+from hookfast.settings.up_file import UpFile
 from hookfast.storage.database.engine import Database
 from hookfast.supervisor import home_lock
 from hookfast.temporal.connection import register_search_attributes
@@ -84,7 +84,7 @@ async def test_an_embedded_one_that_is_away_is_told_with_the_address_it_has(
 ) -> None:
     monkeypatch.delenv("TEMPORAL_ADDRESS")
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    taken = Whereabouts(temporal_address=address, temporal_namespace="default")
+    taken = UpFile(temporal_address=address, temporal_namespace="default")
     with home_lock.locked(tmp_path), up_file.noted(tmp_path, taken):
         found = bad(await look("temporal", installation(tmp_path, None)))
     assert f"no Temporal at {address}" in found["temporal"][1]

@@ -102,7 +102,7 @@ async def test_it_follows_no_redirect(sender: Sender, receiver: Receiver) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "wish"),
+    ("path", "action"),
     [
         ("/retry-after/120", 120.0),
         ("/retry-after/120?status=429", 120.0),
@@ -114,14 +114,14 @@ async def test_it_follows_no_redirect(sender: Sender, receiver: Receiver) -> Non
     ],
 )
 async def test_it_reads_retry_after_on_429_and_503_only(
-    receiver: Receiver, path: str, wish: float | None
+    receiver: Receiver, path: str, action: float | None
 ) -> None:
     def noon() -> datetime:
         return datetime(2026, 11, 20, 12, tzinfo=UTC)
 
     async with Sender(guard=AddressGuard(LOOPBACK), clock=noon) as sender:
         outcome = await post(sender, receiver.url(path))
-    assert outcome.retry_after_seconds == wish
+    assert outcome.retry_after_seconds == action
 
 
 @pytest.mark.parametrize(

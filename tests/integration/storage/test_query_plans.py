@@ -22,7 +22,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import dead_letters, deliveries, lives, outbox, selection
 from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
@@ -226,23 +226,23 @@ IDS = tuple(f"dlv_{100000 + n * 50}" for n in range(500))
 
 CHOICES = [
     # what a job acts on, and the index whose range SQLite walks
-    (ChosenDeliveries(), "sqlite_autoindex_deliveries_1"),
-    (ChosenDeliveries(up_to="dlv_159000", since=MOMENT), "sqlite_autoindex_deliveries_1"),
-    (ChosenDeliveries(statuses=(DELIVERED,)), "sqlite_autoindex_deliveries_1"),
-    (ChosenDeliveries(statuses=(DEAD,)), "ix_deliveries_undelivered"),
-    (ChosenDeliveries(statuses=dead_letters.DEAD), "ix_deliveries_undelivered"),
-    (ChosenDeliveries(statuses=UNFINISHED), "ix_deliveries_undelivered"),
-    (ChosenDeliveries(statuses=dead_letters.DEAD, event_type=RARE), "ix_deliveries_undelivered"),
+    (DeliverySelection(), "sqlite_autoindex_deliveries_1"),
+    (DeliverySelection(up_to="dlv_159000", since=MOMENT), "sqlite_autoindex_deliveries_1"),
+    (DeliverySelection(statuses=(DELIVERED,)), "sqlite_autoindex_deliveries_1"),
+    (DeliverySelection(statuses=(DEAD,)), "ix_deliveries_undelivered"),
+    (DeliverySelection(statuses=dead_letters.DEAD), "ix_deliveries_undelivered"),
+    (DeliverySelection(statuses=UNFINISHED), "ix_deliveries_undelivered"),
+    (DeliverySelection(statuses=dead_letters.DEAD, event_type=RARE), "ix_deliveries_undelivered"),
     (
-        ChosenDeliveries(statuses=dead_letters.DEAD, tenant_id=TENANT, up_to="dlv_159000"),
+        DeliverySelection(statuses=dead_letters.DEAD, tenant_id=TENANT, up_to="dlv_159000"),
         "ix_deliveries_tenant_undelivered",
     ),
     (
-        ChosenDeliveries(statuses=UNFINISHED, tenant_id=SMALL_TENANT),
+        DeliverySelection(statuses=UNFINISHED, tenant_id=SMALL_TENANT),
         "ix_deliveries_tenant_undelivered",
     ),
     (
-        ChosenDeliveries(
+        DeliverySelection(
             statuses=dead_letters.DEAD,
             endpoint_id=ENDPOINT,
             tenant_id=TENANT,
@@ -252,26 +252,26 @@ CHOICES = [
         "ix_deliveries_endpoint_undelivered",
     ),
     (
-        ChosenDeliveries(statuses=dead_letters.DEAD, subscription_id=SUB),
+        DeliverySelection(statuses=dead_letters.DEAD, subscription_id=SUB),
         "ix_deliveries_endpoint_undelivered",
     ),
-    (ChosenDeliveries(endpoint_id=ENDPOINT, tenant_id=TENANT), "ix_deliveries_endpoint"),
-    (ChosenDeliveries(subscription_id=SUB, statuses=FINISHED), "ix_deliveries_subscription"),
-    (ChosenDeliveries(event_id=EVENT, tenant_id=TENANT), "ix_deliveries_event"),
-    (ChosenDeliveries(event_id=EVENT, statuses=FINISHED), "ix_deliveries_event"),
-    (ChosenDeliveries(event_id=EVENT, statuses=dead_letters.DEAD), "ix_deliveries_event"),
+    (DeliverySelection(endpoint_id=ENDPOINT, tenant_id=TENANT), "ix_deliveries_endpoint"),
+    (DeliverySelection(subscription_id=SUB, statuses=FINISHED), "ix_deliveries_subscription"),
+    (DeliverySelection(event_id=EVENT, tenant_id=TENANT), "ix_deliveries_event"),
+    (DeliverySelection(event_id=EVENT, statuses=FINISHED), "ix_deliveries_event"),
+    (DeliverySelection(event_id=EVENT, statuses=dead_letters.DEAD), "ix_deliveries_event"),
     (
-        ChosenDeliveries(ids=IDS, tenant_id=TENANT, statuses=(DEAD,)),
+        DeliverySelection(ids=IDS, tenant_id=TENANT, statuses=(DEAD,)),
         "sqlite_autoindex_deliveries_1",
     ),
     (
         # but for what two other jobs have yet to come to
-        ChosenDeliveries(
+        DeliverySelection(
             statuses=dead_letters.DEAD,
             tenant_id=TENANT,
             without=(
-                ChosenDeliveries(statuses=dead_letters.DEAD, reason="gone", after="dlv_155000"),
-                ChosenDeliveries(ids=IDS),
+                DeliverySelection(statuses=dead_letters.DEAD, reason="gone", after="dlv_155000"),
+                DeliverySelection(ids=IDS),
             ),
         ),
         "ix_deliveries_tenant_undelivered",
@@ -315,7 +315,7 @@ async def test_a_page_of_events_is_one_range_of_an_index(
 @pytest.mark.parametrize("after", [None, "dlv_150000"])
 @pytest.mark.parametrize(("chosen", "index"), CHOICES)
 async def test_a_jobs_next_deliveries_are_ranges_of_an_index(
-    filled: str, chosen: ChosenDeliveries, index: str, after: str | None
+    filled: str, chosen: DeliverySelection, index: str, after: str | None
 ) -> None:
     statement = selection.next_statement(chosen, after=after, limit=50)
     # several statuses are a range each, whose few rows are merged by sorting them

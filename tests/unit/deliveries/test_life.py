@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hookfast.deliveries.life import (
+    Action,
     Attempt,
     AttemptEnded,
     End,
@@ -22,7 +23,6 @@ from hookfast.deliveries.life import (
     Resend,
     Trigger,
     Wait,
-    Wish,
     after,
     next_step,
 )
@@ -127,11 +127,11 @@ STARTS = {
     WAITING: FAILED_ONCE,
     LIMITED: limited(FAILED_ONCE, 61, until=70),
     HELD: held(FAILED_ONCE, 61, until=70),
-    PAUSED: apply(FAILED_ONCE, (61, Wish.PAUSE)),
+    PAUSED: apply(FAILED_ONCE, (61, Action.PAUSE)),
     DELIVERED: attempted(FAILED_ONCE, 200, started=61),
     DEAD: attempted(FAILED_ONCE, 503, started=61, plan=NO_RETRIES),
     GONE: attempted(FAILED_ONCE, 410, started=61),
-    CANCELLED: apply(FAILED_ONCE, (61, Wish.CANCEL)),
+    CANCELLED: apply(FAILED_ONCE, (61, Action.CANCEL)),
 }
 """A delivery in each phase, in the middle of its plan."""
 
@@ -180,15 +180,21 @@ def arrives(life: Life) -> Fact:
 
 
 # Where a fact leads from each phase; a dot: the delivery stays as it is.
-TABLE: list[tuple[Wish | Callable[[Life], Fact], str]] = [
+TABLE: list[tuple[Action | Callable[[Life], Fact], str]] = [
     # fact                waiting   limited   held      paused    delivered, dead, gone, cancelled
-    (Wish.PAUSE, "        PAUSED    PAUSED    PAUSED    .         .       .       .       ."),
-    (Wish.RESUME, "       .         .         .         WAITING   .       .       .       ."),
-    (Wish.RESEND, "       WAITING   LIMITED   HELD      PAUSED    WAITING WAITING WAITING WAITING"),
-    (Wish.RESEND_GENTLY, "WAITING   LIMITED   .         PAUSED    WAITING WAITING WAITING WAITING"),
-    (Wish.CANCEL, "       CANCELLED CANCELLED CANCELLED CANCELLED .       .       .       ."),
-    (Wish.RELEASE, "      .         .         HELD      .         .       .       .       ."),
-    (Wish.ASK_AGAIN, "    .         LIMITED   .         .         .       .       .       ."),
+    (Action.PAUSE, "        PAUSED    PAUSED    PAUSED    .         .       .       .       ."),
+    (Action.RESUME, "       .         .         .         WAITING   .       .       .       ."),
+    (
+        Action.RESEND,
+        "       WAITING   LIMITED   HELD      PAUSED    WAITING WAITING WAITING WAITING",
+    ),
+    (
+        Action.RESEND_YIELDING,
+        "WAITING   LIMITED   .         PAUSED    WAITING WAITING WAITING WAITING",
+    ),
+    (Action.CANCEL, "       CANCELLED CANCELLED CANCELLED CANCELLED .       .       .       ."),
+    (Action.RELEASE, "      .         .         HELD      .         .       .       .       ."),
+    (Action.ASK_AGAIN, "    .         LIMITED   .         .         .       .       .       ."),
     (is_held, "           HELD      HELD      HELD      .         .       .       .       ."),
     (is_limited, "        LIMITED   LIMITED   LIMITED   .         .       .       .       ."),
     (is_refused, "        DEAD      DEAD      DEAD      .         .       .       .       ."),
@@ -206,27 +212,27 @@ TABLE: list[tuple[Wish | Callable[[Life], Fact], str]] = [
             fact,
             phase,
             None if cell == "." else Phase[cell],
-            id=f"{fact.value if isinstance(fact, Wish) else fact.__name__}-{phase}",
+            id=f"{fact.value if isinstance(fact, Action) else fact.__name__}-{phase}",
         )
         for fact, row in TABLE
         for phase, cell in zip(Phase, row.split(), strict=True)
     ],
 )
 def test_each_fact_leads_from_each_phase_where_the_table_says(
-    fact: Wish | Callable[[Life], Fact], phase: Phase, leads_to: Phase | None
+    fact: Action | Callable[[Life], Fact], phase: Phase, leads_to: Phase | None
 ) -> None:
     before = STARTS[phase]
-    life = apply(before, (LATER, fact if isinstance(fact, Wish) else fact(before)))
+    life = apply(before, (LATER, fact if isinstance(fact, Action) else fact(before)))
     if leads_to is not None:
         assert life.phase is leads_to
         assert life != before
         return
-    recorded = not isinstance(fact, Wish) and isinstance(fact(before), AttemptEnded)
+    recorded = not isinstance(fact, Action) and isinstance(fact(before), AttemptEnded)
     assert life == replace(before, attempts=before.attempts + recorded)
 
 
 def test_the_table_has_every_wish() -> None:
-    assert {fact for fact, _ in TABLE if isinstance(fact, Wish)} == set(Wish)
+    assert {fact for fact, _ in TABLE if isinstance(fact, Action)} == set(Action)
 
 
 # What happens to a resend that a paused delivery was asked for is in the table, too.
@@ -243,14 +249,14 @@ def test_a_paused_deliverys_resend_is_put_off_or_refused(
     begun: bool, what: Callable[[Life, float], Life], leads_to: Phase
 ) -> None:
     life = FAILED_ONCE if begun else NEW
-    life = apply(life, (10, Wish.PAUSE), (20, Wish.RESEND_GENTLY))
+    life = apply(life, (10, Action.PAUSE), (20, Action.RESEND_YIELDING))
     assert what(life, 20).phase is leads_to
 
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_paused_deliverys_resend_waits_for_the_endpoints_limits(begun: bool) -> None:
     life = FAILED_ONCE if begun else NEW
-    life = limited(apply(life, (10, Wish.PAUSE), (20, Wish.RESEND)), 20, until=30)
+    life = limited(apply(life, (10, Action.PAUSE), (20, Action.RESEND)), 20, until=30)
     assert life.phase is PAUSED
     assert next_step(life, at(29)) == Wait(at(30))
     assert planned(life, 30).trigger is Trigger.RESEND
@@ -364,7 +370,7 @@ def test_another_try_of_an_attempt_that_has_failed_delivers_when_it_arrives() ->
 @pytest.mark.parametrize("status", [503, 200, 410])
 def test_an_attempt_of_an_earlier_round_moves_nothing(status: int) -> None:
     late = ended(planned(NEW, 0), answer(status), started=0)
-    life = apply(NEW, (0.5, Wish.CANCEL), (0.6, Wish.RESEND))
+    life = apply(NEW, (0.5, Action.CANCEL), (0.6, Action.RESEND))
     assert apply(life, (1, late)) == replace(life, attempts=1)
 
 
@@ -372,9 +378,9 @@ def test_an_attempt_of_an_earlier_round_moves_nothing(status: int) -> None:
 @pytest.mark.parametrize(
     "since",
     [
-        (50, Wish.PAUSE),
-        (50, Wish.CANCEL),
-        (50, Wish.RESEND),  # that goes first
+        (50, Action.PAUSE),
+        (50, Action.CANCEL),
+        (50, Action.RESEND),  # that goes first
         (62, ended(retry_of(FAILED_ONCE), answer(503), started=61)),
         (62, Limited(retry_of(FAILED_ONCE), at(9_000))),
     ],
@@ -391,19 +397,19 @@ def test_an_attempt_is_put_off_only_while_it_is_what_the_delivery_does_next(
 
 
 @pytest.mark.parametrize("phase", ENDED_PHASES)
-@pytest.mark.parametrize("wish", [Wish.RESEND, Wish.RESEND_GENTLY])
+@pytest.mark.parametrize("action", [Action.RESEND, Action.RESEND_YIELDING])
 def test_a_resend_of_a_delivery_that_has_ended_begins_its_plan_again(
-    phase: Phase, wish: Wish
+    phase: Phase, action: Action
 ) -> None:
     before = STARTS[phase]
-    life = apply(before, (1_000, wish))
-    gently = wish is Wish.RESEND_GENTLY
+    life = apply(before, (1_000, action))
+    yields_to_circuit = action is Action.RESEND_YIELDING
     assert life == Life(
         attempts=before.attempts,
         last_error=before.last_error,
         round=1,
         due_at=at(1_000),
-        resend=Resend(at(1_000), gently),
+        resend=Resend(at(1_000), yields_to_circuit),
     )
     attempt = planned(life, 1_000)
     assert attempt == Attempt(
@@ -411,7 +417,7 @@ def test_a_resend_of_a_delivery_that_has_ended_begins_its_plan_again(
         trigger=Trigger.RESEND,
         round=1,
         in_plan=True,
-        gently=gently,
+        yields_to_circuit=yields_to_circuit,
         resend_asked_at=at(1_000),
     )
     life = attempted(life, 503, started=1_000)
@@ -426,7 +432,7 @@ def test_a_resend_of_a_delivery_that_has_ended_begins_its_plan_again(
 def test_a_persons_resend_goes_at_once_and_leaves_the_plan_as_it_was(phase: Phase) -> None:
     before = STARTS[phase]
     now = 30 if phase is WAITING else 62  # before its retry is due
-    asked = apply(before, (now, Wish.RESEND))
+    asked = apply(before, (now, Action.RESEND))
     assert asked == replace(before, resend=Resend(at(now)))
     attempt = planned(asked, now)
     assert (attempt.trigger, attempt.in_plan) == (Trigger.RESEND, False)
@@ -439,13 +445,13 @@ def test_a_persons_resend_goes_at_once_and_leaves_the_plan_as_it_was(phase: Phas
 def test_a_resend_that_arrives_or_is_gone_ends_the_delivery(
     phase: Phase, status: int, leads_to: Phase
 ) -> None:
-    life = attempted(apply(STARTS[phase], (62, Wish.RESEND)), status, started=62)
+    life = attempted(apply(STARTS[phase], (62, Action.RESEND)), status, started=62)
     assert (life.phase, life.resend, life.finished_at) == (leads_to, None, at(63))
 
 
 def test_a_resend_before_the_first_attempt_is_the_first_attempt() -> None:
     scheduled = Life(due_at=at(3_600))
-    asked = apply(scheduled, (5, Wish.RESEND))
+    asked = apply(scheduled, (5, Action.RESEND))
     assert planned(asked, 5).in_plan
     life = attempted(asked, 503, started=5)
     assert (life.began_at, life.retries, life.due_at) == (at(5), 0, at(6 + 60))
@@ -456,7 +462,7 @@ def test_a_persons_resend_beside_a_first_attempt_that_is_put_off_leaves_it_to_be
     put_off: Callable[..., Life],
 ) -> None:
     before = put_off(NEW, 0, until=70)
-    life = attempted(apply(before, (5, Wish.RESEND)), 503, started=5)
+    life = attempted(apply(before, (5, Action.RESEND)), 503, started=5)
     assert life == replace(before, attempts=1, last_error="503")
     # the plan has not begun: what comes next uses up none of its retries
     life = attempted(life, 503, started=70)
@@ -464,42 +470,44 @@ def test_a_persons_resend_beside_a_first_attempt_that_is_put_off_leaves_it_to_be
 
 
 def test_a_second_resend_while_one_is_under_way_is_made_after_it() -> None:
-    asked = apply(FAILED_ONCE, (10, Wish.RESEND))
+    asked = apply(FAILED_ONCE, (10, Action.RESEND))
     under_way = planned(asked, 10)
-    life = apply(asked, (11, Wish.RESEND), (12, ended(under_way, answer(503), started=10)))
+    life = apply(asked, (11, Action.RESEND), (12, ended(under_way, answer(503), started=10)))
     assert life.resend == Resend(at(11))
     assert planned(life, 12).number == 3
 
 
 @pytest.mark.parametrize("phase", [WAITING, PAUSED])
-@pytest.mark.parametrize("wish", [Wish.RESEND, Wish.RESEND_GENTLY])
+@pytest.mark.parametrize("action", [Action.RESEND, Action.RESEND_YIELDING])
 def test_a_resend_asked_for_during_a_plans_last_attempt_begins_the_plan_again(
-    phase: Phase, wish: Wish
+    phase: Phase, action: Action
 ) -> None:
     """As if it had been asked for a moment later; paused or not, like a resend after the end."""
     last = planned(LAST_RETRY, 662)
-    life = LAST_RETRY if phase is WAITING else apply(LAST_RETRY, (662.1, Wish.PAUSE))
-    life = apply(life, (662.5, wish), (663, ended(last, answer(503), started=662)))
+    life = LAST_RETRY if phase is WAITING else apply(LAST_RETRY, (662.1, Action.PAUSE))
+    life = apply(life, (662.5, action), (663, ended(last, answer(503), started=662)))
     assert (life.phase, life.round, life.finished_at) == (WAITING, 1, None)
     assert (life.attempts, life.retries, life.began_at) == (3, 0, None)
     attempt = planned(life, 663)
     assert (attempt.trigger, attempt.in_plan, attempt.round) == (Trigger.RESEND, True, 1)
 
 
-@pytest.mark.parametrize("wish", [Wish.RESEND, Wish.RESEND_GENTLY])
+@pytest.mark.parametrize("action", [Action.RESEND, Action.RESEND_YIELDING])
 @pytest.mark.parametrize(("status", "leads_to"), [(200, DELIVERED), (410, GONE)])
 def test_a_resend_asked_for_during_an_attempt_that_arrives_is_not_made(
-    wish: Wish, status: int, leads_to: Phase
+    action: Action, status: int, leads_to: Phase
 ) -> None:
     under_way = planned(FAILED_ONCE, 61)
-    life = apply(FAILED_ONCE, (61.5, wish), (62, ended(under_way, answer(status), started=61)))
+    life = apply(FAILED_ONCE, (61.5, action), (62, ended(under_way, answer(status), started=61)))
     assert (life.phase, life.resend, life.round) == (leads_to, None, 0)
     assert next_step(life, at(63)) == End()
 
 
 def test_a_resend_asked_for_during_an_attempt_that_fails_is_made_beside_the_plan() -> None:
     under_way = planned(FAILED_ONCE, 61)
-    life = apply(FAILED_ONCE, (61.5, Wish.RESEND), (62, ended(under_way, answer(503), started=61)))
+    life = apply(
+        FAILED_ONCE, (61.5, Action.RESEND), (62, ended(under_way, answer(503), started=61))
+    )
     assert (life.retries, life.due_at) == (1, at(662))
     attempt = planned(life, 62)
     assert (attempt.number, attempt.trigger, attempt.in_plan) == (3, Trigger.RESEND, False)
@@ -508,14 +516,14 @@ def test_a_resend_asked_for_during_an_attempt_that_fails_is_made_beside_the_plan
 @pytest.mark.parametrize("phase", OPEN_PHASES)
 def test_a_resend_waits_for_its_endpoints_limits_and_the_plan_does_not(phase: Phase) -> None:
     before = STARTS[phase]
-    asked = apply(before, (62, Wish.RESEND))
+    asked = apply(before, (62, Action.RESEND))
     life = limited(asked, 62, until=65)
     assert life == replace(before, resend=Resend(at(62), not_before=at(65)))
     assert planned(life, 65).resend_asked_at == at(62)
 
 
 def test_a_plan_that_begins_with_a_limited_resend_does_not_begin_before_it() -> None:
-    life = limited(apply(NEW, (5, Wish.RESEND)), 5, until=65)
+    life = limited(apply(NEW, (5, Action.RESEND)), 5, until=65)
     assert next_step(life, at(64)) == Wait(at(65))
     assert planned(life, 65).trigger is Trigger.RESEND
     assert attempted(life, 503, started=65).retries == 0
@@ -534,7 +542,7 @@ def test_a_refused_resend_is_dropped_and_the_plan_is_left_as_it_was(
     phase: Phase, leads_to: Phase
 ) -> None:
     before = STARTS[phase]
-    life = refused(apply(before, (62, Wish.RESEND)), 62)
+    life = refused(apply(before, (62, Action.RESEND)), 62)
     assert (life.phase, life.resend, life.last_error) == (leads_to, None, "disabled")
     assert (life.attempts, life.retries, life.due_at) == (1, 0, before.due_at)
     assert life.next_attempt_at == (None if phase is PAUSED else before.due_at)
@@ -544,58 +552,66 @@ def test_a_refused_resend_is_dropped_and_the_plan_is_left_as_it_was(
 
 
 def test_a_gentle_resend_waits_where_deliveries_are_held() -> None:
-    asked = apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY))
+    asked = apply(FAILED_ONCE, (10, Action.RESEND_YIELDING))
     life = held(asked, 10, until=9_000)
-    assert (life.phase, life.resend, life.due_at) == (HELD, Resend(at(10), gently=True), at(61))
+    assert (life.phase, life.resend, life.due_at) == (
+        HELD,
+        Resend(at(10), yields_to_circuit=True),
+        at(61),
+    )
     # the plan's retry falls due meanwhile, and waits with it
     assert next_step(life, at(8_999)) == Wait(at(9_000))
-    for let_go in (apply(life, (500, Wish.RELEASE)), apply(life, (9_000, Wish.ASK_AGAIN))):
+    for let_go in (apply(life, (500, Action.RELEASE)), apply(life, (9_000, Action.ASK_AGAIN))):
         attempt = planned(let_go, 9_000)
-        assert (attempt.trigger, attempt.gently, attempt.in_plan) == (Trigger.RESEND, True, False)
+        assert (attempt.trigger, attempt.yields_to_circuit, attempt.in_plan) == (
+            Trigger.RESEND,
+            True,
+            False,
+        )
 
 
 def test_a_gentle_resend_that_was_held_and_fails_leaves_its_delivery_held_no_more() -> None:
-    life = held(apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY)), 10)
-    life = attempted(apply(life, (30, Wish.RELEASE)), 503, started=30)
+    life = held(apply(FAILED_ONCE, (10, Action.RESEND_YIELDING)), 10)
+    life = attempted(apply(life, (30, Action.RELEASE)), 503, started=30)
     assert life == replace(FAILED_ONCE, attempts=2, excluded=timedelta(seconds=30 - 10))
 
 
 def test_a_gentle_resend_that_was_let_go_and_is_limited_is_held_no_more() -> None:
-    life = held(apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY)), 10)
-    life = limited(apply(life, (30, Wish.RELEASE)), 30, until=50)
+    life = held(apply(FAILED_ONCE, (10, Action.RESEND_YIELDING)), 10)
+    life = limited(apply(life, (30, Action.RELEASE)), 30, until=50)
     assert (life.phase, life.excluded) == (WAITING, timedelta(seconds=30 - 10))
     assert life.released  # its turn may come while the circuit still drains
-    assert planned(life, 50).gently
+    assert planned(life, 50).yields_to_circuit
 
 
-@pytest.mark.parametrize("wish", [Wish.RESEND, Wish.RESEND_GENTLY])
-def test_a_gentle_resend_adds_nothing_to_one_that_was_asked_for(wish: Wish) -> None:
-    asked = apply(FAILED_ONCE, (10, wish))
-    assert apply(asked, (11, Wish.RESEND_GENTLY)) == asked
+@pytest.mark.parametrize("action", [Action.RESEND, Action.RESEND_YIELDING])
+def test_a_gentle_resend_adds_nothing_to_one_that_was_asked_for(action: Action) -> None:
+    asked = apply(FAILED_ONCE, (10, action))
+    assert apply(asked, (11, Action.RESEND_YIELDING)) == asked
 
 
 def test_a_gentle_resend_of_a_held_delivery_adds_nothing() -> None:
-    assert apply(STARTS[HELD], (62, Wish.RESEND_GENTLY)) == STARTS[HELD]
+    assert apply(STARTS[HELD], (62, Action.RESEND_YIELDING)) == STARTS[HELD]
 
 
 def test_a_persons_resend_does_not_wait_with_a_gentle_one() -> None:
-    life = held(apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY)), 10)
-    life = apply(life, (20, Wish.RESEND))
+    life = held(apply(FAILED_ONCE, (10, Action.RESEND_YIELDING)), 10)
+    life = apply(life, (20, Action.RESEND))
     assert planned(life, 20).resend_asked_at == at(20)
     life = attempted(life, 503, started=20)
     assert (life.phase, life.resend) == (HELD, None)
 
 
 def test_a_gentle_resend_goes_although_its_delivery_is_paused() -> None:
-    life = apply(STARTS[PAUSED], (62, Wish.RESEND_GENTLY))
-    assert planned(life, 62).gently
+    life = apply(STARTS[PAUSED], (62, Action.RESEND_YIELDING))
+    assert planned(life, 62).yields_to_circuit
     assert attempted(life, 503, started=62).phase is PAUSED
 
 
 def test_a_gentle_resend_that_begins_a_plan_again_may_be_held_first() -> None:
-    life = held(apply(STARTS[DEAD], (100, Wish.RESEND_GENTLY)), 100)
+    life = held(apply(STARTS[DEAD], (100, Action.RESEND_YIELDING)), 100)
     assert life.phase is HELD
-    attempt = planned(apply(life, (200, Wish.RELEASE)), 200)
+    attempt = planned(apply(life, (200, Action.RELEASE)), 200)
     assert (attempt.trigger, attempt.in_plan, attempt.round) == (Trigger.RESEND, True, 1)
 
 
@@ -604,7 +620,7 @@ def test_a_gentle_resend_that_begins_a_plan_again_may_be_held_first() -> None:
 
 def test_a_held_delivery_waits_until_it_is_let_go_or_looks_by_itself() -> None:
     life = held(FAILED_ONCE, 61, until=9_000)
-    assert (life.reason, life.look_at, life.waiting_since) == (
+    assert (life.reason, life.recheck_at, life.waiting_since) == (
         Reason.CIRCUIT_OPEN,
         at(9_000),
         at(61),
@@ -612,7 +628,7 @@ def test_a_held_delivery_waits_until_it_is_let_go_or_looks_by_itself() -> None:
     assert (life.attempts, life.retries, life.due_at) == (1, 0, at(61))
     assert next_step(life, at(8_999)) == Wait(at(9_000))
     assert planned(life, 9_000).trigger is Trigger.RETRY
-    let_go = apply(life, (100, Wish.RELEASE))
+    let_go = apply(life, (100, Action.RELEASE))
     assert (let_go.phase, let_go.released) == (HELD, True)
     assert planned(let_go, 100).trigger is Trigger.RETRY
     failed = attempted(let_go, 503, started=100)
@@ -620,9 +636,9 @@ def test_a_held_delivery_waits_until_it_is_let_go_or_looks_by_itself() -> None:
 
 
 def test_a_delivery_that_is_held_again_has_to_be_let_go_again() -> None:
-    let_go = apply(STARTS[HELD], (100, Wish.RELEASE))
+    let_go = apply(STARTS[HELD], (100, Action.RELEASE))
     again = held(let_go, 100, until=9_000)
-    assert (again.phase, again.released, again.look_at) == (HELD, False, at(9_000))
+    assert (again.phase, again.released, again.recheck_at) == (HELD, False, at(9_000))
     assert again.waiting_since == at(61)  # it has waited since then
 
 
@@ -630,7 +646,7 @@ def test_a_delivery_that_is_held_again_has_to_be_let_go_again() -> None:
 def test_a_probe_is_made_beside_the_plan_and_its_failure_leaves_the_delivery_held(
     released: bool,
 ) -> None:
-    before = apply(STARTS[HELD], (62, Wish.RELEASE)) if released else STARTS[HELD]
+    before = apply(STARTS[HELD], (62, Action.RELEASE)) if released else STARTS[HELD]
     probe = planned(before, 65, probe=True)
     assert probe == Attempt(number=2, trigger=Trigger.PROBE, round=0, in_plan=False)
     life = attempted(before, 503, started=65, probe=True)
@@ -644,7 +660,7 @@ def test_only_a_held_delivery_is_a_probe() -> None:
     assert planned(FAILED_ONCE, 61, probe=True).trigger is Trigger.RETRY
     assert next_step(STARTS[PAUSED], at(100), probe=True) == Wait(None)
     # a person's resend goes first, and says as much about the endpoint
-    asked = apply(STARTS[HELD], (62, Wish.RESEND))
+    asked = apply(STARTS[HELD], (62, Action.RESEND))
     assert planned(asked, 62, probe=True).trigger is Trigger.RESEND
 
 
@@ -652,14 +668,14 @@ def test_a_limited_probe_stays_held_and_looks_again_when_its_turn_has_come() -> 
     before = STARTS[HELD]
     probe = planned(before, 65, probe=True)
     life = apply(before, (65, Limited(probe, at(66))))
-    assert life == replace(before, look_at=at(66))
+    assert life == replace(before, recheck_at=at(66))
     assert planned(life, 66, probe=True) == probe
 
 
 def test_a_held_delivery_that_was_let_go_and_is_limited_is_held_no_more() -> None:
-    life = limited(apply(STARTS[HELD], (100, Wish.RELEASE)), 100, until=150)
+    life = limited(apply(STARTS[HELD], (100, Action.RELEASE)), 100, until=150)
     assert (life.phase, life.reason) == (LIMITED, Reason.ENDPOINT_LIMIT)
-    assert (life.due_at, life.look_at) == (at(150), None)
+    assert (life.due_at, life.recheck_at) == (at(150), None)
     assert life.released  # the drain let it go: it need not let it go again when its turn has come
     assert life.waiting_since == at(61)
 
@@ -675,9 +691,9 @@ def test_a_limited_delivery_goes_at_its_turn_and_no_attempt_is_spent() -> None:
 
 
 def test_limits_that_were_raised_are_asked_at_once() -> None:
-    assert apply(STARTS[LIMITED], (65, Wish.ASK_AGAIN)).due_at == at(65)
-    resend = limited(apply(FAILED_ONCE, (10, Wish.RESEND)), 10, until=40)
-    assert planned(apply(resend, (20, Wish.ASK_AGAIN)), 20).trigger is Trigger.RESEND
+    assert apply(STARTS[LIMITED], (65, Action.ASK_AGAIN)).due_at == at(65)
+    resend = limited(apply(FAILED_ONCE, (10, Action.RESEND)), 10, until=40)
+    assert planned(apply(resend, (20, Action.ASK_AGAIN)), 20).trigger is Trigger.RESEND
 
 
 # -- pauses ---------------------------------------------------------------------------------------
@@ -685,8 +701,8 @@ def test_limits_that_were_raised_are_asked_at_once() -> None:
 
 @pytest.mark.parametrize("phase", [WAITING, LIMITED, HELD])
 def test_a_paused_delivery_waits_for_a_person(phase: Phase) -> None:
-    life = apply(STARTS[phase], (62, Wish.RELEASE), (63, Wish.PAUSE))
-    assert (life.phase, life.reason, life.look_at, life.released) == (PAUSED, None, None, False)
+    life = apply(STARTS[phase], (62, Action.RELEASE), (63, Action.PAUSE))
+    assert (life.phase, life.reason, life.recheck_at, life.released) == (PAUSED, None, None, False)
     assert next_step(life, at(1_000_000)) == Wait(None)
 
 
@@ -698,7 +714,7 @@ def test_a_paused_delivery_waits_for_a_person(phase: Phase) -> None:
     ],
 )
 def test_a_resumed_delivery_goes_on_where_it_was(resumed: float, goes: float) -> None:
-    life = apply(FAILED_ONCE, (10, Wish.PAUSE), (resumed, Wish.RESUME))
+    life = apply(FAILED_ONCE, (10, Action.PAUSE), (resumed, Action.RESUME))
     assert (life.phase, life.waiting_since) == (WAITING, None)
     assert planned(life, goes).trigger is Trigger.RETRY
     if goes > resumed:
@@ -706,36 +722,36 @@ def test_a_resumed_delivery_goes_on_where_it_was(resumed: float, goes: float) ->
 
 
 def test_a_resumed_delivery_makes_a_resend_that_was_limited_at_once() -> None:
-    life = apply(FAILED_ONCE, (10, Wish.PAUSE), (20, Wish.RESEND))
-    life = apply(limited(life, 20, until=50), (30, Wish.RESUME))
+    life = apply(FAILED_ONCE, (10, Action.PAUSE), (20, Action.RESEND))
+    life = apply(limited(life, 20, until=50), (30, Action.RESUME))
     assert planned(life, 30).trigger is Trigger.RESEND
 
 
 def test_a_retry_under_way_when_its_delivery_is_paused_counts_and_the_plan_waits() -> None:
     retry = planned(FAILED_ONCE, 61)
-    life = apply(FAILED_ONCE, (61.5, Wish.PAUSE), (62, ended(retry, answer(503), started=61)))
+    life = apply(FAILED_ONCE, (61.5, Action.PAUSE), (62, ended(retry, answer(503), started=61)))
     assert (life.phase, life.retries, life.due_at) == (PAUSED, 1, at(662))
     assert next_step(life, at(9_000)) == Wait(None)
-    assert planned(apply(life, (9_000, Wish.RESUME)), 9_000).number == 3
+    assert planned(apply(life, (9_000, Action.RESUME)), 9_000).number == 3
 
 
 # -- time that does not use up the plan -----------------------------------------------------------
 
 
 def is_paused_from(since: float) -> Callable[[Life], Life]:
-    return lambda life: apply(life, (since, Wish.PAUSE), (5_000, Wish.RESUME))
+    return lambda life: apply(life, (since, Action.PAUSE), (5_000, Action.RESUME))
 
 
 def is_held_then_paused(life: Life) -> Life:
-    return apply(held(life, 61), (1_000, Wish.PAUSE), (5_000, Wish.RESUME))
+    return apply(held(life, 61), (1_000, Action.PAUSE), (5_000, Action.RESUME))
 
 
 def is_let_go_and_limited(life: Life) -> Life:
-    return limited(apply(held(life, 61), (1_000, Wish.RELEASE)), 1_000, until=5_000)
+    return limited(apply(held(life, 61), (1_000, Action.RELEASE)), 1_000, until=5_000)
 
 
 def is_refused_a_resend_while_held(life: Life) -> Life:
-    return refused(apply(held(life, 61), (5_000, Wish.RESEND)), 5_000)
+    return refused(apply(held(life, 61), (5_000, Action.RESEND)), 5_000)
 
 
 @pytest.mark.parametrize(
@@ -780,15 +796,15 @@ def test_a_wait_before_the_first_attempt_is_no_part_of_the_plan(
 
 def test_a_pause_that_began_during_the_first_attempt_counts_from_there() -> None:
     first = planned(NEW, 0)
-    life = apply(NEW, (0.25, Wish.PAUSE), (1, ended(first, answer(503), started=0)))
-    life = apply(life, (100, Wish.RESUME))
+    life = apply(NEW, (0.25, Action.PAUSE), (1, ended(first, answer(503), started=0)))
+    life = apply(life, (100, Action.RESUME))
     assert life.excluded == timedelta(seconds=100 - 0.25)
 
 
 def test_a_hold_that_ended_with_a_retry_does_not_use_up_the_plan_when_that_is_paused() -> None:
-    life = apply(held(FAILED_ONCE, 61), (5_000, Wish.RELEASE))
+    life = apply(held(FAILED_ONCE, 61), (5_000, Action.RELEASE))
     retry = planned(life, 5_000)
-    life = apply(life, (5_000.5, Wish.PAUSE), (5_001, ended(retry, answer(503), started=5_000)))
+    life = apply(life, (5_000.5, Action.PAUSE), (5_001, ended(retry, answer(503), started=5_000)))
     assert (life.phase, life.retries, life.due_at) == (PAUSED, 1, at(5_001 + 600))
 
 
@@ -815,13 +831,16 @@ def test_an_attempt_that_is_merely_late_uses_up_the_plan() -> None:
         (STARTS[PAUSED], None),
         (STARTS[DELIVERED], None),
         (STARTS[CANCELLED], None),
-        (apply(FAILED_ONCE, (10, Wish.RESEND)), 10),
-        (limited(apply(FAILED_ONCE, (10, Wish.RESEND)), 10, until=40), 40),
-        (limited(apply(FAILED_ONCE, (10, Wish.RESEND)), 10, until=90), 61),  # the retry is earlier
-        (apply(STARTS[PAUSED], (65, Wish.RESEND_GENTLY)), 65),
-        (apply(STARTS[HELD], (65, Wish.RESEND)), 65),
-        (held(apply(FAILED_ONCE, (10, Wish.RESEND_GENTLY)), 10, until=9_000), 9_000),
-        (apply(STARTS[HELD], (65, Wish.RELEASE)), 65),
+        (apply(FAILED_ONCE, (10, Action.RESEND)), 10),
+        (limited(apply(FAILED_ONCE, (10, Action.RESEND)), 10, until=40), 40),
+        (
+            limited(apply(FAILED_ONCE, (10, Action.RESEND)), 10, until=90),
+            61,
+        ),  # the retry is earlier
+        (apply(STARTS[PAUSED], (65, Action.RESEND_YIELDING)), 65),
+        (apply(STARTS[HELD], (65, Action.RESEND)), 65),
+        (held(apply(FAILED_ONCE, (10, Action.RESEND_YIELDING)), 10, until=9_000), 9_000),
+        (apply(STARTS[HELD], (65, Action.RELEASE)), 65),
     ],
 )
 def test_the_next_attempt_is_at_the_first_moment_at_which_a_delivery_moves_by_itself(
@@ -838,11 +857,11 @@ def test_the_next_attempt_is_at_the_first_moment_at_which_a_delivery_moves_by_it
         (STARTS[LIMITED], True),
         (STARTS[PAUSED], False),
         (STARTS[HELD], True),  # a probe, which would go behind everything that waits
-        (apply(STARTS[HELD], (65, Wish.RELEASE)), False),
-        (limited(apply(STARTS[HELD], (65, Wish.RELEASE)), 65, until=70), True),
-        (apply(FAILED_ONCE, (10, Wish.RESEND)), False),
-        (limited(apply(FAILED_ONCE, (10, Wish.RESEND)), 10, until=40), True),
-        (limited(apply(STARTS[PAUSED], (62, Wish.RESEND)), 62, until=70), True),
+        (apply(STARTS[HELD], (65, Action.RELEASE)), False),
+        (limited(apply(STARTS[HELD], (65, Action.RELEASE)), 65, until=70), True),
+        (apply(FAILED_ONCE, (10, Action.RESEND)), False),
+        (limited(apply(FAILED_ONCE, (10, Action.RESEND)), 10, until=40), True),
+        (limited(apply(STARTS[PAUSED], (62, Action.RESEND)), 62, until=70), True),
     ],
 )
 def test_those_who_come_back_for_their_turn_say_so(life: Life, waited: bool) -> None:
@@ -854,14 +873,14 @@ def test_those_who_come_back_for_their_turn_say_so(life: Life, waited: bool) -> 
 
 def test_a_held_deliverys_limited_resend_does_not_go_before_its_turn() -> None:
     """It is planned whenever the delivery looks by itself or is let go. Where the limits put it off
-    once more, `look_at` stays past, and the workflow steps in a loop until the turn has come."""
-    life = limited(apply(STARTS[HELD], (62, Wish.RESEND)), 62, until=90)
-    assert planned(life, 70).trigger is Trigger.RETRY  # `look_at` is 70 s
+    once more, `recheck_at` stays past, and the workflow steps in a loop until the turn has come."""
+    life = limited(apply(STARTS[HELD], (62, Action.RESEND)), 62, until=90)
+    assert planned(life, 70).trigger is Trigger.RETRY  # `recheck_at` is 70 s
 
 
 def test_a_limited_probe_of_a_delivery_that_was_let_go_waits_for_its_turn() -> None:
     """`next_attempt_at` says 90 s, and `next_step` says now."""
-    life = apply(STARTS[HELD], (62, Wish.RELEASE))
+    life = apply(STARTS[HELD], (62, Action.RELEASE))
     life = apply(life, (65, Limited(planned(life, 65, probe=True), at(90))))
     assert life.next_attempt_at == at(90)
     assert next_step(life, at(66)) == Wait(at(90))
@@ -869,7 +888,7 @@ def test_a_limited_probe_of_a_delivery_that_was_let_go_waits_for_its_turn() -> N
 
 def test_a_plan_that_begins_again_waits_for_the_turn_of_its_limited_resend() -> None:
     """A retry goes at once and begins the plan, and the resend is made beside it."""
-    life = limited(apply(LAST_RETRY, (600, Wish.RESEND)), 600, until=700)
+    life = limited(apply(LAST_RETRY, (600, Action.RESEND)), 600, until=700)
     life = attempted(life, 503, started=662)
     assert life.round == 1
     assert next_step(life, at(663)) == Wait(at(700))
@@ -879,8 +898,8 @@ def test_a_plan_that_begins_again_waits_for_the_turn_of_its_limited_resend() -> 
 
 def test_a_plan_that_begins_with_a_resend_that_is_limited_twice_does_not_begin_before_it() -> None:
     """The first turn, 110 s, stays in `due_at`, where a retry begins the plan before the resend."""
-    life = limited(apply(STARTS[DEAD], (100, Wish.RESEND)), 100, until=110)
-    life = limited(apply(life, (105, Wish.RESEND)), 105, until=120)
+    life = limited(apply(STARTS[DEAD], (100, Action.RESEND)), 100, until=110)
+    life = limited(apply(life, (105, Action.RESEND)), 105, until=120)
     assert next_step(life, at(110)) == Wait(at(120))
 
 
@@ -888,7 +907,7 @@ def test_an_attempt_counts_although_one_of_an_earlier_round_had_its_number() -> 
     """The first worker is frozen while its delivery is cancelled and resent. What the second sends
     does not count, so it is sent once more."""
     frozen = planned(NEW, 0)
-    life = apply(NEW, (0.5, Wish.CANCEL), (0.6, Wish.RESEND))
+    life = apply(NEW, (0.5, Action.CANCEL), (0.6, Action.RESEND))
     resend = planned(life, 0.7)
     life = apply(life, (1, ended(frozen, answer(503), started=0)))
     life = apply(life, (2, ended(resend, answer(503), started=0.7)))
@@ -898,7 +917,7 @@ def test_an_attempt_counts_although_one_of_an_earlier_round_had_its_number() -> 
 def test_a_retry_counts_although_a_resend_had_its_number() -> None:
     """The retry's worker is frozen while another makes the resend. It is made once more."""
     frozen = planned(FAILED_ONCE, 61)
-    life = attempted(apply(FAILED_ONCE, (62, Wish.RESEND)), 503, started=62)
+    life = attempted(apply(FAILED_ONCE, (62, Action.RESEND)), 503, started=62)
     life = apply(life, (64, ended(frozen, answer(503), started=61)))
     assert (life.retries, life.due_at) == (1, at(62 + 600))
 
@@ -918,7 +937,7 @@ def test_a_slow_resend_does_not_use_up_the_plan() -> None:
     plan: PlanSpec = {"delays_seconds": [1, 1], "jitter": 0}  # 2 + 3 * 10 = 32 s at most
     life = apply(NEW, (10, ended(planned(NEW, 0), answer(503, duration=10), started=0, plan=plan)))
     for started in (11, 21):
-        life = apply(life, (started, Wish.RESEND))
+        life = apply(life, (started, Action.RESEND))
         resend = ended(planned(life, started), answer(503, duration=10), started=started, plan=plan)
         life = apply(life, (started + 10, resend))
     retry = ended(planned(life, 31), answer(503, duration=10), started=31, plan=plan)

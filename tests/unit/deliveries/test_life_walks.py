@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookfast.deliveries.life import (
+    Action,
     Attempt,
     AttemptEnded,
     End,
@@ -31,7 +32,6 @@ from hookfast.deliveries.life import (
     Refused,
     Trigger,
     Wait,
-    Wish,
     after,
     next_step,
 )
@@ -50,7 +50,7 @@ FAILS = Outcome(result=Result.STATUS, duration_ms=1000, status_code=503, error="
 ARRIVES = Outcome(result=Result.SUCCESS, duration_ms=1000, status_code=200)
 IS_GONE = Outcome(result=Result.STATUS, duration_ms=1000, status_code=410, error="410")
 
-RESENDS = (Wish.RESEND, Wish.RESEND_GENTLY)
+RESENDS = (Action.RESEND, Action.RESEND_YIELDING)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def put_off(attempt: Attempt | None, verdict: str, now: datetime) -> Fact | None
     if attempt is None:
         return None
     match verdict:
-        case "held" if attempt.trigger is not Trigger.RESEND or attempt.gently:
+        case "held" if attempt.trigger is not Trigger.RESEND or attempt.yields_to_circuit:
             return Held(attempt, Reason.CIRCUIT_OPEN, now + timedelta(hours=6))
         case "limited":
             return Limited(attempt, now + timedelta(seconds=40))
@@ -176,7 +176,7 @@ def put_off(attempt: Attempt | None, verdict: str, now: datetime) -> Fact | None
 
 Move = Callable[[Walk], None]
 CALM: dict[str, Move] = {
-    **{wish.value: partial(Walk.tell, fact=wish) for wish in Wish},
+    **{action.value: partial(Walk.tell, fact=action) for action in Action},
     "begins": lambda walk: walk.begin(),
     "fails": lambda walk: walk.end(FAILS),
     "begins and fails": lambda walk: walk.attempt(FAILS),
@@ -205,7 +205,7 @@ WILD: dict[str, Move] = {
 }
 MOVES = CALM | ENDS | WILD
 OFTEN = ["begins", "fails", "begins and fails", "is held", "is limited", "time"]
-OFTEN += ["resend", "resend_gently", "release", "resume"]
+OFTEN += ["resend", "resend_yields", "release", "resume"]
 
 
 @st.composite
@@ -242,12 +242,12 @@ def the_parts_of_a_life_agree(step: Step) -> None:
     assert life.began_at is not None or (life.retries, life.excluded) == (0, timedelta(0))
     if life.phase.ended:
         assert life.finished_at is not None
-        assert (life.due_at, life.look_at, life.resend, life.waiting_since) == (None,) * 4
+        assert (life.due_at, life.recheck_at, life.resend, life.waiting_since) == (None,) * 4
         assert not life.released
     else:
         assert life.finished_at is None
         assert life.due_at is not None
-        assert (life.look_at is None) is (life.phase is not Phase.HELD)
+        assert (life.recheck_at is None) is (life.phase is not Phase.HELD)
         assert (life.waiting_since is None) is (life.phase is Phase.WAITING)
     match life.phase:
         case Phase.WAITING | Phase.DELIVERED | Phase.CANCELLED:
@@ -375,7 +375,7 @@ def test_this_holds_after_every_step(holds: Callable[[Step], None], walk: Walk) 
 def test_a_cancelled_delivery_is_not_attempted_until_someone_resends_it(walk: Walk) -> None:
     cancelled = False
     for step in walk.steps:
-        if step.fact is Wish.CANCEL:
+        if step.fact is Action.CANCEL:
             cancelled = True
         elif step.fact in RESENDS:
             cancelled = False
@@ -447,7 +447,7 @@ def test_time_that_is_paused_held_or_limited_does_not_use_up_the_plan(moves: lis
 
 
 FAIL_ONLY = ["begins", "fails", "begins and fails", "is held", "is limited", "probe fails"]
-FAIL_ONLY += ["probe is held", "probe is limited", "pause", "resume", "resend", "resend_gently"]
+FAIL_ONLY += ["probe is held", "probe is limited", "pause", "resume", "resend", "resend_yields"]
 FAIL_ONLY += ["release", "ask_again", "1 s", "25 s", "2000 s", "time"]
 
 
@@ -467,7 +467,7 @@ def test_a_plan_that_only_fails_makes_a_first_attempt_and_each_of_its_retries(
             MOVES[move](walk)
     for _ in range(100):
         walk.end(FAILS)
-        walk.tell(Wish.RESUME)
+        walk.tell(Action.RESUME)
         walk.pass_time_to_the_next_attempt()
         walk.begin()
     attempts = [step.fact.attempt for step in walk.steps if isinstance(step.fact, AttemptEnded)]
@@ -501,7 +501,7 @@ class State:
         resend = None
         if life.resend is not None:
             due_first = life.due_at is not None and life.due_at < life.resend.at
-            resend = (life.resend.gently, side(life.resend.not_before), due_first)
+            resend = (life.resend.yields_to_circuit, side(life.resend.not_before), due_first)
         return (
             life.phase,
             life.reason,
@@ -509,7 +509,7 @@ class State:
             life.retries,
             life.round > 0,
             side(life.due_at),
-            side(life.look_at),
+            side(life.recheck_at),
             life.began_at is None,
             life.waiting_since is None,
             life.released,
@@ -539,7 +539,7 @@ def moved(state: State, fact: Fact) -> State:
 def neighbours(state: State) -> Iterator[State]:
     """Where one fact leads, or one fact and then another that was computed before it, or time."""
     facts = list(computed(state))
-    for fact in [*Wish, *facts]:
+    for fact in [*Action, *facts]:
         first = moved(state, fact)
         yield first
         yield from (moved(first, late) for late in facts)
@@ -564,7 +564,7 @@ def reachable() -> tuple[State, ...]:
 def single_steps() -> Iterator[Step]:
     """Every state, and every fact."""
     for state in reachable():
-        for fact in [*Wish, *computed(state)]:
+        for fact in [*Action, *computed(state)]:
             after = moved(state, fact)
             yield Step(state.life, fact, after.life, after.now, under_way=False)
 
@@ -573,7 +573,7 @@ def stale_pairs() -> Iterator[tuple[State, Fact, State, Fact, State]]:
     """Every state, a fact, the state after it, a fact that was computed before, the state then."""
     for state in reachable():
         late = list(computed(state))
-        for fact in [*Wish, *late]:
+        for fact in [*Action, *late]:
             first = moved(state, fact)
             for second in late:
                 yield state, fact, first, second, moved(first, second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hookfast.dispatch import unhealthy_endpoints
-from hookfast.dispatch.unhealthy_endpoints import Troubled
+from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 
 
 class Clock:
@@ -23,13 +23,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def fail(known: Troubled, endpoint_id: str, times: int) -> None:
+def fail(known: UnhealthyEndpoints, endpoint_id: str, times: int) -> None:
     for _ in range(times):
-        known.bad(endpoint_id)
+        known.mark_unhealthy(endpoint_id)
 
 
 def test_an_endpoint_that_fails_again_and_again_is_troubled_for_a_while(clock: Clock) -> None:
-    known = Troubled()
+    known = UnhealthyEndpoints()
     fail(known, "ep_1", 2)
     assert "ep_1" not in known
     fail(known, "ep_1", 1)
@@ -43,26 +43,26 @@ def test_an_endpoint_that_fails_again_and_again_is_troubled_for_a_while(clock: C
 
 
 def test_one_failure_among_many_is_no_trouble(clock: Clock) -> None:
-    known = Troubled()
+    known = UnhealthyEndpoints()
     for _ in range(100):
         fail(known, "ep_1", 1)
         for _ in range(9):
-            known.good("ep_1")
+            known.mark_healthy("ep_1")
         assert "ep_1" not in known
 
 
 def test_an_endpoint_that_is_well_again_is_no_trouble(clock: Clock) -> None:
-    known = Troubled()
+    known = UnhealthyEndpoints()
     fail(known, "ep_1", 1_000)
     for _ in range(3):
-        known.good("ep_1")
+        known.mark_healthy("ep_1")
         assert "ep_1" in known
-    known.good("ep_1")
+    known.mark_healthy("ep_1")
     assert "ep_1" not in known
 
 
 def test_what_is_known_is_bounded_and_the_oldest_is_forgotten() -> None:
-    known = Troubled()
+    known = UnhealthyEndpoints()
     for number in range(10_001):
         fail(known, f"ep_{number}", 3)
     assert "ep_0" not in known

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.dispatch import workflow_starter
-from hookfast.dispatch.workflow_starter import Conductor
-from hookfast.workflow_request import Wanted
+from hookfast.dispatch.workflow_starter import WorkflowStarter
+from hookfast.workflow_request import WorkflowRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -29,13 +29,15 @@ class Rows:
 
     write = read
 
-    async def wanted(self, connection: Any, *, limit: int) -> list[Wanted]:
+    async def wanted(self, connection: Any, *, limit: int) -> list[WorkflowRequest]:
         return [
-            Wanted(key=(id,), workflow="W", workflow_id=id, argument=None, summary="")
+            WorkflowRequest(key=(id,), workflow="W", workflow_id=id, argument=None, summary="")
             for id in self.asking[:limit]
         ]
 
-    async def mark(self, connection: Any, wanted: Sequence[Wanted], *, now: object) -> None:
+    async def mark(
+        self, connection: Any, wanted: Sequence[WorkflowRequest], *, now: object
+    ) -> None:
         for one in wanted:
             self.asking.remove(one.workflow_id)
 
@@ -53,15 +55,15 @@ class Temporal:
         self.told.append(id)
 
 
-def conducting(temporal: Temporal, *kinds: Rows) -> Conductor:
-    return Conductor(temporal, kinds[0], kinds)  # type: ignore[arg-type]
+def conducting(temporal: Temporal, *kinds: Rows) -> WorkflowStarter:
+    return WorkflowStarter(temporal, kinds[0], kinds)  # type: ignore[arg-type]
 
 
 async def test_a_workflow_that_temporal_refuses_holds_up_no_other_one() -> None:
     temporal = Temporal(b=RPCStatusCode.INVALID_ARGUMENT)
     circuits, jobs = Rows("a", "b", "c"), Rows("d")
     with capture_logs() as lines:
-        assert await conducting(temporal, circuits, jobs).conduct() == 3
+        assert await conducting(temporal, circuits, jobs).start_requested() == 3
     assert temporal.told == ["a", "c", "d"]
     assert (circuits.asking, jobs.asking) == (["b"], [])
     assert [line["workflow_id"] for line in lines] == ["b"]
@@ -73,12 +75,12 @@ async def test_a_page_of_refused_ones_comes_to_an_end(monkeypatch: pytest.Monkey
     circuits, jobs = Rows("a", "b", "c"), Rows("d")
     temporal = Temporal(**refused)
     with capture_logs():
-        await conducting(temporal, circuits, jobs).conduct()
+        await conducting(temporal, circuits, jobs).start_requested()
     assert temporal.told == ["d"]
 
 
 async def test_a_temporal_that_is_away_is_told_of_and_nothing_is_marked() -> None:
     circuits = Rows("a", "b")
     with pytest.raises(RPCError):
-        await conducting(Temporal(b=RPCStatusCode.UNAVAILABLE), circuits).conduct()
+        await conducting(Temporal(b=RPCStatusCode.UNAVAILABLE), circuits).start_requested()
     assert circuits.asking == ["a", "b"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hookfast.deliveries.life import (
+    Action,
     Attempt,
     AttemptEnded,
     Fact,
@@ -22,7 +23,6 @@ from hookfast.deliveries.life import (
     Phase,
     Refused,
     Trigger,
-    Wish,
     after,
     next_step,
 )
@@ -88,7 +88,7 @@ class Delivery:
 
 def is_by_hand(attempt: Attempt) -> bool:
     """Whether a person asked for it, who finds out what the circuit does not ask."""
-    return attempt.trigger is Trigger.RESEND and not attempt.gently
+    return attempt.trigger is Trigger.RESEND and not attempt.yields_to_circuit
 
 
 class World(RuleBasedStateMachine):
@@ -99,7 +99,7 @@ class World(RuleBasedStateMachine):
         self.now = START
         self.endpoint = EndpointState.ENABLED
         self.circuit = Circuit()
-        self.conducted_at: datetime | None = None
+        self.workflow_started_at: datetime | None = None
         self.deliveries: list[Delivery] = []  # those that have not ended
         self.emitted = 0
         self.failures: list[datetime] = []
@@ -121,7 +121,9 @@ class World(RuleBasedStateMachine):
         if changed.state is State.DRAINING:  # a probe that is still under way decides nothing now
             for one in self.deliveries:
                 one.is_the_probe = False
-        self.conducted_at = (self.conducted_at or self.now) if changed.conducted else None
+        self.workflow_started_at = (
+            (self.workflow_started_at or self.now) if changed.conducted else None
+        )
 
     def tell(self, one: Delivery, fact: Fact) -> None:
         """A delivery's row changes by a fact."""
@@ -259,7 +261,7 @@ class World(RuleBasedStateMachine):
     # -- the circuit's workflow -------------------------------------------------------------
 
     @rule()
-    def conduct(self) -> None:
+    def start_requested(self) -> None:
         """The conductor starts or wakes the workflow of a circuit that asks."""
         if self.circuit.state is not State.CLOSED and not self.circuit.conducted:
             self.store(replace(self.circuit, conducted=True))
@@ -267,7 +269,7 @@ class World(RuleBasedStateMachine):
 
     @rule(arrive=st.lists(st.booleans(), max_size=MOST))
     def conduct_and_turn(self, arrive: list[bool]) -> None:
-        self.conduct()
+        self.start_requested()
         for _ in range(3):
             self.turn(arrive)
 
@@ -275,7 +277,7 @@ class World(RuleBasedStateMachine):
     def sweep(self) -> None:
         """Circuits that have not moved for an hour ask again."""
         since, due = self.now - HOUR, self.circuit.next_probe_at
-        unmoved = self.conducted_at is not None and self.conducted_at < since
+        unmoved = self.workflow_started_at is not None and self.workflow_started_at < since
         if self.circuit.state is not State.CLOSED and unmoved and (due is None or due < since):
             self.store(replace(self.circuit, conducted=False))
 
@@ -329,7 +331,7 @@ class World(RuleBasedStateMachine):
         self.ramp_step += 1
         for index, one in enumerate(self.held()):
             if not one.life.released and (index >= len(arrive) or arrive[index]):
-                self.tell(one, Wish.RELEASE)
+                self.tell(one, Action.RELEASE)
                 one.awake = True
 
     def _wake_probe(self, delivery_id: str, arrives: bool) -> bool:
@@ -342,17 +344,20 @@ class World(RuleBasedStateMachine):
 
     # -- people and time --------------------------------------------------------------------
 
-    @rule(which=st.integers(0, MOST - 1), gently=st.booleans())
-    def send_again(self, which: int, gently: bool) -> None:
+    @rule(which=st.integers(0, MOST - 1), yields_to_circuit=st.booleans())
+    def send_again(self, which: int, yields_to_circuit: bool) -> None:
         """A person asks, or a job for many."""
         if which < len(self.deliveries):
-            self.tell(self.deliveries[which], Wish.RESEND_GENTLY if gently else Wish.RESEND)
+            self.tell(
+                self.deliveries[which],
+                Action.RESEND_YIELDING if yields_to_circuit else Action.RESEND,
+            )
             self.deliveries[which].awake = True
 
     @rule(which=st.integers(0, MOST - 1))
     def cancel(self, which: int) -> None:
         if which < len(self.deliveries) and self.deliveries[which].sent_at is None:
-            self.tell(self.deliveries[which], Wish.CANCEL)
+            self.tell(self.deliveries[which], Action.CANCEL)
 
     @rule(does=st.sampled_from(DEEDS))
     def somebody(self, does: str) -> None:

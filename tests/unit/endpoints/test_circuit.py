@@ -293,8 +293,10 @@ def gate(
     )
 
 
-def attempt(trigger: Trigger, *, gently: bool = False) -> Attempt:
-    return Attempt(number=2, trigger=trigger, round=0, in_plan=False, gently=gently)
+def attempt(trigger: Trigger, *, yields_to_circuit: bool = False) -> Attempt:
+    return Attempt(
+        number=2, trigger=trigger, round=0, in_plan=False, yields_to_circuit=yields_to_circuit
+    )
 
 
 SEND, HOLD, CLAIM, REFUSE = Admission.SEND, Admission.HOLD, Admission.CLAIM, Admission.REFUSE
@@ -328,7 +330,7 @@ def test_the_gate(stands: Gate, plain: Admission, released: Admission, resend: A
         assert admit(stands, "dlv_1", attempt=attempt(trigger), released=False) is plain
         assert admit(stands, "dlv_1", attempt=attempt(trigger), released=True) is released
     # a person's resend goes where others are held, and one of many does not
-    by_hand, gentle = attempt(Trigger.RESEND), attempt(Trigger.RESEND, gently=True)
+    by_hand, gentle = attempt(Trigger.RESEND), attempt(Trigger.RESEND, yields_to_circuit=True)
     assert admit(stands, "dlv_1", attempt=by_hand, released=False) is resend
     assert admit(stands, "dlv_1", attempt=gentle, released=False) is plain
     assert admit(stands, "dlv_1", attempt=gentle, released=True) is released

@@ -44,7 +44,7 @@ class WatchedWorld(World):
         for _ in range(60):  # four hours; the last delay before a probe is one of them
             self.now += timedelta(minutes=4)
             self.sweep()
-            self.conduct()
+            self.start_requested()
             self.turn([])
             self.work_on_all(succeeds=True, steps=3)
             if self.circuit.state is State.CLOSED and not self.deliveries:
@@ -63,7 +63,7 @@ class WatchedWorld(World):
                 self.emit,
                 partial(self.work, which, succeeds),
                 partial(self.work_on_all, succeeds, 1),
-                self.conduct,
+                self.start_requested,
                 partial(self.turn, arrive),
                 self.sweep,
                 partial(self.workers_die, {which}),

@@ -19,7 +19,7 @@ from hookfast.endpoints.limits import (
     PATIENCE,
     Go,
     Limits,
-    Pace,
+    LimitState,
     Wait,
     decide,
     mean_after,
@@ -43,7 +43,7 @@ class Simulation:
     duration: Callable[[], float] = lambda: 0.1
     delay: Callable[[], float] = lambda: 0.02
     vanishing: Callable[[], bool] = lambda: False
-    pace: Pace = field(default_factory=lambda: Pace.fresh(START))
+    pace: LimitState = field(default_factory=lambda: LimitState.fresh(START))
     starts: list[datetime] = field(default_factory=list)
     delivered: list[int] = field(default_factory=list)
     questions: int = 0
@@ -219,14 +219,14 @@ TEN = Limits(rate_per_second=10)  # a slot every 102 ms
 
 
 def ask(
-    pace: Pace,
+    pace: LimitState,
     limits: Limits = TEN,
     *,
     at: float = 0.0,
     in_flight: int = 0,
     waited: bool = False,
     spread: float = 0.5,
-) -> tuple[Go | Wait, Pace]:
+) -> tuple[Go | Wait, LimitState]:
     """Ask `at` seconds after the start."""
     return decide(
         pace,
@@ -257,7 +257,7 @@ def test_the_spacing_is_a_little_more_than_the_rate_asks_for(
 
 
 def test_the_first_goes_at_once_the_next_few_wait_here_and_the_rest_elsewhere() -> None:
-    pace = Pace.fresh(START)
+    pace = LimitState.fresh(START)
     answers = []
     for _ in range(5):
         answer, pace = ask(pace)
@@ -273,7 +273,7 @@ def test_the_first_goes_at_once_the_next_few_wait_here_and_the_rest_elsewhere() 
 
 
 def test_a_hint_is_no_permission() -> None:
-    pace = Pace(
+    pace = LimitState(
         next_slot_at=START + seconds(0.3), promised_until=START + seconds(5), mean_seconds=1
     )
     answer, after = ask(pace, waited=True)
@@ -284,7 +284,7 @@ def test_a_hint_is_no_permission() -> None:
 
 
 def test_no_one_lines_up_behind_deliveries_that_do_not_come() -> None:
-    pace = Pace(next_slot_at=START, promised_until=START + seconds(600), mean_seconds=1)
+    pace = LimitState(next_slot_at=START, promised_until=START + seconds(600), mean_seconds=1)
     behind, _ = ask(pace, at=0.5)
     assert behind == Wait(START + seconds(600) - EARLY)
     # a slot unused for more than a second: nobody is coming
@@ -295,7 +295,9 @@ def test_no_one_lines_up_behind_deliveries_that_do_not_come() -> None:
 
 
 def test_hints_beyond_the_horizon_are_scattered_and_promise_nothing() -> None:
-    pace = Pace(next_slot_at=START + SECOND, promised_until=START + 2 * HORIZON, mean_seconds=1)
+    pace = LimitState(
+        next_slot_at=START + SECOND, promised_until=START + 2 * HORIZON, mean_seconds=1
+    )
     untils = []
     for spread in (0.0, 0.5, 0.999):
         answer, pace = ask(pace, waited=True, spread=spread)
@@ -306,7 +308,7 @@ def test_hints_beyond_the_horizon_are_scattered_and_promise_nothing() -> None:
 
 
 def test_a_slower_limit_of_before_does_not_hold_up_a_new_one() -> None:
-    _, pace = ask(Pace.fresh(START), Limits(rate_per_second=0.001))
+    _, pace = ask(LimitState.fresh(START), Limits(rate_per_second=0.001))
     assert pace.next_slot_at == START + seconds(1000.02)
     answer, _ = ask(pace, at=1.0, waited=True)
     # the longest a slot of 10 per second can be away, and the place in front
@@ -318,7 +320,7 @@ def test_a_slower_limit_of_before_does_not_hold_up_a_new_one() -> None:
 def test_once_a_limit_is_raised_the_next_to_ask_goes_at_its_second_question(
     before: float, waited: bool
 ) -> None:
-    _, pace = ask(Pace.fresh(START), Limits(rate_per_second=before))
+    _, pace = ask(LimitState.fresh(START), Limits(rate_per_second=before))
     pace = replace(pace, promised_until=START)  # as a change of limits leaves it
     answer, pace = ask(pace, Limits(rate_per_second=100), at=0.1, waited=waited)
     assert isinstance(answer, Wait)
@@ -330,7 +332,7 @@ def test_once_a_limit_is_raised_the_next_to_ask_goes_at_its_second_question(
 
 def test_a_full_endpoint_takes_no_slot() -> None:
     limits = Limits(rate_per_second=10, max_in_flight=2)
-    answer, after = ask(Pace.fresh(START), limits, in_flight=2)
+    answer, after = ask(LimitState.fresh(START), limits, in_flight=2)
     assert isinstance(answer, Wait)
     assert after.next_slot_at == START
 
@@ -338,7 +340,7 @@ def test_a_full_endpoint_takes_no_slot() -> None:
 def test_questions_become_rare_while_nothing_ends() -> None:
     """Of 30 s in which the one request under way hangs, where 100 ms are usual."""
     limits = Limits(max_in_flight=1)
-    _, pace = ask(Pace.fresh(START), limits)
+    _, pace = ask(LimitState.fresh(START), limits)
     at, gaps = START, []
     while at < START + seconds(30):
         answer, pace = decide(pace, limits=limits, in_flight=1, waited=True, spread=0.5, now=at)

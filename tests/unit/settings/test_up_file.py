@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hookfast.settings import up_file
-from hookfast.settings.up_file import Whereabouts
+from hookfast.settings.up_file import UpFile
 from hookfast.supervisor import home_lock
 
-HERE = Whereabouts(temporal_address="127.0.0.1:7301", temporal_namespace="hooks")
+HERE = UpFile(temporal_address="127.0.0.1:7301", temporal_namespace="hooks")
 
 
 def test_it_is_known_while_up_runs_and_not_before_or_after(tmp_path: Path) -> None:

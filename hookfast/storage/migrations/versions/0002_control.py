@@ -25,7 +25,7 @@ _EVENT_TYPES = {
 
 def upgrade() -> None:
     op.create_table(
-        "endpoint_pace",
+        "endpoint_limits",
         sa.Column("endpoint_id", sa.String(), nullable=False),
         sa.Column("next_slot_at", UtcDateTime(), nullable=False),
         sa.Column("promised_until", UtcDateTime(), nullable=False),
@@ -61,7 +61,7 @@ def upgrade() -> None:
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.Column("started_at", UtcDateTime(), nullable=True),
         sa.Column("finished_at", UtcDateTime(), nullable=True),
-        sa.Column("conducted_at", UtcDateTime(), nullable=True),
+        sa.Column("workflow_started_at", UtcDateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(
@@ -69,8 +69,8 @@ def upgrade() -> None:
         "jobs",
         ["id"],
         unique=False,
-        sqlite_where=sa.text("conducted_at IS NULL"),
-        postgresql_where=sa.text("conducted_at IS NULL"),
+        sqlite_where=sa.text("workflow_started_at IS NULL"),
+        postgresql_where=sa.text("workflow_started_at IS NULL"),
     )
     op.create_index("ix_jobs_tenant", "jobs", ["tenant_id", "id"], unique=False)
     op.create_table(
@@ -89,7 +89,7 @@ def upgrade() -> None:
         sa.Column("message_id", sa.Text(), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("sent_at", UtcDateTime(), nullable=True),
-        sa.Column("conducted_at", UtcDateTime(), nullable=True),
+        sa.Column("workflow_started_at", UtcDateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_notices_endpoint", "notices", ["endpoint_id", "id"], unique=False)
@@ -106,8 +106,8 @@ def upgrade() -> None:
         "notices",
         ["owner_hash", "id"],
         unique=False,
-        sqlite_where=sa.text("conducted_at IS NULL"),
-        postgresql_where=sa.text("conducted_at IS NULL"),
+        sqlite_where=sa.text("workflow_started_at IS NULL"),
+        postgresql_where=sa.text("workflow_started_at IS NULL"),
     )
     op.create_index(
         "ix_notices_pending",
@@ -172,14 +172,14 @@ def upgrade() -> None:
     op.add_column(
         "endpoint_health", sa.Column("drained", sa.Integer(), server_default="0", nullable=False)
     )
-    op.add_column("endpoint_health", sa.Column("conducted_at", UtcDateTime(), nullable=True))
+    op.add_column("endpoint_health", sa.Column("workflow_started_at", UtcDateTime(), nullable=True))
     op.create_index(
         "ix_endpoint_health_asks",
         "endpoint_health",
         ["endpoint_id"],
         unique=False,
-        sqlite_where=sa.text("circuit <> 'closed' AND conducted_at IS NULL"),
-        postgresql_where=sa.text("circuit <> 'closed' AND conducted_at IS NULL"),
+        sqlite_where=sa.text("circuit <> 'closed' AND workflow_started_at IS NULL"),
+        postgresql_where=sa.text("circuit <> 'closed' AND workflow_started_at IS NULL"),
     )
     op.create_index(
         "ix_endpoint_health_open",
@@ -241,10 +241,10 @@ def downgrade() -> None:
     op.drop_index(
         "ix_endpoint_health_asks",
         table_name="endpoint_health",
-        sqlite_where=sa.text("circuit <> 'closed' AND conducted_at IS NULL"),
-        postgresql_where=sa.text("circuit <> 'closed' AND conducted_at IS NULL"),
+        sqlite_where=sa.text("circuit <> 'closed' AND workflow_started_at IS NULL"),
+        postgresql_where=sa.text("circuit <> 'closed' AND workflow_started_at IS NULL"),
     )
-    op.drop_column("endpoint_health", "conducted_at")
+    op.drop_column("endpoint_health", "workflow_started_at")
     op.drop_column("endpoint_health", "drained")
     op.drop_column("endpoint_health", "drain_rate")
     op.drop_column("endpoint_health", "probed_last")
@@ -297,18 +297,18 @@ def downgrade() -> None:
     op.drop_index(
         "ix_notices_asks",
         table_name="notices",
-        sqlite_where=sa.text("conducted_at IS NULL"),
-        postgresql_where=sa.text("conducted_at IS NULL"),
+        sqlite_where=sa.text("workflow_started_at IS NULL"),
+        postgresql_where=sa.text("workflow_started_at IS NULL"),
     )
     op.drop_table("notices")
     op.drop_index("ix_jobs_tenant", table_name="jobs")
     op.drop_index(
         "ix_jobs_asks",
         table_name="jobs",
-        sqlite_where=sa.text("conducted_at IS NULL"),
-        postgresql_where=sa.text("conducted_at IS NULL"),
+        sqlite_where=sa.text("workflow_started_at IS NULL"),
+        postgresql_where=sa.text("workflow_started_at IS NULL"),
     )
     op.drop_table("jobs")
     op.drop_index("ix_in_flight_endpoint", table_name="in_flight")
     op.drop_table("in_flight")
-    op.drop_table("endpoint_pace")
+    op.drop_table("endpoint_limits")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 
-from hookfast.deliveries.life import Attempt, Life, Phase, Wish, next_step
+from hookfast.deliveries.life import Action, Attempt, Life, Phase, next_step
 from hookfast.endpoints.circuit import (
     AttemptResult,
     Cause,
@@ -133,7 +133,7 @@ async def ask(database: Database, endpoint: str, delivery: str) -> bool:
 async def release(database: Database, delivery: str) -> None:
     """Let a held delivery go, as a drain does."""
     async with database.write() as connection:
-        await lives.apply(connection, [(delivery, Wish.RELEASE)], now=at(600), wake=2)
+        await lives.apply(connection, [(delivery, Action.RELEASE)], now=at(600), wake=2)
 
 
 async def close(database: Database, endpoint: str, second: float = 700) -> bool:

@@ -15,10 +15,10 @@ from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import select, update
 
 from hookfast.endpoints.circuit import AttemptResult, Cause, State, begin_probe
-from hookfast.endpoints.outage import CircuitOrder
+from hookfast.endpoints.outage import CircuitInput
 from hookfast.events.operational import Kind
 from hookfast.storage.circuits import circuits
-from hookfast.storage.circuits.circuits import Circuits
+from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import EndpointHealth
@@ -250,7 +250,7 @@ async def test_a_held_delivery_says_why_and_when_it_looks_by_itself(
         assert not await ask(database, endpoint, delivery)
         row = await delivery_row(database, delivery)
         assert (row.status, row.reason, row.attempts) == ("held", reason, 0)
-        assert row.next_attempt_at == row.look_at == at(600) + 6 * HOUR
+        assert row.next_attempt_at == row.recheck_at == at(600) + 6 * HOUR
         assert not row.released
 
 
@@ -283,12 +283,12 @@ async def test_probes_go_round_so_that_one_bad_delivery_is_not_the_only_probe(
 
 async def asking(database: Database) -> list[Any]:
     async with database.read() as connection:
-        return await Circuits().wanted(connection, limit=100)
+        return await CircuitWorkflowRequests().wanted(connection, limit=100)
 
 
 async def mark(database: Database, wanted: list[Any]) -> None:
     async with database.write() as connection:
-        await Circuits().mark(connection, wanted, now=at(800))
+        await CircuitWorkflowRequests().mark(connection, wanted, now=at(800))
 
 
 async def test_a_circuit_asks_until_its_workflow_was_told(
@@ -298,7 +298,7 @@ async def test_a_circuit_asks_until_its_workflow_was_told(
     assert await asking(database) == []
     await open_circuit(database, endpoint)
     [wanted] = await asking(database)
-    assert (wanted.workflow_id, wanted.argument) == (f"circuit/{endpoint}", CircuitOrder(endpoint))
+    assert (wanted.workflow_id, wanted.argument) == (f"circuit/{endpoint}", CircuitInput(endpoint))
     assert len(await asking(database)) == 1
     await mark(database, [wanted])
     assert await asking(database) == []
@@ -366,9 +366,11 @@ async def test_only_a_circuit_that_has_not_moved_for_long_is_asked_for_again(
     h = EndpointHealth.__table__
     due = None if next_probe is None else NOON + next_probe
     async with database.write() as connection:
-        await connection.execute(update(h).values(next_probe_at=due, conducted_at=NOON + told_at))
+        await connection.execute(
+            update(h).values(next_probe_at=due, workflow_started_at=NOON + told_at)
+        )
     async with database.write() as connection:
-        assert await circuits.ask_again(connection, overdue_since=NOON - HOUR) == int(asks)
+        assert await circuits.request_workflow(connection, overdue_since=NOON - HOUR) == int(asks)
     assert len(await asking(database)) == int(asks)
 
 
@@ -377,4 +379,4 @@ async def test_a_closed_circuit_is_never_asked_for_again(database: Database, end
     await record(database, endpoint, 100, succeeded=True)
     assert await close(database, endpoint, 100)
     async with database.write() as connection:
-        assert await circuits.ask_again(connection, overdue_since=NOON + 9 * HOUR) == 0
+        assert await circuits.request_workflow(connection, overdue_since=NOON + 9 * HOUR) == 0

@@ -9,13 +9,13 @@ from typing import Final
 from sqlalchemy import update
 
 from hookfast.deliveries.life import (
+    Action,
     Attempt,
     Fact,
     Held,
     Life,
     Limited,
     Trigger,
-    Wish,
     after,
 )
 from hookfast.deliveries.outcome import Reason
@@ -41,11 +41,11 @@ BEFORE: Final[dict[str, tuple[tuple[float, Fact], ...]]] = {
     "retrying": (_FAILED,),
     "limited": ((1.0, Limited(FIRST, at(90))),),
     "held": ((1.0, Held(FIRST, Reason.CIRCUIT_OPEN, at(3600))),),
-    "paused": (_FAILED, (2.0, Wish.PAUSE)),
+    "paused": (_FAILED, (2.0, Action.PAUSE)),
     "delivered": ((1.0, ended(FIRST, 200, at(1))),),
     "dead": ((1.0, ended(FIRST, 503, at(1), plan=NO_RETRIES)),),
     "gone": ((1.0, ended(FIRST, 410, at(1))),),
-    "cancelled": ((2.0, Wish.CANCEL),),
+    "cancelled": ((2.0, Action.CANCEL),),
 }
 OPEN: Final = ("pending", "retrying", "limited", "held", "paused")
 ENDED: Final = ("delivered", "dead", "gone", "cancelled")

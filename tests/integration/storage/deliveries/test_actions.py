@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import pytest
 
-from hookfast.deliveries.life import Phase, Wish
-from hookfast.deliveries.messages import Heard, Urgency
+from hookfast.deliveries.life import Action, Phase
+from hookfast.deliveries.messages import ReceivedSignals, Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
-from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.lives import Change
 from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
@@ -39,7 +39,7 @@ NOW: Final = 10.0
 # when it goes next. None: it stays as it was. Where the resend of a delivery that has ended is
 # pending and not retrying, no attempt of it was made.
 WAITS = at(61.005)
-ASKED: list[tuple[str, Action, tuple[str, Any] | None]] = [
+ASKED: list[tuple[str, UserAction, tuple[str, Any] | None]] = [
     ("pending", "pause", ("paused", None)),
     ("pending", "resume", None),
     ("pending", "resend", ("pending", at(0))),  # its first attempt is due
@@ -67,20 +67,20 @@ ASKED: list[tuple[str, Action, tuple[str, Any] | None]] = [
 ]
 
 
-async def ask(database: Database, delivery: str, action: Action, *, now: float = NOW) -> Change:
+async def ask(database: Database, delivery: str, action: UserAction, *, now: float = NOW) -> Change:
     async with database.write() as connection:
-        return await actions.ask(connection, delivery, action, now=at(now))
+        return await actions.request(connection, delivery, action, now=at(now))
 
 
 async def ask_many(
     database: Database,
     deliveries: Sequence[str],
-    wish: Wish,
+    action: Action,
     *,
     among: Sequence[DeliveryStatus] = (),
 ) -> list[Change]:
     async with database.write() as connection:
-        return await actions.ask_many(connection, deliveries, wish, among=among, now=at(NOW))
+        return await actions.request_many(connection, deliveries, action, among=among, now=at(NOW))
 
 
 async def seed_all(database: Database, endpoint: str) -> dict[str, str]:
@@ -101,7 +101,7 @@ async def test_what_a_person_asks_is_done_at_once(
     database: Database,
     endpoint: str,
     before: str,
-    action: Action,
+    action: UserAction,
     then: tuple[str, Any] | None,
 ) -> None:
     delivery = await seed_life(database, endpoint, before)
@@ -117,7 +117,7 @@ async def test_what_a_person_asks_is_done_at_once(
     assert row.updated_at == at(NOW)
     # its workflow is yet to be told
     assert (row.started_at, row.leased_until, row.wakes) == (None, None, 1)
-    assert row.urgency == Urgency.WISH
+    assert row.urgency == Urgency.PERSON
 
 
 @pytest.mark.parametrize("before", ENDED)
@@ -128,14 +128,14 @@ async def test_what_is_sent_again_begins_its_plan_again(
     await ask(database, delivery, "resend")
     row = await delivery_row(database, delivery)
     assert (row.finished_at, row.reason, row.round, row.retries) == (None, None, 1, 0)
-    assert (row.resend_asked_at, row.resend_gently) == (at(NOW), False)
+    assert (row.resend_asked_at, row.resend_yields) == (at(NOW), False)
     assert row.attempts == (0 if before == "cancelled" else 1)
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
 @pytest.mark.parametrize("before", ENDED)
 async def test_what_has_ended_can_only_be_sent_again(
-    database: Database, endpoint: str, before: str, action: Action
+    database: Database, endpoint: str, before: str, action: UserAction
 ) -> None:
     delivery = await seed_life(database, endpoint, before)
     was = await delivery_row(database, delivery)
@@ -167,7 +167,7 @@ async def test_nothing_is_sent_again_to_an_endpoint_that_is_over(
     [case for case in ASKED if case[1] != "resend"],
 )
 async def test_the_rest_may_be_asked_whatever_its_endpoint_is(
-    database: Database, before: str, action: Action, then: tuple[str, Any] | None, over: str
+    database: Database, before: str, action: UserAction, then: tuple[str, Any] | None, over: str
 ) -> None:
     endpoint = await seed_endpoint(database, "https://example.com/hook", **OVER[over])
     delivery = await seed_life(database, endpoint, before)
@@ -185,7 +185,7 @@ async def test_a_paused_endpoint_takes_a_resend(database: Database) -> None:
 
 @pytest.mark.parametrize("action", ["pause", "resume", "resend", "cancel"])
 async def test_a_delivery_that_is_not_there_is_not_found(
-    database: Database, action: Action
+    database: Database, action: UserAction
 ) -> None:
     with pytest.raises(NotFound):
         await ask(database, "dlv_unknown", action)
@@ -194,31 +194,31 @@ async def test_a_delivery_that_is_not_there_is_not_found(
 # -- a job's --------------------------------------------------------------------------------------
 
 # A resend by a job waits where deliveries are held, and what is held goes without being asked.
-MANY: list[tuple[Wish, tuple[str, ...]]] = [
-    (Wish.PAUSE, ("pending", "retrying", "limited", "held")),
-    (Wish.RESUME, ("paused",)),
-    (Wish.CANCEL, OPEN),
-    (Wish.RESEND_GENTLY, ("pending", "retrying", "limited", "paused", *ENDED)),
-    (Wish.ASK_AGAIN, ("limited",)),
+MANY: list[tuple[Action, tuple[str, ...]]] = [
+    (Action.PAUSE, ("pending", "retrying", "limited", "held")),
+    (Action.RESUME, ("paused",)),
+    (Action.CANCEL, OPEN),
+    (Action.RESEND_YIELDING, ("pending", "retrying", "limited", "paused", *ENDED)),
+    (Action.ASK_AGAIN, ("limited",)),
 ]
 
 
-@pytest.mark.parametrize(("wish", "change"), MANY)
+@pytest.mark.parametrize(("action", "change"), MANY)
 async def test_a_job_leaves_alone_what_its_wish_makes_no_sense_for(
-    database: Database, endpoint: str, wish: Wish, change: tuple[str, ...]
+    database: Database, endpoint: str, action: Action, change: tuple[str, ...]
 ) -> None:
     ids = await seed_all(database, endpoint)
     was = {before: await delivery_row(database, one) for before, one in ids.items()}
-    changes = await ask_many(database, [*ids.values(), "dlv_unknown"], wish)
+    changes = await ask_many(database, [*ids.values(), "dlv_unknown"], action)
     moved = {one.delivery_id for one in changes if one.after != one.before}
     assert moved == {ids[before] for before in change}
     for before, delivery in ids.items():
         row = await delivery_row(database, delivery)
         if before in change:
             assert (row.started_at, row.wakes) == (None, 1)
-            waits = wish is Wish.ASK_AGAIN  # for nobody: it comes with what is due
+            waits = action is Action.ASK_AGAIN  # for nobody: it comes with what is due
             assert row.urgency == (Urgency.RETRY if waits else Urgency.JOB)
-            assert row.resend_gently == (wish is Wish.RESEND_GENTLY)
+            assert row.resend_yields == (action is Action.RESEND_YIELDING)
         else:
             assert row == was[before]
 
@@ -229,7 +229,7 @@ async def test_a_job_acts_on_those_that_still_are_what_it_chose(
 ) -> None:
     ids = await seed_all(database, endpoint)
     statuses = [DeliveryStatus(one) for one in among]
-    changes = await ask_many(database, list(ids.values()), Wish.RESEND_GENTLY, among=statuses)
+    changes = await ask_many(database, list(ids.values()), Action.RESEND_YIELDING, among=statuses)
     changed = {one.delivery_id for one in changes if one.after != one.before}
     if among:
         # what waits for its endpoint's limits is pending too
@@ -245,11 +245,11 @@ async def test_a_job_that_comes_a_second_time_asks_for_nothing_more(
     """A second redrive, or the same again after a crash: what was dead is not dead any more."""
     delivery = await seed_life(database, endpoint, "dead")
     dead = [DeliveryStatus.DEAD]
-    [first] = await ask_many(database, [delivery], Wish.RESEND_GENTLY, among=dead)
+    [first] = await ask_many(database, [delivery], Action.RESEND_YIELDING, among=dead)
     assert first.after != first.before
     was = await delivery_row(database, delivery)
-    assert await ask_many(database, [delivery], Wish.RESEND_GENTLY, among=dead) == []
-    [again] = await ask_many(database, [delivery], Wish.RESEND_GENTLY)
+    assert await ask_many(database, [delivery], Action.RESEND_YIELDING, among=dead) == []
+    [again] = await ask_many(database, [delivery], Action.RESEND_YIELDING)
     assert again.after == again.before
     assert await delivery_row(database, delivery) == was
 
@@ -261,10 +261,10 @@ async def test_a_job_sends_nothing_again_to_an_endpoint_that_is_over(
     closed = await seed_endpoint(database, "https://example.com/hook", **OVER[over])
     here, there = [await seed_life(database, one, "dead") for one in (endpoint, closed)]
     was = await delivery_row(database, there)
-    changes = await ask_many(database, [here, there], Wish.RESEND_GENTLY)
+    changes = await ask_many(database, [here, there], Action.RESEND_YIELDING)
     assert [one.delivery_id for one in changes] == [here]
     assert await delivery_row(database, there) == was
-    [cancelled] = await ask_many(database, [await seed_life(database, closed)], Wish.CANCEL)
+    [cancelled] = await ask_many(database, [await seed_life(database, closed)], Action.CANCEL)
     assert cancelled.after.phase is Phase.CANCELLED
 
 
@@ -273,9 +273,9 @@ async def test_what_a_person_asked_for_is_not_put_behind_what_a_job_asks(
 ) -> None:
     delivery = await seed_life(database, endpoint, "retrying")
     await ask(database, delivery, "resend")
-    await ask_many(database, [delivery], Wish.PAUSE)
+    await ask_many(database, [delivery], Action.PAUSE)
     row = await delivery_row(database, delivery)
-    assert (row.status, row.wakes, row.urgency) == ("paused", 2, Urgency.WISH)
+    assert (row.status, row.wakes, row.urgency) == ("paused", 2, Urgency.PERSON)
 
 
 # -- made by hand in the Temporal UI --------------------------------------------------------------
@@ -284,24 +284,24 @@ async def test_what_a_person_asked_for_is_not_put_behind_what_a_job_asks(
 MOMENTS = itertools.count(int(NOW) + 1)
 
 
-async def hear(database: Database, delivery: str, run: str, count: int, *asked: Wish) -> Change:
+async def hear(database: Database, delivery: str, run: str, count: int, *asked: Action) -> Change:
     """A step that was told of these wishes, the last of the `count` that its run heard. Each comes
     a second later than the one before."""
     async with database.write() as connection:
-        heard = Heard(run, count, asked)
-        return await actions.hear(connection, delivery, heard, now=at(next(MOMENTS)))
+        heard = ReceivedSignals(run, count, asked)
+        return await actions.apply_signals(connection, delivery, heard, now=at(next(MOMENTS)))
 
 
 async def test_a_signal_is_applied_once_however_often_its_step_is_repeated(
     database: Database, endpoint: str
 ) -> None:
     delivery = await seed_life(database, endpoint)
-    await hear(database, delivery, "run", 1, Wish.PAUSE)
+    await hear(database, delivery, "run", 1, Action.PAUSE)
     paused = await stored_life(database, delivery)
     assert paused.phase is Phase.PAUSED
     await ask(database, delivery, "resume")  # by API
     resumed = await stored_life(database, delivery)
-    change = await hear(database, delivery, "run", 1, Wish.PAUSE)
+    change = await hear(database, delivery, "run", 1, Action.PAUSE)
     assert change.after == change.before == resumed
     assert await stored_life(database, delivery) == resumed
 
@@ -311,23 +311,23 @@ async def test_a_step_that_is_repeated_with_more_signals_applies_the_new_ones(
 ) -> None:
     """Its report was lost, and meanwhile another signal came."""
     delivery = await seed_life(database, endpoint)
-    await hear(database, delivery, "run", 1, Wish.PAUSE)
+    await hear(database, delivery, "run", 1, Action.PAUSE)
     await ask(database, delivery, "resume")
-    change = await hear(database, delivery, "run", 2, Wish.PAUSE, Wish.CANCEL)
+    change = await hear(database, delivery, "run", 2, Action.PAUSE, Action.CANCEL)
     assert (change.before.phase, change.after.phase) == (Phase.WAITING, Phase.CANCELLED)
     assert change.after.waiting_since is None
-    change = await hear(database, delivery, "run", 3, Wish.RESEND)
+    change = await hear(database, delivery, "run", 3, Action.RESEND)
     assert change.after.round == 1
 
 
 async def test_another_run_counts_its_signals_from_one(database: Database, endpoint: str) -> None:
     """A delivery that is sent again, or has continued as new, has a new run."""
     delivery = await seed_life(database, endpoint)
-    await hear(database, delivery, "first", 2, Wish.PAUSE, Wish.CANCEL)
-    change = await hear(database, delivery, "second", 1, Wish.RESEND)
+    await hear(database, delivery, "first", 2, Action.PAUSE, Action.CANCEL)
+    change = await hear(database, delivery, "second", 1, Action.RESEND)
     assert (change.before.phase, change.after.phase) == (Phase.CANCELLED, Phase.WAITING)
     for _ in range(2):
-        change = await hear(database, delivery, "second", 1, Wish.RESEND)
+        change = await hear(database, delivery, "second", 1, Action.RESEND)
         assert change.after == change.before
     assert change.after.round == 1
 
@@ -337,12 +337,12 @@ async def test_a_step_that_was_frozen_does_not_have_the_later_ones_applied_again
 ) -> None:
     """Its worker comes back when another has long made the same step, and the next."""
     delivery = await seed_life(database, endpoint)
-    await hear(database, delivery, "run", 1, Wish.PAUSE)
-    await hear(database, delivery, "run", 2, Wish.CANCEL)
-    await hear(database, delivery, "run", 3, Wish.RESEND)
-    stale = await hear(database, delivery, "run", 1, Wish.PAUSE)
+    await hear(database, delivery, "run", 1, Action.PAUSE)
+    await hear(database, delivery, "run", 2, Action.CANCEL)
+    await hear(database, delivery, "run", 3, Action.RESEND)
+    stale = await hear(database, delivery, "run", 1, Action.PAUSE)
     assert stale.after == stale.before
-    again = await hear(database, delivery, "run", 3, Wish.RESEND)
+    again = await hear(database, delivery, "run", 3, Action.RESEND)
     assert again.after == again.before
     assert again.after.round == 1
 
@@ -350,11 +350,11 @@ async def test_a_step_that_was_frozen_does_not_have_the_later_ones_applied_again
 async def test_what_a_workflow_hears_is_no_news_to_it(database: Database, endpoint: str) -> None:
     delivery = await seed_life(database, endpoint)
     was = await delivery_row(database, delivery)
-    await hear(database, delivery, "run", 1, Wish.PAUSE)
+    await hear(database, delivery, "run", 1, Action.PAUSE)
     row = await delivery_row(database, delivery)
     assert (row.status, row.started_at, row.wakes) == ("paused", was.started_at, 0)
 
 
 async def test_a_signal_to_a_delivery_that_is_not_there_is_not_found(database: Database) -> None:
     with pytest.raises(NotFound):
-        await hear(database, "dlv_unknown", "run", 1, Wish.PAUSE)
+        await hear(database, "dlv_unknown", "run", 1, Action.PAUSE)

@@ -12,7 +12,7 @@ from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission
-from hookfast.storage.deliveries.actions import Action
+from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.storage.circuits.stored_circuits import (
@@ -42,9 +42,9 @@ async def endpoint(database: Database) -> str:
     return await seed_endpoint(database, "https://example.com/hook")
 
 
-async def do(database: Database, delivery: str, action: Action) -> None:
+async def do(database: Database, delivery: str, action: UserAction) -> None:
     async with database.write() as connection:
-        await actions.ask(connection, delivery, action, now=at(599))
+        await actions.request(connection, delivery, action, now=at(599))
 
 
 async def turn(
@@ -86,7 +86,7 @@ async def test_an_attempt_at_an_endpoint_that_is_over_makes_its_delivery_a_dead_
 @pytest.mark.parametrize("shut", ["open", "disabled"])
 @pytest.mark.parametrize("action", ["cancel", "pause", "deliver", "resend"])
 async def test_what_was_decided_about_a_delivery_that_moved_on_changes_nothing(
-    database: Database, endpoint: str, action: Action, shut: str
+    database: Database, endpoint: str, action: UserAction, shut: str
 ) -> None:
     """A worker was frozen between reading the gate and what it makes of the delivery."""
     await open_circuit(database, endpoint)
@@ -159,7 +159,7 @@ async def test_a_delivery_that_waits_for_its_turn_is_held_no_more(
 
 @pytest.mark.parametrize("action", ["cancel", "pause", "resend", "deliver"])
 async def test_a_turn_for_a_delivery_that_moved_on_changes_nothing(
-    database: Database, endpoint: str, action: Action
+    database: Database, endpoint: str, action: UserAction
 ) -> None:
     other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
     attempt = await planned(database, endpoint, delivery)

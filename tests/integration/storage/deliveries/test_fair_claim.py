@@ -130,13 +130,13 @@ async def test_an_endpoint_gets_no_more_than_it_has_room_for(box: Outbox) -> Non
 
 
 async def test_what_is_wished_for_is_not_bounded(box: Outbox) -> None:
-    await box.fill({("tnt_a", "ep_a"): 3}, urgency=Urgency.WISH)
+    await box.fill({("tnt_a", "ep_a"): 3}, urgency=Urgency.PERSON)
     assert by_endpoint(await box.take(30, room=lambda _: 0)) == {"ep_a": 3}
 
 
 async def test_what_is_urgent_goes_first_whoever_s_turn_it_is(box: Outbox) -> None:
     await box.fill({("tnt_a", "ep_a"): 3})
-    await box.fill({("tnt_b", "ep_b"): 3}, urgency=Urgency.WISH)
+    await box.fill({("tnt_b", "ep_b"): 3}, urgency=Urgency.PERSON)
     assert by_endpoint(await box.take(4)) == {"ep_b": 3, "ep_a": 1}
 
 

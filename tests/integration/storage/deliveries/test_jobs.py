@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from hookfast.deliveries.job import JobOrder, JobProgress, JobStatus
+from hookfast.deliveries.job import JobInput, JobProgress, JobStatus
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs, selection
-from hookfast.storage.deliveries.jobs import AskingJobs
-from hookfast.storage.deliveries.selection import ChosenDeliveries
+from hookfast.storage.deliveries.jobs import JobWorkflowRequests
+from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Delivery, Job
 
 pytestmark = pytest.mark.anyio
@@ -86,7 +86,7 @@ async def stored(database: Database, job: Job) -> Job:
     return found
 
 
-async def all_chunks(database: Database, chosen: ChosenDeliveries, *, limit: int) -> list[str]:
+async def all_chunks(database: Database, chosen: DeliverySelection, *, limit: int) -> list[str]:
     """Everything chosen, read a chunk at a time."""
     found: list[str] = []
     while True:
@@ -102,7 +102,7 @@ async def all_chunks(database: Database, chosen: ChosenDeliveries, *, limit: int
 # -- what is chosen
 
 
-FULL = ChosenDeliveries(
+FULL = DeliverySelection(
     tenant_id=TENANT,
     statuses=(DEAD, DeliveryStatus.GONE),
     since=NOW,
@@ -115,49 +115,49 @@ FULL = ChosenDeliveries(
 @pytest.mark.parametrize(
     "chosen",
     [
-        ChosenDeliveries(),
+        DeliverySelection(),
         FULL,
-        ChosenDeliveries(up_to=""),
-        ChosenDeliveries(after="dlv_1", without=(FULL, ChosenDeliveries(statuses=(DEAD,)))),
+        DeliverySelection(up_to=""),
+        DeliverySelection(after="dlv_1", without=(FULL, DeliverySelection(statuses=(DEAD,)))),
     ],
 )
 async def test_a_choice_is_the_same_after_it_was_stored(
-    database: Database, chosen: ChosenDeliveries
+    database: Database, chosen: DeliverySelection
 ) -> None:
     job = await add_job(database, chosen=chosen.document())
-    assert ChosenDeliveries.of((await stored(database, job)).chosen) == chosen
+    assert DeliverySelection.of((await stored(database, job)).chosen) == chosen
 
 
 # What is chosen, and which of the six deliveries below that is.
 CHOICES = [
-    (ChosenDeliveries(), [0, 1, 2, 3, 4, 5]),
-    (ChosenDeliveries(statuses=(DEAD,)), [0, 3]),
-    (ChosenDeliveries(statuses=(DEAD, DeliveryStatus.GONE)), [0, 1, 3]),
-    (ChosenDeliveries(statuses=(DEAD, DeliveryStatus.DELIVERED)), [0, 2, 3]),
-    (ChosenDeliveries(statuses=(DeliveryStatus.PAUSED, DeliveryStatus.PENDING)), [4, 5]),
-    (ChosenDeliveries(statuses=(DeliveryStatus.HELD,)), []),
-    (ChosenDeliveries(statuses=(DEAD, DeliveryStatus.GONE), reason="retries_exhausted"), [0]),
-    (ChosenDeliveries(reason="endpoint_limit"), [4, 5]),  # also a resend that has a turn
-    (ChosenDeliveries(reason="endpoint_limit", statuses=(DeliveryStatus.PENDING,)), [4]),
-    (ChosenDeliveries(tenant_id=OTHER), [3, 5]),
-    (ChosenDeliveries(tenant_id=OTHER, statuses=(DEAD, DeliveryStatus.PAUSED)), [3, 5]),
-    (ChosenDeliveries(endpoint_id="ep_2"), [1, 3]),
-    (ChosenDeliveries(endpoint_id="ep_2", tenant_id=TENANT, statuses=(DEAD,)), []),
-    (ChosenDeliveries(subscription_id="sub_2"), [3]),
-    (ChosenDeliveries(subscription_id="sub_2", statuses=(DEAD, DeliveryStatus.HELD)), [3]),
-    (ChosenDeliveries(event_id="evt_2"), [2]),
-    (ChosenDeliveries(event_id="evt_2", statuses=(DEAD, DeliveryStatus.GONE)), []),
-    (ChosenDeliveries(event_type="order.refund.made"), [4]),
-    (ChosenDeliveries(since=NOW + timedelta(seconds=4)), [4, 5]),
-    (ChosenDeliveries(until=NOW + timedelta(seconds=1)), [0]),
-    (ChosenDeliveries(finished_since=LATER), [1]),
-    (ChosenDeliveries(finished_until=LATER), [0]),
+    (DeliverySelection(), [0, 1, 2, 3, 4, 5]),
+    (DeliverySelection(statuses=(DEAD,)), [0, 3]),
+    (DeliverySelection(statuses=(DEAD, DeliveryStatus.GONE)), [0, 1, 3]),
+    (DeliverySelection(statuses=(DEAD, DeliveryStatus.DELIVERED)), [0, 2, 3]),
+    (DeliverySelection(statuses=(DeliveryStatus.PAUSED, DeliveryStatus.PENDING)), [4, 5]),
+    (DeliverySelection(statuses=(DeliveryStatus.HELD,)), []),
+    (DeliverySelection(statuses=(DEAD, DeliveryStatus.GONE), reason="retries_exhausted"), [0]),
+    (DeliverySelection(reason="endpoint_limit"), [4, 5]),  # also a resend that has a turn
+    (DeliverySelection(reason="endpoint_limit", statuses=(DeliveryStatus.PENDING,)), [4]),
+    (DeliverySelection(tenant_id=OTHER), [3, 5]),
+    (DeliverySelection(tenant_id=OTHER, statuses=(DEAD, DeliveryStatus.PAUSED)), [3, 5]),
+    (DeliverySelection(endpoint_id="ep_2"), [1, 3]),
+    (DeliverySelection(endpoint_id="ep_2", tenant_id=TENANT, statuses=(DEAD,)), []),
+    (DeliverySelection(subscription_id="sub_2"), [3]),
+    (DeliverySelection(subscription_id="sub_2", statuses=(DEAD, DeliveryStatus.HELD)), [3]),
+    (DeliverySelection(event_id="evt_2"), [2]),
+    (DeliverySelection(event_id="evt_2", statuses=(DEAD, DeliveryStatus.GONE)), []),
+    (DeliverySelection(event_type="order.refund.made"), [4]),
+    (DeliverySelection(since=NOW + timedelta(seconds=4)), [4, 5]),
+    (DeliverySelection(until=NOW + timedelta(seconds=1)), [0]),
+    (DeliverySelection(finished_since=LATER), [1]),
+    (DeliverySelection(finished_until=LATER), [0]),
 ]
 
 
 @pytest.mark.parametrize(("chosen", "expected"), CHOICES)
 async def test_what_is_chosen_is_counted_and_read_oldest_first(
-    database: Database, chosen: ChosenDeliveries, expected: list[int]
+    database: Database, chosen: DeliverySelection, expected: list[int]
 ) -> None:
     ids = await add_deliveries(
         database,
@@ -184,15 +184,15 @@ async def test_what_is_chosen_is_counted_and_read_oldest_first(
 async def test_a_count_says_how_many_there_are_in_each_status(database: Database) -> None:
     await add_deliveries(database, {}, {}, {"status": "gone"}, {"status": "delivered"})
     async with database.read() as connection:
-        some = ChosenDeliveries(statuses=(DEAD, DeliveryStatus.GONE, DeliveryStatus.HELD))
+        some = DeliverySelection(statuses=(DEAD, DeliveryStatus.GONE, DeliveryStatus.HELD))
         assert await selection.count(connection, some) == {"dead": 2, "gone": 1}
-        everything = await selection.count(connection, ChosenDeliveries())
+        everything = await selection.count(connection, DeliverySelection())
     assert everything == {"delivered": 1, "dead": 2, "gone": 1}
 
 
 async def test_listed_ids_are_chosen_where_the_rest_of_the_filter_fits(database: Database) -> None:
     ids = await add_deliveries(database, {}, {"tenant_id": OTHER}, {"status": "held"}, {})
-    chosen = ChosenDeliveries(ids=(ids[2], ids[1], ids[0], "dlv_unknown"))
+    chosen = DeliverySelection(ids=(ids[2], ids[1], ids[0], "dlv_unknown"))
     assert await all_chunks(database, chosen, limit=2) == ids[:3]
     assert await all_chunks(database, replace(chosen, tenant_id=TENANT), limit=2) == [
         ids[0],
@@ -210,7 +210,7 @@ async def test_deliveries_that_come_later_do_not_join(database: Database) -> Non
     late = {"id": new_id("dlv", NOW + timedelta(hours=1))}
     await add_deliveries(database, late)
 
-    for chosen in (ChosenDeliveries(), ChosenDeliveries(statuses=tuple(DeliveryStatus))):
+    for chosen in (DeliverySelection(), DeliverySelection(statuses=tuple(DeliveryStatus))):
         assert await all_chunks(database, replace(chosen, up_to=newest), limit=50) == earlier
         assert await all_chunks(database, replace(chosen, up_to=nothing), limit=50) == []
 
@@ -218,21 +218,21 @@ async def test_deliveries_that_come_later_do_not_join(database: Database) -> Non
 # What another job chose and has yet to come to, and which of the five deliveries below are left for
 # a job that chose them all.
 WITHOUT = [
-    (ChosenDeliveries(), []),
-    (ChosenDeliveries(statuses=(DEAD,)), [2, 3, 4]),
-    (ChosenDeliveries(reason="gone"), [0, 2, 3, 4]),  # most have no reason
-    (ChosenDeliveries(finished_since=NOW), [1, 2, 3, 4]),  # and some no end
-    (ChosenDeliveries(finished_until=LATER, tenant_id=TENANT), [1, 2, 3, 4]),
-    (ChosenDeliveries(tenant_id=OTHER), [0, 1, 2, 3]),
-    (ChosenDeliveries(endpoint_id="ep_2", event_type="order.invoice.paid"), [0, 1, 2, 4]),
-    (ChosenDeliveries(since=NOW + timedelta(seconds=3)), [0, 1, 2]),
-    (ChosenDeliveries(ids=("dlv_unknown",)), [0, 1, 2, 3, 4]),
+    (DeliverySelection(), []),
+    (DeliverySelection(statuses=(DEAD,)), [2, 3, 4]),
+    (DeliverySelection(reason="gone"), [0, 2, 3, 4]),  # most have no reason
+    (DeliverySelection(finished_since=NOW), [1, 2, 3, 4]),  # and some no end
+    (DeliverySelection(finished_until=LATER, tenant_id=TENANT), [1, 2, 3, 4]),
+    (DeliverySelection(tenant_id=OTHER), [0, 1, 2, 3]),
+    (DeliverySelection(endpoint_id="ep_2", event_type="order.invoice.paid"), [0, 1, 2, 4]),
+    (DeliverySelection(since=NOW + timedelta(seconds=3)), [0, 1, 2]),
+    (DeliverySelection(ids=("dlv_unknown",)), [0, 1, 2, 3, 4]),
 ]
 
 
 @pytest.mark.parametrize(("other", "expected"), WITHOUT)
 async def test_what_another_job_has_yet_to_come_to_is_left_out(
-    database: Database, other: ChosenDeliveries, expected: list[int]
+    database: Database, other: DeliverySelection, expected: list[int]
 ) -> None:
     ids = await add_deliveries(
         database,
@@ -243,7 +243,7 @@ async def test_what_another_job_has_yet_to_come_to_is_left_out(
         {"status": "paused", "tenant_id": OTHER},
     )
     for statuses in ((), tuple(DeliveryStatus)):
-        chosen = ChosenDeliveries(statuses=statuses, without=(other,))
+        chosen = DeliverySelection(statuses=statuses, without=(other,))
         assert await all_chunks(database, chosen, limit=2) == [ids[n] for n in expected]
         async with database.read() as connection:
             counted = await selection.count(connection, chosen)
@@ -253,10 +253,10 @@ async def test_what_another_job_has_yet_to_come_to_is_left_out(
 async def test_what_another_job_has_come_to_already_is_not_left_out(database: Database) -> None:
     ids = await add_deliveries(database, {}, {}, {}, {})
     others = (
-        ChosenDeliveries(statuses=(DEAD,), after=ids[1]),
-        ChosenDeliveries(ids=(ids[0], ids[3]), after=ids[0]),
+        DeliverySelection(statuses=(DEAD,), after=ids[1]),
+        DeliverySelection(ids=(ids[0], ids[3]), after=ids[0]),
     )
-    chosen = ChosenDeliveries(statuses=(DEAD,), without=others)
+    chosen = DeliverySelection(statuses=(DEAD,), without=others)
     assert await all_chunks(database, chosen, limit=50) == ids[:2]
 
 
@@ -399,36 +399,36 @@ async def test_jobs_are_listed_newest_first(database: Database) -> None:
 async def test_a_new_job_asks_for_its_workflow_until_it_is_started(database: Database) -> None:
     job = await add_job(database)
     async with database.write() as connection:
-        [wanted] = await AskingJobs().wanted(connection, limit=10)
-        await AskingJobs().mark(connection, [wanted], now=LATER)
+        [wanted] = await JobWorkflowRequests().wanted(connection, limit=10)
+        await JobWorkflowRequests().mark(connection, [wanted], now=LATER)
     assert wanted.workflow_id == f"job/{job.id}"
-    assert wanted.argument == JobOrder(job.id, "resend", JobProgress(total=1_200))
+    assert wanted.argument == JobInput(job.id, "resend", JobProgress(total=1_200))
     assert wanted.summary == "action: resend 1,200 deliveries"
     async with database.read() as connection:
-        assert await AskingJobs().wanted(connection, limit=10) == []
-    assert (await stored(database, job)).conducted_at == LATER
+        assert await JobWorkflowRequests().wanted(connection, limit=10) == []
+    assert (await stored(database, job)).workflow_started_at == LATER
 
 
 async def test_a_job_that_is_cancelled_while_it_is_started_still_asks(database: Database) -> None:
     job = await add_job(database)
     async with database.read() as connection:
-        seen = await AskingJobs().wanted(connection, limit=10)
+        seen = await JobWorkflowRequests().wanted(connection, limit=10)
     async with database.write() as connection:
         await jobs.request_cancel(connection, job.id, now=LATER)
-        await AskingJobs().mark(connection, seen, now=LATER)
+        await JobWorkflowRequests().mark(connection, seen, now=LATER)
 
     async with database.write() as connection:
-        [wanted] = await AskingJobs().wanted(connection, limit=10)
+        [wanted] = await JobWorkflowRequests().wanted(connection, limit=10)
         assert wanted.workflow_id == f"job/{job.id}"
-        await AskingJobs().mark(connection, [wanted], now=LATER)
-        assert await AskingJobs().wanted(connection, limit=10) == []
+        await JobWorkflowRequests().mark(connection, [wanted], now=LATER)
+        assert await JobWorkflowRequests().wanted(connection, limit=10) == []
 
 
 async def test_a_job_that_has_ended_asks_for_nothing(database: Database) -> None:
     job = await add_job(database)
     async with database.write() as connection:
         await jobs.finish(connection, job.id, status=JobStatus.DONE, now=LATER)
-        assert await AskingJobs().wanted(connection, limit=10) == []
+        assert await JobWorkflowRequests().wanted(connection, limit=10) == []
 
 
 @pytest.mark.parametrize(
@@ -447,10 +447,13 @@ async def test_only_a_job_that_has_not_moved_for_long_is_asked_for_again(
     """`moved` and `told` are hours from now."""
     hour = timedelta(hours=1)
     job = await add_job(
-        database, status=status, updated_at=NOW + moved * hour, conducted_at=NOW + told * hour
+        database,
+        status=status,
+        updated_at=NOW + moved * hour,
+        workflow_started_at=NOW + told * hour,
     )
     async with database.write() as connection:
-        assert await jobs.ask_again(connection, unmoved_since=NOW - hour) == int(asks)
+        assert await jobs.request_workflow(connection, unmoved_since=NOW - hour) == int(asks)
     async with database.read() as connection:
-        wanted = await AskingJobs().wanted(connection, limit=10)
+        wanted = await JobWorkflowRequests().wanted(connection, limit=10)
     assert [one.workflow_id for one in wanted] == [f"job/{job.id}"] * asks

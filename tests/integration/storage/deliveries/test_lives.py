@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from hookfast.deliveries.life import (
+    Action,
     Attempt,
     Fact,
     Held,
@@ -20,7 +21,6 @@ from hookfast.deliveries.life import (
     Limited,
     Phase,
     Refused,
-    Wish,
     after,
     next_step,
 )
@@ -113,7 +113,7 @@ def _any_fact(dice: random.Random, life: Life, now: float) -> Fact:
                 ended(step, status, at(now), plan=plan),
             ]
         )
-    return dice.choice(list(Wish))
+    return dice.choice(list(Action))
 
 
 async def test_many_are_changed_in_one_go_and_the_others_are_left_alone(
@@ -122,10 +122,10 @@ async def test_many_are_changed_in_one_go_and_the_others_are_left_alone(
     endpoint = await seed_endpoint(database, "https://example.com/hook")
     ids = {before: await seed_life(database, endpoint, before) for before in BEFORE}
     rows = {before: await delivery_row(database, one) for before, one in ids.items()}
-    facts = [(one, Wish.PAUSE) for one in reversed(ids.values())]
+    facts = [(one, Action.PAUSE) for one in reversed(ids.values())]
     async with database.write() as connection:
         changes = await lives.apply(
-            connection, [*facts, ("dlv_unknown", Wish.PAUSE)], now=at(10), wake=Urgency.JOB
+            connection, [*facts, ("dlv_unknown", Action.PAUSE)], now=at(10), wake=Urgency.JOB
         )
     assert changes.keys() == set(ids.values())
     for before, delivery in ids.items():
@@ -145,9 +145,9 @@ async def test_many_are_changed_in_one_go_and_the_others_are_left_alone(
 async def test_several_facts_of_one_delivery_are_one_change(database: Database) -> None:
     endpoint = await seed_endpoint(database, "https://example.com/hook")
     delivery = await seed_life(database, endpoint)
-    facts = [(delivery, one) for one in (Wish.PAUSE, Wish.RESUME, Wish.PAUSE)]
+    facts = [(delivery, one) for one in (Action.PAUSE, Action.RESUME, Action.PAUSE)]
     async with database.write() as connection:
-        changes = await lives.apply(connection, facts, now=at(10), wake=Urgency.WISH)
+        changes = await lives.apply(connection, facts, now=at(10), wake=Urgency.PERSON)
     assert changes[delivery].after.phase is Phase.PAUSED
     assert (await delivery_row(database, delivery)).wakes == 1
 
@@ -157,7 +157,7 @@ async def test_a_change_that_is_rolled_back_has_not_been(database: Database) -> 
     delivery = await seed_life(database, endpoint)
     before = await delivery_row(database, delivery)
     async with database.write() as connection:
-        await lives.apply(connection, [(delivery, Wish.CANCEL)], now=at(10), wake=Urgency.WISH)
+        await lives.apply(connection, [(delivery, Action.CANCEL)], now=at(10), wake=Urgency.PERSON)
         await connection.rollback()
     assert await delivery_row(database, delivery) == before
 
@@ -166,9 +166,9 @@ async def test_a_change_that_is_rolled_back_has_not_been(database: Database) -> 
 
 # What happens first, and what another worker has found out before that and comes with then.
 FIRSTS: dict[str, Fact] = {
-    "cancelled": Wish.CANCEL,
-    "paused": Wish.PAUSE,
-    "resent": Wish.RESEND,
+    "cancelled": Action.CANCEL,
+    "paused": Action.PAUSE,
+    "resent": Action.RESEND,
     "delivered": ended(FIRST, 200, at(5)),
     "failed": ended(FIRST, 503, at(5)),
     "held": Held(FIRST, Reason.CIRCUIT_OPEN, at(3600)),
@@ -222,12 +222,12 @@ async def test_deliveries_that_two_change_at_once_are_locked_in_one_order(
     ids = [await seed_life(workers[0], endpoint) for _ in range(12)]
 
     async def change(number: int) -> None:
-        wishes = (Wish.PAUSE, Wish.RESUME)
+        actions = (Action.PAUSE, Action.RESUME)
         shuffled = random.Random(number).sample(ids, len(ids))
         async with workers[number % 2].write() as connection:
-            for wish in wishes:
+            for action in actions:
                 await lives.apply(
-                    connection, [(one, wish) for one in shuffled], now=at(number), wake=1
+                    connection, [(one, action) for one in shuffled], now=at(number), wake=1
                 )
 
     async with asyncio.timeout(PATIENCE):
@@ -270,8 +270,8 @@ async def test_what_becomes_a_dead_letter_is_told_once(database: Database) -> No
     assert (await apply(database, delivery, refused, now=1)).died
     assert not (await apply(database, delivery, refused, now=2)).died
     assert (await told(database))[1] == [Kind.DELIVERY_DEAD]
-    await apply(database, delivery, Wish.RESEND, now=3, wake=Urgency.WISH)
-    await apply(database, delivery, Wish.CANCEL, now=4, wake=Urgency.WISH)
+    await apply(database, delivery, Action.RESEND, now=3, wake=Urgency.PERSON)
+    await apply(database, delivery, Action.CANCEL, now=4, wake=Urgency.PERSON)
     assert (await told(database))[1] == [Kind.DELIVERY_DEAD]
 
 

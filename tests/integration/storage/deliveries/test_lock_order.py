@@ -11,7 +11,7 @@ from sqlalchemy import select, text, update
 
 from hookfast.clock import utc_now
 from hookfast.storage.circuits import circuits
-from hookfast.storage.circuits.circuits import Circuits
+from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.tables import Delivery, Endpoint
@@ -53,14 +53,14 @@ async def test_a_circuit_that_is_being_moved_is_not_asked_for_again(postgresql: 
     for endpoint in (moving, unmoved):
         await open_circuit(postgresql, endpoint)
     async with postgresql.write() as conductor:
-        wanted = await Circuits().wanted(conductor, limit=9)
-        await Circuits().mark(conductor, wanted, now=NOON)
+        wanted = await CircuitWorkflowRequests().wanted(conductor, limit=9)
+        await CircuitWorkflowRequests().mark(conductor, wanted, now=NOON)
     async with postgresql.write() as other, asyncio.timeout(PATIENCE):
         await circuits.lock(other, [moving])
         async with postgresql.write() as sweep:
-            assert await circuits.ask_again(sweep, overdue_since=NOON + 2 * HOUR) == 1
+            assert await circuits.request_workflow(sweep, overdue_since=NOON + 2 * HOUR) == 1
     async with postgresql.read() as connection:
-        [asking] = await Circuits().wanted(connection, limit=9)
+        [asking] = await CircuitWorkflowRequests().wanted(connection, limit=9)
     assert asking.key[0] == unmoved
 
 
@@ -78,5 +78,5 @@ async def test_circuits_are_marked_in_the_order_in_which_attempts_lock_them(
     async with postgresql.read() as connection:
         for plan in ("indexscan", "bitmapscan", "mergejoin"):  # as it may be with other statistics
             await connection.execute(text(f"SET LOCAL enable_{plan} = off"))
-        wanted = await Circuits().wanted(connection, limit=9)
+        wanted = await CircuitWorkflowRequests().wanted(connection, limit=9)
     assert [one.key[0] for one in wanted] == endpoints

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from hookfast.deliveries.life import Wish
+from hookfast.deliveries.life import Action
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, lives, outbox
@@ -22,7 +22,7 @@ from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
 pytestmark = pytest.mark.anyio
 
 LEASE: Final = timedelta(seconds=30)
-EVERYTHING: Final = (Urgency.WISH, Urgency.RETRY, Urgency.FIRST, Urgency.JOB)
+EVERYTHING: Final = (Urgency.PERSON, Urgency.RETRY, Urgency.FIRST, Urgency.JOB)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_the_most_urgent_go_first_and_of_those_the_oldest(
     database: Database, endpoint: str
 ) -> None:
     by_urgency: dict[int, list[str]] = {urgency: [] for urgency in EVERYTHING}
-    for urgency in (Urgency.JOB, Urgency.FIRST, Urgency.WISH, Urgency.RETRY) * 2:
+    for urgency in (Urgency.JOB, Urgency.FIRST, Urgency.PERSON, Urgency.RETRY) * 2:
         by_urgency[urgency].append(await seed(database, endpoint, urgency=urgency))
     expected = [one for urgency in EVERYTHING for one in by_urgency[urgency]]
     assert await claimed_ids(database, limit=3) == expected[:3]
@@ -84,7 +84,7 @@ async def test_a_new_delivery_goes_after_retries_and_before_jobs(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"least_urgent": Urgency.RETRY}, [Urgency.WISH, Urgency.RETRY]),
+        ({"least_urgent": Urgency.RETRY}, [Urgency.PERSON, Urgency.RETRY]),
         ({"most_urgent": Urgency.FIRST}, [Urgency.FIRST, Urgency.JOB]),
         ({"most_urgent": Urgency.RETRY, "least_urgent": Urgency.FIRST}, [2, 3]),
     ],
@@ -151,25 +151,25 @@ async def test_a_lease_that_is_not_ones_own_marks_and_frees_nothing(
     assert (await delivery_row(database, delivery)).started_at == at(33)
 
 
-@pytest.mark.parametrize("how", ["wake", "wish", "job", "release"])
+@pytest.mark.parametrize("how", ["wake", "action", "job", "release"])
 async def test_a_delivery_that_is_woken_again_while_it_is_being_told_stays_in_the_outbox(
     database: Database, endpoint: str, how: str
 ) -> None:
     """What the relay tells its workflow may have been read before the change."""
-    columns = {"status": "held", "look_at": at(3600)} if how == "release" else {}
+    columns = {"status": "held", "recheck_at": at(3600)} if how == "release" else {}
     delivery = await seed(database, endpoint, **columns)
     await claim(database)
     async with database.write() as connection:
         match how:
             case "wake":
                 await outbox.wake(connection, [delivery])
-            case "wish":
-                await actions.ask(connection, delivery, "pause", now=at(0.5))
+            case "action":
+                await actions.request(connection, delivery, "pause", now=at(0.5))
             case "job":
-                await actions.ask_many(connection, [delivery], Wish.CANCEL, now=at(0.5))
+                await actions.request_many(connection, [delivery], Action.CANCEL, now=at(0.5))
             case _:
                 await lives.apply(
-                    connection, [(delivery, Wish.RELEASE)], now=at(0.5), wake=Urgency.RETRY
+                    connection, [(delivery, Action.RELEASE)], now=at(0.5), wake=Urgency.RETRY
                 )
     await mark(database, delivery, leased_until=at(0) + LEASE)
     async with database.write() as connection:
@@ -209,12 +209,12 @@ async def test_a_first_attempt_that_is_recorded_needs_no_mark(
 @pytest.mark.parametrize(
     ("there", "wakes", "then"),
     [
-        (Urgency.WISH, Urgency.RETRY, Urgency.WISH),
-        (Urgency.WISH, Urgency.JOB, Urgency.WISH),
+        (Urgency.PERSON, Urgency.RETRY, Urgency.PERSON),
+        (Urgency.PERSON, Urgency.JOB, Urgency.PERSON),
         (Urgency.RETRY, Urgency.JOB, Urgency.RETRY),
         (Urgency.RETRY, Urgency.RETRY, Urgency.RETRY),
         (Urgency.FIRST, Urgency.RETRY, Urgency.RETRY),
-        (Urgency.JOB, Urgency.WISH, Urgency.WISH),
+        (Urgency.JOB, Urgency.PERSON, Urgency.PERSON),
     ],
 )
 async def test_of_two_wakes_the_more_urgent_one_counts_until_it_was_told(

@@ -140,7 +140,7 @@ async def test_a_second_look_reads_what_may_have_changed(database: Database) -> 
     await prime(database, loader, delivery, seconds_ago=LONG - 1)
     loaded = await loader.load(delivery, fresh=True)
     async with database.write() as connection:
-        await actions.ask(connection, delivery, "cancel", now=utc_now())
+        await actions.request(connection, delivery, "cancel", now=utc_now())
         await endpoint_state.pause(connection, endpoint, now=utc_now())
     assert (loaded.life.phase, loaded.gate.endpoint_state) == (
         Phase.WAITING,
@@ -172,7 +172,7 @@ async def test_what_changes_while_it_waits_in_a_batch_is_seen_when_it_is_looked_
         elif change == "given back":
             await outbox.return_from_batch(connection, ids[:1], batch_id="btc_1")
         elif change != "recorded":
-            await actions.ask(connection, ids[0], change, now=utc_now())
+            await actions.request(connection, ids[0], change, now=utc_now())
     if change == "recorded":
         fact = success(await life_of(database, ids[0]), utc_now())
         record = AttemptRecord(delivery_id=ids[0], ended=fact, in_batch=True)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Attempt, Fact, Held, Phase, Trigger, Wish, next_step
+from hookfast.deliveries.life import Action, Attempt, Fact, Held, Phase, Trigger, next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Cause, Circuit, State
@@ -122,7 +122,7 @@ async def test_a_record_of_a_delivery_that_was_put_back_leaves_it_in_the_outbox(
     records: Records,
 ) -> None:
     """Its workflow has heard nothing of what somebody asked for while it made the attempt."""
-    await records.apply(Wish.PAUSE, at=0.5, wake=1)
+    await records.apply(Action.PAUSE, at=0.5, wake=1)
     await records.record(1, 503, at=0)
     row = await delivery_row(records.database, records.delivery)
     assert (row.status, row.attempts, row.started_at, row.wakes) == ("paused", 1, None, 1)
@@ -242,7 +242,7 @@ async def test_recording_the_same_attempt_again_changes_nothing(records: Records
 async def test_what_was_cancelled_stays_so_whatever_an_attempt_under_way_brings(
     records: Records, status_code: int
 ) -> None:
-    await records.apply(Wish.CANCEL, at=1)
+    await records.apply(Action.CANCEL, at=1)
     await records.record(1, status_code, at=0)
     row = await delivery_row(records.database, records.delivery)
     assert (row.status, row.attempts) == ("cancelled", 1)
@@ -251,12 +251,12 @@ async def test_what_was_cancelled_stays_so_whatever_an_attempt_under_way_brings(
 
 
 async def test_what_is_sent_again_after_a_cancel_begins_its_plan_again(records: Records) -> None:
-    await records.apply(Wish.CANCEL, at=1)
-    change = await records.apply(Wish.RESEND, at=2)
+    await records.apply(Action.CANCEL, at=1)
+    change = await records.apply(Action.RESEND, at=2)
     under_way = records.make(1, 200, at=0)  # of the round that was cancelled
     await records.recorder.record(under_way)
     assert await records.stand() == ("retrying", 1)
-    attempt = next_step((await records.apply(Wish.RESUME, at=3)).after, records.at(3))
+    attempt = next_step((await records.apply(Action.RESUME, at=3)).after, records.at(3))
     assert isinstance(attempt, Attempt)
     assert (attempt.number, attempt.round) == (2, change.after.round)
     fact = ended(attempt, 500, records.at(3))
@@ -269,7 +269,7 @@ async def test_what_is_sent_again_after_a_cancel_begins_its_plan_again(records: 
 async def test_a_retry_of_the_round_before_counts_for_nothing(records: Records) -> None:
     await records.record(1, 400, at=0, plan=TRANSIENT)
     assert await records.stand() == ("dead", 1)
-    await records.apply(Wish.RESEND, at=10)
+    await records.apply(Action.RESEND, at=10)
     before = await delivery_row(records.database, records.delivery)
     await records.record(1, 500, at=0.5)
     assert await delivery_row(records.database, records.delivery) == before

@@ -20,7 +20,7 @@ from hookfast.storage.figures.gauges import (
     LATE,
     NOTICES_BY_KIND,
     OLDEST,
-    Standing,
+    GaugeValues,
     counts,
     standing,
 )
@@ -88,7 +88,7 @@ async def _notify(database: Database, rows: list[dict[str, Any]]) -> None:
         await connection.execute(Notice.__table__.insert(), rows)
 
 
-async def _standing(connection: AsyncConnection) -> Standing:
+async def _standing(connection: AsyncConnection) -> GaugeValues:
     return await standing(connection, now=NOW, mail_gather=GATHER, mail_digest_every=DIGEST)
 
 

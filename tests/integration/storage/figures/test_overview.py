@@ -214,7 +214,7 @@ async def test_what_there_is_to_look_at(database: Database) -> None:
     assert [each.circuit for each in found] == [State.OPEN, State.CLOSED]
     assert circuits == 1
     assert of_nobody == []
-    assert glances[fine] == endpoint_summaries.Glance(newest=[])
+    assert glances[fine] == endpoint_summaries.EndpointSummary(newest=[])
     assert (glances[broken].circuit, glances[broken].last_error) == (State.OPEN, "It answered 500.")
 
 

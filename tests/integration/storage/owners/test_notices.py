@@ -9,19 +9,19 @@ import pytest
 from sqlalchemy import select, update
 
 from hookfast.clock import utc_now
-from hookfast.owners.digest import MailOrder
+from hookfast.owners.digest import MailInput
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.owners import digests, notices
-from hookfast.storage.owners.notices import AskingNotices
+from hookfast.storage.owners.notices import MailWorkflowRequests
 from hookfast.storage.tables import Endpoint, Notice
-from hookfast.workflow_request import Wanted
+from hookfast.workflow_request import WorkflowRequest
 from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
-ASKING = AskingNotices(gather=timedelta(seconds=1), digest_every=timedelta(minutes=15))
+ASKING = MailWorkflowRequests(gather=timedelta(seconds=1), digest_every=timedelta(minutes=15))
 ANN, BOB = "ann@shop.example", "Bob@shop.example"
 
 
@@ -54,12 +54,12 @@ async def add(
         )
 
 
-async def wanted(database: Database, *, limit: int = 100) -> list[Wanted]:
+async def wanted(database: Database, *, limit: int = 100) -> list[WorkflowRequest]:
     async with database.read() as connection:
         return await ASKING.wanted(connection, limit=limit)
 
 
-async def mark(database: Database, some: Sequence[Wanted]) -> None:
+async def mark(database: Database, some: Sequence[WorkflowRequest]) -> None:
     async with database.write() as connection:
         await ASKING.mark(connection, some, now=utc_now())
 
@@ -133,7 +133,7 @@ async def test_one_workflow_is_asked_for_per_owner_without_the_address(
     }
     (anns,) = [one for one in asked if one.workflow_id.endswith(owner_hash(ANN))]
     assert len(anns.key) == 2
-    assert anns.argument == MailOrder(owner_hash(ANN), 1.0, 900.0)
+    assert anns.argument == MailInput(owner_hash(ANN), 1.0, 900.0)
     said = repr([(one.workflow_id, one.argument, one.summary) for one in asked]).lower()
     assert "shop.example" not in said
 
@@ -197,8 +197,8 @@ async def test_what_has_waited_long_asks_again_and_what_was_sent_does_not(
     async with database.write() as connection:
         now = utc_now()
         day = timedelta(days=1)
-        assert await notices.ask_again(connection, conducted_before=now - day) == 0
-        assert await notices.ask_again(connection, conducted_before=now + day) == 1
+        assert await notices.request_workflow(connection, started_before=now - day) == 0
+        assert await notices.request_workflow(connection, started_before=now + day) == 1
 
     (asked,) = await wanted(database)
     assert len(asked.key) == 1

@@ -9,7 +9,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
-from hookfast.retention.ages import SWEEPS, RunOrder, SweepOrder, Swept
+from hookfast.retention.ages import SWEEPS, RetentionRunInput, SweepInput, Swept
 from hookfast.storage.database.engine import Database
 from tests.integration.storage.retention.old_rows import AGES, NOW
 
@@ -25,13 +25,13 @@ async def run(
     """A whole run, as the workflow does it, or only some of its sweeps."""
     done = RetentionActivities(database=database, ages=ages, clock=lambda: now)
     environment = ActivityEnvironment()
-    order = RunOrder(new_id("ret", now), dry_run)
+    order = RetentionRunInput(new_id("ret", now), dry_run)
     await environment.run(done.begin_retention, order)
     if not dry_run:
         await environment.run(done.prepare_retention, order)
     for name in (one for one in SWEEPS if one in only):
         while not (
-            await environment.run(done.sweep_rows, SweepOrder(order.run_id, name, dry_run))
+            await environment.run(done.sweep_rows, SweepInput(order.run_id, name, dry_run))
         ).done:
             pass
     state = await environment.run(done.finish_retention, order)

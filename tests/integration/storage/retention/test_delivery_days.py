@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
-from hookfast.retention.ages import SWEEPS, Prepared, RunOrder, SweepOrder
+from hookfast.retention.ages import SWEEPS, Prepared, RetentionRunInput, SweepInput
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import delivery_days
 from hookfast.storage.tables import Attempt, Delivery
@@ -36,7 +36,7 @@ MINUTE = timedelta(minutes=1)
 
 async def prepare(database: Database, now: datetime) -> Prepared:
     done = RetentionActivities(database=database, ages=AGES, clock=lambda: now)
-    order = RunOrder(new_id("ret", now), False)
+    order = RetentionRunInput(new_id("ret", now), False)
     environment = ActivityEnvironment()
     await environment.run(done.begin_retention, order)
     return await environment.run(done.prepare_retention, order)
@@ -44,11 +44,11 @@ async def prepare(database: Database, now: datetime) -> Prepared:
 
 async def sweep(database: Database, now: datetime) -> None:
     done = RetentionActivities(database=database, ages=AGES, clock=lambda: now)
-    order = RunOrder(new_id("ret", now), False)
+    order = RetentionRunInput(new_id("ret", now), False)
     environment = ActivityEnvironment()
     await environment.run(done.begin_retention, order)
     for name in SWEEPS[:3]:
-        await environment.run(done.sweep_rows, SweepOrder(order.run_id, name, False))
+        await environment.run(done.sweep_rows, SweepInput(order.run_id, name, False))
 
 
 async def days(database: Database, **chosen: Any) -> dict[date, dict[str, Any]]:

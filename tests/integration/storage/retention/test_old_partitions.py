@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
-from hookfast.retention.ages import RunOrder, SweepOrder, Swept
+from hookfast.retention.ages import RetentionRunInput, SweepInput, Swept
 from hookfast.storage.database import partitions
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
@@ -64,8 +64,8 @@ async def sweep(database: Database, name: str, **ages: timedelta) -> tuple[Swept
     done = RetentionActivities(database=database, ages=AGES | ages, clock=lambda: NOW)
     environment = ActivityEnvironment()
     run_id = new_id("ret", NOW)
-    await environment.run(done.begin_retention, RunOrder(run_id, False))
-    swept = await environment.run(done.sweep_rows, SweepOrder(run_id, name, False))
+    await environment.run(done.begin_retention, RetentionRunInput(run_id, False))
+    swept = await environment.run(done.sweep_rows, SweepInput(run_id, name, False))
     async with database.read() as connection:
         rows = await retention_runs.sweeps(connection, run_id)
     return swept, rows[name].pinned

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 import activities.retention
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
-from hookfast.retention.ages import SWEEPS, RunOrder, SweepOrder, Swept
+from hookfast.retention.ages import SWEEPS, RetentionRunInput, SweepInput, Swept
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.retention import sweeps as retention
@@ -98,14 +98,14 @@ async def test_a_crash_between_two_batches_neither_loses_nor_doubles_a_count(
 
     monkeypatch.setattr(ById, "batch", crash)
     done = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
-    order = RunOrder(new_id("ret", NOW), dry_run=False)
+    order = RetentionRunInput(new_id("ret", NOW), dry_run=False)
     environment = ActivityEnvironment()
     await environment.run(done.begin_retention, order)
     swept = Swept("events", done=False)
     while not swept.done:
         try:
             swept = await environment.run(
-                done.sweep_rows, SweepOrder(order.run_id, "events", False)
+                done.sweep_rows, SweepInput(order.run_id, "events", False)
             )
         except RuntimeError:
             continue
@@ -115,14 +115,14 @@ async def test_a_crash_between_two_batches_neither_loses_nor_doubles_a_count(
 
 
 async def test_a_run_keeps_the_cutoffs_of_its_beginning(database: Database) -> None:
-    order = RunOrder(new_id("ret", NOW), dry_run=False)
+    order = RetentionRunInput(new_id("ret", NOW), dry_run=False)
     environment = ActivityEnvironment()
     first = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
     await environment.run(first.begin_retention, order)
     later = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW + 9 * DAY)
     await environment.run(later.begin_retention, order)
     event = await add_event(database, CUTOFF)
-    await environment.run(later.sweep_rows, SweepOrder(order.run_id, "events", False))
+    await environment.run(later.sweep_rows, SweepInput(order.run_id, "events", False))
     assert await left(database, Event) == {event}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hookfast.storage.database.size_bounded_cache import Remembered
+from hookfast.storage.database.size_bounded_cache import SizeBoundedCache
 
 
 def test_the_oldest_are_forgotten_when_there_is_too_much() -> None:
-    remembered: Remembered[bytes] = Remembered(len, most_bytes=10)
+    remembered: SizeBoundedCache[bytes] = SizeBoundedCache(len, most_bytes=10)
     for key, size in (("a", 4), ("b", 4), ("c", 4)):
         remembered.keep(key, bytes(size))
     assert [remembered.get(key) is not None for key in "abc"] == [False, True, True]
@@ -17,7 +17,7 @@ def test_the_oldest_are_forgotten_when_there_is_too_much() -> None:
 
 
 def test_what_several_read_at_once_counts_once_and_pushes_nothing_out() -> None:
-    remembered: Remembered[bytes] = Remembered(len, most_bytes=10)
+    remembered: SizeBoundedCache[bytes] = SizeBoundedCache(len, most_bytes=10)
     remembered.keep("a", bytes(4))
     for _ in range(20):
         remembered.keep("b", bytes(4))

@@ -15,8 +15,8 @@ from sqlalchemy import func, select
 from hookfast.clock import Clock, utc_now
 from hookfast.endpoints.limits import Answer, Go, Limits, Wait
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import limits as pace
-from hookfast.storage.tables import EndpointPace, InFlight
+from hookfast.storage.deliveries import permits
+from hookfast.storage.tables import EndpointLimits, InFlight
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def take(
     waited: bool = True,
 ) -> Answer:
     async with database.write() as connection:
-        return await pace.take(
+        return await permits.acquire(
             connection,
             endpoint_id=endpoint_id,
             delivery_id=delivery_id,
@@ -55,8 +55,8 @@ async def take(
 
 async def give_back(database: Database, delivery_id: str, seconds: float | None = None) -> None:
     async with database.write() as connection:
-        ended = pace.Ended(endpoint_id=ENDPOINT, delivery_id=delivery_id, seconds=seconds)
-        await pace.give_back(connection, [ended])
+        ended = permits.Ended(endpoint_id=ENDPOINT, delivery_id=delivery_id, seconds=seconds)
+        await permits.release(connection, [ended])
 
 
 async def in_flight(database: Database) -> int:
@@ -147,7 +147,7 @@ async def test_each_endpoint_has_its_own_limits(database: Database) -> None:
 async def test_an_endpoint_without_limits_has_no_rows(database: Database) -> None:
     assert await take(database, "dlv_1", Limits(), clock=after(0)) == Go(NOON)
     async with database.read() as connection:
-        assert (await connection.execute(select(EndpointPace.__table__))).all() == []
+        assert (await connection.execute(select(EndpointLimits.__table__))).all() == []
     assert await in_flight(database) == 0
 
 
@@ -194,7 +194,7 @@ async def test_waits_follow_how_long_requests_take(database: Database) -> None:
         assert isinstance(answer, Wait)
         waits.append((answer.until - NOON).total_seconds())
         async with database.write() as connection:
-            await pace.reset(connection, ENDPOINT, now=NOON)
+            await permits.reset(connection, ENDPOINT, now=NOON)
     # a quarter of the mean of 0.4 and of 20 s
     assert waits == pytest.approx([0.1, 5.0], rel=0.02)
 
@@ -205,7 +205,7 @@ async def test_a_reset_forgets_promises_and_no_starts(database: Database) -> Non
     for index in range(100):
         await take(database, f"dlv_{index + 1}", limits, clock=after(0))
     async with database.write() as connection:
-        await pace.reset(connection, ENDPOINT, now=NOON)
+        await permits.reset(connection, ENDPOINT, now=NOON)
     answer = await take(database, "dlv_new", limits, clock=after(0), waited=False)
     assert isinstance(answer, Wait)
     assert NOON < answer.until < NOON + limits.spacing
@@ -216,7 +216,7 @@ async def test_a_reset_waits_for_nobody(postgresql_url: str) -> None:
     async with Database(postgresql_url) as database:
         await take(database, "dlv_1", Limits(rate_per_second=1))
         async with database.write() as holding:
-            await holding.execute(select(EndpointPace.__table__).with_for_update())
+            await holding.execute(select(EndpointLimits.__table__).with_for_update())
             with anyio.fail_after(20):
                 async with database.write() as connection:
-                    await pace.reset(connection, ENDPOINT, now=NOON)
+                    await permits.reset(connection, ENDPOINT, now=NOON)

@@ -1,15 +1,15 @@
 """The stored state of `hookfast.endpoints.limits`, exact across every worker.
 
 Whoever wants to send takes a permission first, in a write transaction that holds the endpoint's
-row in `endpoint_pace` (PostgreSQL locks the row; SQLite has one writer anyway). A request under way
-is a row in `in_flight` until it is given back or, when its worker died, until its lease ends.
+row in `endpoint_limits` (PostgreSQL locks the row; SQLite has one writer anyway). A request in
+flight is a row in `in_flight` until it is released or, when its worker died, until its lease ends.
 
 Clocks: slots and leases are compared with the clock of the worker that asks. Workers whose clocks
 differ by `d` seconds may start up to `rate * d` requests too many within a second; up to
 `MARGIN_SECONDS` of difference are covered, which is far more than NTP leaves. A lease seems to end
 `d` too early to a worker whose clock is ahead: let it be that much longer than the longest request.
 
-Locks are taken in the order deliveries, `endpoint_pace` (by id), `in_flight`, endpoints' health.
+Locks are taken in the order deliveries, `endpoint_limits` (by id), `in_flight`, endpoints' health.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
-from hookfast.endpoints.limits import Answer, Go, Limits, Pace, decide, mean_after
-from hookfast.storage.tables import EndpointPace, InFlight
+from hookfast.endpoints.limits import Answer, Go, Limits, LimitState, decide, mean_after
+from hookfast.storage.tables import EndpointLimits, InFlight
 
-_PACE: Table = EndpointPace.__table__
+_PACE: Table = EndpointLimits.__table__
 _IN_FLIGHT: Table = InFlight.__table__
 _TIME = _IN_FLIGHT.c.until.type
 
@@ -41,7 +41,7 @@ class Ended:
     seconds: float | None = None
 
 
-async def take(
+async def acquire(
     connection: AsyncConnection,
     *,
     endpoint_id: str,
@@ -86,13 +86,13 @@ async def take(
     return answer
 
 
-async def forget_lost(connection: AsyncConnection, *, before: datetime) -> int:
+async def expire_lost(connection: AsyncConnection, *, before: datetime) -> int:
     """Delete the places that were free again before then: their workers died, and nobody has sent
     to their endpoints since. Returns how many."""
     return (await connection.execute(_FORGET_LOST, {"b_before": before})).rowcount
 
 
-async def give_back(connection: AsyncConnection, ended: Sequence[Ended]) -> None:
+async def release(connection: AsyncConnection, ended: Sequence[Ended]) -> None:
     """Make room for others, and learn how long requests to these endpoints take. Requests whose
     lease has ended, or that never had one, change nothing but the mean."""
     durations: dict[str, list[float]] = {}
@@ -186,11 +186,11 @@ _RESET = (
 
 async def _locked(
     connection: AsyncConnection, endpoint_id: str, clock: Clock
-) -> tuple[Pace, datetime]:
+) -> tuple[LimitState, datetime]:
     """The endpoint's pace, whose row is ours until the transaction ends, and the time by then."""
     row = (await connection.execute(_READ, {"b_endpoint_id": endpoint_id})).one_or_none()
     if row is None:
-        fresh = Pace.fresh(clock())
+        fresh = LimitState.fresh(clock())
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         await connection.execute(
             dialect.insert(_PACE)
@@ -204,7 +204,7 @@ async def _locked(
         )
         # once more: another worker's row may have won
         row = (await connection.execute(_READ, {"b_endpoint_id": endpoint_id})).one()
-    pace = Pace(
+    pace = LimitState(
         next_slot_at=row.next_slot_at,
         promised_until=row.promised_until,
         mean_seconds=row.mean_seconds,
