@@ -68,7 +68,7 @@ async def stopped(task: asyncio.Task[None]) -> None:
 
 
 class WorkflowStarter:
-    """One per process that may start workflows. `run` until cancelled, or `start_requested` once."""
+    """One per process that may start workflows. Call `run`, or `start_requested` once."""
 
     def __init__(
         self,
