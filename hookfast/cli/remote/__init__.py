@@ -15,7 +15,10 @@ from hookfast.cli.remote.remote import Remote
 
 _PANEL = "A running Hookfast"
 _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "deliveries": ("Look at deliveries, and steer one or a million of them.", ("deliveries",)),
+    "deliveries": (
+        "Look at deliveries, wait for them, and act on one or a million.",
+        ("deliveries", "delivery_wait"),
+    ),
     "endpoints": (
         "The URLs that receive: their state, their health, their recovery.",
         ("endpoints", "endpoint_checks", "endpoint_control", "endpoint_poll", "endpoint_secrets"),

@@ -72,9 +72,13 @@ class Remote:
         if len(pages) == 1:
             self.print_json(pages[0])
         else:
-            merged = {**pages[-1].value, "data": rows}
-            sys.stdout.write(f"{json.dumps(merged, ensure_ascii=False)}\n")
+            self.print_rows(rows, pages[-1].value["next_cursor"])
         return None
+
+    def print_rows(self, rows: list[dict[str, Any]], next_cursor: str | None = None) -> None:
+        """Print rows as the API's JSON for one page."""
+        page = {"data": rows, "next_cursor": next_cursor}
+        sys.stdout.write(f"{json.dumps(page, ensure_ascii=False)}\n")
 
 
 def _key(key_file: Path | None) -> tuple[str, str]:
