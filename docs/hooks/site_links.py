@@ -17,18 +17,20 @@ from mkdocs.structure.pages import Page
 
 _ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"\]\((?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?\)")
+_ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md")
+"""Pages of the site that are at the root of the repository, where a forge expects them."""
 _LANGUAGES = {".py": "python", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".sh": "sh"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each file of the repository that a page links to, and the changelog."""
-    changelog = ("sources/CHANGELOG.md", (_ROOT / "CHANGELOG.md").read_text())
+    """Add a page for each root page, and for each file of the repository that a page links to."""
     pages = [(file.src_uri, file.content_string) for file in files.documentation_pages()]
-    links = [(uri, link[0]) for uri, text in [*pages, changelog] for link in _LINK.findall(text)]
-    targets = {"CHANGELOG.md"} | {path for link in links if (path := _source(*link))}
+    pages += [(_page_uri(name), (_ROOT / name).read_text()) for name in _ROOT_PAGES]
+    links = [(uri, link[0]) for uri, text in pages for link in _LINK.findall(text)]
+    targets = {*_ROOT_PAGES} | {path for link in links if (path := _source(*link))}
     for source in sorted(targets):
         text = _page(_ROOT / source)
-        if source != "CHANGELOG.md":  # a search should find the guides
+        if source not in _ROOT_PAGES:  # a search should find the guides
             text = f"---\nsearch:\n  exclude: true\n---\n{text}"
         files.append(File.generated(config, _page_uri(source), content=text))
     return files
@@ -44,7 +46,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             goal = "api/index.md"  # on a forge there is only the document
         elif source := _source(uri, target):
             goal = _page_uri(source)
-        elif uri == _page_uri("CHANGELOG.md"):
+        elif uri.startswith("sources/"):
             goal = target.removeprefix("docs/")
         else:
             return match[0]
