@@ -122,12 +122,12 @@ class AttemptActivities:
 
     async def _step(self, input: StepInput, left: TimeLeft) -> StepResult:
         try:
-            if input.heard is not None:
+            if input.signals is not None:
                 async with self._database.write() as connection:
-                    heard = await actions.apply_signals(
-                        connection, input.delivery_id, input.heard, now=self._clock()
+                    change = await actions.apply_signals(
+                        connection, input.delivery_id, input.signals, now=self._clock()
                     )
-                lives.count_ended([heard])
+                lives.count_ended([change])
             while True:
                 try:
                     return await self._look_and_attempt(input, left)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 CONTROL_QUEUE: Final = "control"
 """Task queue of everything that steers deliveries: a flood of deliveries cannot hold it up."""
-LOOK: Final = "look"
-"""The signal every such workflow understands: your rows have changed."""
+WAKE: Final = "wake"
+"""Signal of all these workflows: the row has changed; read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

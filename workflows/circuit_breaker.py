@@ -45,7 +45,7 @@ _TELL_AFTER = timedelta(minutes=5)
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class CircuitBreakerWorkflow:
-    """One outage of one endpoint. Signal: `look` (the row changed). Query: `state`."""
+    """One outage of one endpoint. Signal: `wake` (the row changed). Query: `state`."""
 
     @workflow.init
     def __init__(self, input: CircuitInput) -> None:
@@ -81,7 +81,7 @@ class CircuitBreakerWorkflow:
         return self.state()
 
     @workflow.signal
-    def look(self) -> None:
+    def wake(self) -> None:
         """The circuit's row changed, or somebody wants it probed now."""
         self._look = True
 

@@ -66,8 +66,8 @@ class DeliveryWorkflow:
         self._retries_planned = len(parse_plan(input.plan).delays)
         self._woken = input.now.next_at is None
         self._urgency: int | None = None
-        self._heard: list[Action] = []
-        self._passed_on = 0
+        self._signals: list[Action] = []
+        self._signals_passed = 0
 
     @workflow.run
     async def run(self, input: DeliveryInput) -> DeliveryState:
@@ -98,30 +98,30 @@ class DeliveryWorkflow:
     @workflow.signal
     def pause(self) -> None:
         """Make no attempts until `resume`. The paused time does not use up the retry plan."""
-        self._heard.append(Action.PAUSE)
+        self._signals.append(Action.PAUSE)
 
     @workflow.signal
     def resume(self) -> None:
         """Go on: at once if an attempt fell due meanwhile, else when it is due."""
-        self._heard.append(Action.RESUME)
+        self._signals.append(Action.RESUME)
 
     @workflow.signal
     def resend(self) -> None:
         """Make one attempt now, paused or not, or as soon as the endpoint's limits let it. If it
         fails, the plan goes on as if it were not. After `cancel`: begin the plan again."""
-        self._heard.append(Action.RESEND)
+        self._signals.append(Action.RESEND)
 
     @workflow.signal
     def cancel(self) -> None:
         """End the delivery without another attempt. One that is under way is recorded."""
-        self._heard.append(Action.CANCEL)
+        self._signals.append(Action.CANCEL)
 
     @workflow.signal
     def release(self, probe: bool = False) -> None:
         """Go if you are held. With `probe`: look whether the circuit chose you as its probe."""
         self._woken = True
         if not probe:
-            self._heard.append(Action.RELEASE)
+            self._signals.append(Action.RELEASE)
 
     @workflow.query
     def state(self) -> DeliveryState:
@@ -132,7 +132,7 @@ class DeliveryWorkflow:
 
     def _is_called(self) -> bool:
         """Whether a signal came that no step has seen."""
-        return self._woken or self._passed_on < len(self._heard)
+        return self._woken or self._signals_passed < len(self._signals)
 
     def _is_due(self) -> bool:
         next_at = self._now.next_at
@@ -158,9 +158,9 @@ class DeliveryWorkflow:
 
     async def _step(self, *, in_fast_lane: bool) -> None:
         """Have the row looked at, and what it says done; `_now` is how it stands then."""
-        heard = None
-        if actions := tuple(self._heard[self._passed_on :]):
-            heard = ReceivedSignals(workflow.info().run_id, len(self._heard), actions)
+        signals = None
+        if actions := tuple(self._signals[self._signals_passed :]):
+            signals = ReceivedSignals(workflow.info().run_id, len(self._signals), actions)
         input = StepInput(
             self._input.delivery_id,
             self._input.plan,
@@ -169,10 +169,10 @@ class DeliveryWorkflow:
             # the start, its task, the task's start; later, what a step did may be lost to us
             fresh=workflow.info().get_current_history_length() <= 3,
             cancelled=workflow.cancellation_reason() is not None,
-            heard=heard,
+            signals=signals,
         )
         urgency = self._urgency or (Urgency.RETRY if self._now.attempts else Urgency.FIRST)
-        self._woken, self._urgency, self._passed_on = False, None, len(self._heard)
+        self._woken, self._urgency, self._signals_passed = False, None, len(self._signals)
         report = await self._local_step(input) if in_fast_lane else None
         if report is None or report.lane_full:
             report = await self._regular(STEP, input, REGULAR_STEP, urgency, self._now.waits_for)

@@ -25,7 +25,7 @@ _UNTIL_DONE = RetryPolicy(
 
 @workflow.defn(name=JOB_WORKFLOW)
 class JobWorkflow:
-    """One action on many deliveries. Signals: `cancel`; `look`, which says that the row changed,
+    """One action on many deliveries. Signals: `cancel`; `wake`, which says that the row changed,
     as the working activity sees by itself. Query: `state`."""
 
     @workflow.init
@@ -55,7 +55,7 @@ class JobWorkflow:
         self._cancel = True
 
     @workflow.signal
-    def look(self) -> None:
+    def wake(self) -> None:
         """The job's row has changed."""
 
     @workflow.query

@@ -36,7 +36,7 @@ _SEND_TIMEOUT = timedelta(seconds=120)
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class OwnerMailWorkflow:
-    """One owner's mail, for as long as there is some. Signal: `look`. Query: `state`."""
+    """One owner's mail, for as long as there is some. Signal: `wake`. Query: `state`."""
 
     @workflow.init
     def __init__(self, input: MailInput) -> None:
@@ -60,7 +60,7 @@ class OwnerMailWorkflow:
         workflow.continue_as_new(self._input)
 
     @workflow.signal
-    def look(self) -> None:
+    def wake(self) -> None:
         """There is news for this owner."""
         self._news = True
 

@@ -140,9 +140,11 @@ class RecordInput:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSignals:
-    """Wishes that came as signals, made by hand in the Temporal UI or CLI. `count` of them were
-    heard by this run so far, and `actions` are the last of those: so a step that is repeated does
-    not apply one twice."""
+    """Actions that arrived as signals, sent by hand from the Temporal UI or CLI.
+
+    `count` of them were received by this run so far, and `actions` are the last of those, so that a
+    repeated step does not apply one twice.
+    """
 
     run_id: str
     count: int
@@ -162,4 +164,4 @@ class StepInput:
     due: datetime | None = None
     fresh: bool = False
     cancelled: bool = False
-    heard: ReceivedSignals | None = None
+    signals: ReceivedSignals | None = None

@@ -28,7 +28,7 @@ from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.jobs import JobWorkflowRequests
 from hookfast.storage.owners.notices import MailWorkflowRequests
-from hookfast.workflow_request import CONTROL_QUEUE, LOOK, WorkflowRequest
+from hookfast.workflow_request import CONTROL_QUEUE, WAKE, WorkflowRequest
 
 _IDLE_SECONDS = 2.0
 _BATCH = 100
@@ -141,7 +141,7 @@ class WorkflowStarter:
                 wanted.argument,
                 id=wanted.workflow_id,
                 task_queue=CONTROL_QUEUE,
-                start_signal=LOOK,
+                start_signal=WAKE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 static_summary=wanted.summary,
                 rpc_timeout=RPC_TIMEOUT,

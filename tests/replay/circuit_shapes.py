@@ -46,7 +46,7 @@ async def probed_then_released(stack: Stack) -> str:
     return delivery
 
 
-async def resent_in_vain_while_held(stack: Stack) -> str:
+async def resent_and_failed_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
     [delivery] = await _held(stack, endpoint, 1)
     await stack.workflow(delivery).signal("resend")
@@ -59,7 +59,7 @@ async def resent_in_vain_while_held(stack: Stack) -> str:
     return delivery
 
 
-async def resent_gently_while_held(stack: Stack) -> str:
+async def resent_by_a_job_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
     [delivery] = await _held(stack, endpoint, 1)
     await stack.ask_many([delivery], Action.RESEND_YIELDING)
@@ -69,7 +69,7 @@ async def resent_gently_while_held(stack: Stack) -> str:
     return delivery
 
 
-async def resent_gently_in_vain(stack: Stack) -> str:
+async def resent_by_a_job_and_failed(stack: Stack) -> str:
     _, [delivery, other, _] = await broken(stack, circuit=ON_REQUEST)
     await stack.ask_many([delivery], Action.RESEND_YIELDING)
     await stack.until_status(delivery, "held")
@@ -148,7 +148,7 @@ async def circuit_paused_and_resumed(stack: Stack) -> str:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     held = await _held(stack, endpoint, 3)
     await _change(stack, endpoint_state.pause, endpoint)
-    await stack.client.get_workflow_handle(workflow_id(endpoint)).signal("look")
+    await stack.client.get_workflow_handle(workflow_id(endpoint)).signal("wake")
     await _until_it_waits(stack, endpoint, seconds=3600)
     stack.receiver.routes["/hook"] = "/ok"
     await _change(stack, endpoint_state.resume, endpoint)
@@ -219,9 +219,9 @@ async def _change(stack: Stack, change: Any, endpoint: str) -> None:
 CIRCUIT_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     held_and_released,
     probed_then_released,
-    resent_in_vain_while_held,
-    resent_gently_while_held,
-    resent_gently_in_vain,
+    resent_and_failed_while_held,
+    resent_by_a_job_while_held,
+    resent_by_a_job_and_failed,
     paused_while_held,
     cancelled_while_held,
     dead_when_its_endpoint_was_disabled,

@@ -152,7 +152,7 @@ async def resent_while_waiting(stack: Stack) -> str:
     return delivery
 
 
-async def crowded_out_of_the_fast_lane(stack: Stack) -> str:
+async def moved_when_the_fast_lane_was_full(stack: Stack) -> str:
     endpoint = await stack.endpoint("/slow/0.5")
     deliveries = [await stack.deliver(endpoint) for _ in range(20)]
     for delivery in deliveries:
@@ -163,7 +163,7 @@ async def crowded_out_of_the_fast_lane(stack: Stack) -> str:
             event.HasField("activity_task_scheduled_event_attributes") for event in history.events
         ):
             return delivery
-    raise AssertionError("nothing was crowded out")
+    raise AssertionError("nothing left the fast lane")
 
 
 async def _started(stack: Stack, delivery: str) -> None:
@@ -189,7 +189,7 @@ SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     recorded_later_when_the_database_failed,
     paused_resent_and_resumed,
     resent_while_waiting,
-    crowded_out_of_the_fast_lane,
+    moved_when_the_fast_lane_was_full,
     *BATCH_SHAPES,
     *CIRCUIT_SHAPES,
     *JOB_SHAPES,

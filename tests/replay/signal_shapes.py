@@ -111,7 +111,7 @@ async def cancelled_in_the_first_attempt(stack: Stack) -> str:
     return await _told_in_the_first_attempt(stack, "cancel")
 
 
-async def told_that_its_limit_was_raised(stack: Stack) -> str:
+async def woken_by_a_raised_limit(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.001)
     first, second = [await stack.deliver(endpoint) for _ in range(2)]
 
@@ -157,5 +157,5 @@ STEERING_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     resumed_while_resent,
     paused_in_the_first_attempt,
     cancelled_in_the_first_attempt,
-    told_that_its_limit_was_raised,
+    woken_by_a_raised_limit,
 )

@@ -17,7 +17,15 @@ from hookfast.storage.tables import Delivery
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("hookfast", "api", "activities", "workflows")
 THE_WRITER = "hookfast/storage/deliveries/lives.py"
-ALLOWED = {"started_at", "leased_until", "wakes", "urgency", "heard", "batch_id", "batch_until"}
+ALLOWED = {
+    "started_at",
+    "leased_until",
+    "wakes",
+    "urgency",
+    "signals_applied",
+    "batch_id",
+    "batch_until",
+}
 """What others may write: the outbox, and which signals were applied."""
 UNKNOWN = "?"
 """In place of a column: something is written, and the source does not show what."""
@@ -282,7 +290,10 @@ _C = _DELIVERIES.c
     ("source", "columns"),
     [
         ("update(_DELIVERIES).values(status='dead')", {"status"}),
-        ("update(_DELIVERIES).where(_C.id == 1).values(due_at=None, heard=x)", {"due_at", "heard"}),
+        (
+            "update(_DELIVERIES).where(_C.id == 1).values(due_at=None, signals_applied=x)",
+            {"due_at", "signals_applied"},
+        ),
         ("_MARK = update(_DELIVERIES).values(round=1).returning(_C.id)", {"round"}),
         ("sa.update(_DELIVERIES).values(status='dead')", {"status"}),
         ("_DELIVERIES.update().values(status='dead')", {"status"}),
@@ -311,10 +322,13 @@ _C = _DELIVERIES.c
         # no values: what it is executed with is written
         ("execute(update(_DELIVERIES).where(_C.id == 1), {'status': 1})", {UNKNOWN}),
         (
-            "_S = update(_DELIVERIES).values(heard=1)\nc.execute(_S, {'status': 1})",
-            {"heard", "status"},
+            "_S = update(_DELIVERIES).values(signals_applied=1)\nc.execute(_S, {'status': 1})",
+            {"signals_applied", "status"},
         ),
-        ("c.execute(update(_DELIVERIES).values(heard=1), [{'status': 1}])", {"heard", "status"}),
+        (
+            "c.execute(update(_DELIVERIES).values(signals_applied=1), [{'status': 1}])",
+            {"signals_applied", "status"},
+        ),
         # an insert that updates
         (
             "insert(_DELIVERIES).values(row).on_conflict_do_update(set_={'status': 1})",

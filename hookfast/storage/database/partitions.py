@@ -34,7 +34,7 @@ _NOT_NOW: Final = {  # by SQLSTATE
     "55P03": "The table was busy; it is tried again.",
     "42501": "The database role may not: the tables are another's.",
 }
-_BOUND = r"\('?(MINVALUE|[a-z0-9_]+)'?\)"
+_BOUND = r"\('([a-z0-9_]+)'\)"
 _RANGE: Final = re.compile(rf"FOR VALUES FROM {_BOUND} TO {_BOUND}")
 
 log = structlog.get_logger()
@@ -42,8 +42,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition and the ids in it: from `since` (None: the oldest) to before `until` (None: it is
-    the DEFAULT partition, which takes what no other does)."""
+    """A partition and the ids in it: from `since` to before `until`. Both are None for the DEFAULT
+    partition, which takes what no other does."""
 
     table: str
     name: str
@@ -64,7 +64,6 @@ async def listed(connection: AsyncConnection, table: str) -> list[Partition]:
     for name, bounds in rows:
         match = _RANGE.fullmatch(bounds)
         since, until = match.groups() if match else (None, None)
-        since = None if since == "MINVALUE" else since
         found.append(Partition(table=table, name=name, since=since, until=until))
     return sorted(found, key=lambda one: (one.until is None, one.until or ""))
 

@@ -74,22 +74,26 @@ async def request_many(
 
 
 async def apply_signals(
-    connection: AsyncConnection, delivery_id: str, heard: ReceivedSignals, *, now: datetime
+    connection: AsyncConnection, delivery_id: str, signals: ReceivedSignals, *, now: datetime
 ) -> Change:
     """Do as signals say that were made by hand, each of them once however often this is repeated.
     Raises NotFound."""
     locked = await lives.lock(connection, [delivery_id])
     if delivery_id not in locked:
         raise NotFound(f"There is no delivery {delivery_id}.")
-    before = (await connection.execute(select(_C.heard).where(_C.id == delivery_id))).scalar_one()
+    before = (
+        await connection.execute(select(_C.signals_applied).where(_C.id == delivery_id))
+    ).scalar_one()
     run_id, _, count = (before or ":0").rpartition(":")
-    new = heard.count - (int(count) if run_id == heard.run_id else 0)
+    new = signals.count - (int(count) if run_id == signals.run_id else 0)
     if new <= 0:  # repeated, or late (its worker was frozen): what later steps marked stays
         return (await lives.apply(connection, [], now=now, locked=locked))[delivery_id]
-    facts = [(delivery_id, action) for action in heard.actions[-new:]]
+    facts = [(delivery_id, action) for action in signals.actions[-new:]]
     changes = await lives.apply(connection, facts, now=now, locked=locked)
-    mark = f"{heard.run_id}:{heard.count}"
-    await connection.execute(update(_DELIVERIES).where(_C.id == delivery_id).values(heard=mark))
+    mark = f"{signals.run_id}:{signals.count}"
+    await connection.execute(
+        update(_DELIVERIES).where(_C.id == delivery_id).values(signals_applied=mark)
+    )
     return changes[delivery_id]
 
 

@@ -223,8 +223,6 @@ async def since(connection: AsyncConnection, moment: datetime, *, now: datetime)
     row = (await connection.execute(first)).first()
     if row is None:
         return await end(connection, now=now)
-    if row.position == 0:  # from before there were positions: those stand in the order of their ids
-        return Cursor(0, moment, first_id_at("evt", moment))
     return Cursor(row.position - 1, moment)
 
 

@@ -128,6 +128,6 @@ async def _pin(
 
 
 def _within(column: ColumnElement[str], one: Partition) -> ColumnElement[bool]:
-    assert one.until is not None  # noqa: S101 - the DEFAULT partition is never dropped
-    until = column < one.until
-    return until if one.since is None else and_(column >= one.since, until)
+    assert one.since is not None  # noqa: S101 - the DEFAULT partition is never dropped
+    assert one.until is not None  # noqa: S101
+    return and_(column >= one.since, column < one.until)

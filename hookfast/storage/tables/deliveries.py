@@ -22,8 +22,8 @@ class Delivery(Record, table=True):
     """One (event, subscription) pair, its workflow and its message id.
 
     Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes.
-    `next_attempt_at` is made from it, for lists and for the sweep. `heard` names the signals made
-    by hand that were applied.
+    `next_attempt_at` is derived from it, for lists and for the sweep. `signals_applied` counts the
+    signals that were applied, and names the run that received them.
 
     Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
     the order of `urgency`. `wakes` counts how often it was put back; 0: it was never started.
@@ -125,7 +125,7 @@ class Delivery(Record, table=True):
     released: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     round: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     last_error: str | None = Field(default=None, sa_type=Text)
-    heard: str | None = Field(default=None, sa_type=Text)
+    signals_applied: str | None = Field(default=None, sa_type=Text)
     deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)

@@ -51,7 +51,7 @@ class Event(Record, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     inbox_id: str | None = None  # the request it came in with
-    # where it stands in the feed; 0 for those from before there were positions
+    # its place in the feed
     position: int = Field(
         default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition()}
     )

@@ -1,4 +1,4 @@
-"""The signals of a circuit, release and look, at odd times: too early, twice, too late."""
+"""The signals of a circuit, release and wake, at odd times: too early, twice, too late."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookfast.deliveries.life import Action
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, OutageState, workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.workflow_request import CONTROL_QUEUE, LOOK
+from hookfast.workflow_request import CONTROL_QUEUE, WAKE
 from tests.integration.delivery.circuits import (
     ON_REQUEST,
     broken,
@@ -160,12 +160,12 @@ async def test_looks_that_come_twice_or_too_late_change_nothing(
     deliveries = await held(stack, endpoint, 2)
     workflow = stack.client.get_workflow_handle(workflow_id(endpoint))
     for _ in range(3):
-        await workflow.signal(LOOK)
+        await workflow.signal(WAKE)
     for _ in range(2):
         await control.start_requested()
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
-    await workflow.signal(LOOK)
+    await workflow.signal(WAKE)
     first = await until_over(stack, endpoint)
     assert (first.episode, first.drained) == (1, 1)
 
@@ -174,7 +174,7 @@ async def test_looks_that_come_twice_or_too_late_change_nothing(
         CircuitInput(endpoint),
         id=workflow_id(endpoint),
         task_queue=CONTROL_QUEUE,
-        start_signal=LOOK,
+        start_signal=WAKE,
         result_type=OutageState,
     )
     await again.result()
@@ -190,7 +190,7 @@ async def test_a_look_may_start_the_workflow_of_an_endpoint_that_never_failed(st
         CircuitInput(endpoint),
         id=workflow_id(endpoint),
         task_queue=CONTROL_QUEUE,
-        start_signal=LOOK,
+        start_signal=WAKE,
         result_type=OutageState,
     )
     async with asyncio.timeout(PATIENCE):

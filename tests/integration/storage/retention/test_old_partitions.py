@@ -1,5 +1,4 @@
-"""PostgreSQL's partitions: made ahead, dropped when they are past their age, and never in the way;
-and how a database from before them becomes one with them."""
+"""PostgreSQL's partitions are created ahead, dropped past their age, and never in the way."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Select, TableClause, column, insert, select, table, text, update
+from sqlalchemy import Select, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio.testing import ActivityEnvironment
 
@@ -16,15 +15,11 @@ from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import RetentionRunInput, SweepInput, Swept
 from hookfast.storage.database import partitions
-from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.partitions import DAYS_AHEAD, PARTITIONED
 from hookfast.storage.deliveries import attempts
-from hookfast.storage.emitting.emit import Accepted, Emitter
-from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables import Attempt, Delivery, Event, IdempotencyKey
+from hookfast.storage.tables import Attempt, Delivery, Event
 from tests.integration.storage.retention.old_rows import (
     AGES,
     BEFORE,
@@ -36,7 +31,6 @@ from tests.integration.storage.retention.old_rows import (
     add_event,
     in_daily_partitions,
     left,
-    number_of,
 )
 
 pytestmark = pytest.mark.anyio
@@ -73,14 +67,10 @@ async def sweep(database: Database, name: str, **ages: timedelta) -> tuple[Swept
 
 async def test_the_days_ahead_have_partitions_from_the_start(postgresql: Database) -> None:
     today = datetime.now(UTC)
-    ahead = [f"{today + DAY * day:%Y%m%d}" for day in range(1, DAYS_AHEAD + 1)]
-    for name in ("events", "attempts"):
-        found = await names(postgresql, name)
-        # what was there before the conversion, up to the end of that day
-        assert found[0] == f"{name}_before"
-        assert [f"{name}_{day}" for day in ahead] == found[1:-1]
-        assert found[-1] == f"{name}_default"
-    assert f"inbox_{today:%Y%m%d}" in await names(postgresql, "inbox")
+    days = [f"{today + DAY * day:%Y%m%d}" for day in range(DAYS_AHEAD + 1)]
+    for name in PARTITIONED:
+        expected = [f"{name}_{day}" for day in days]
+        assert await names(postgresql, name) == [*expected, f"{name}_default"]
     assert await partitions.make_ahead(postgresql, now=today) == 0
     # the next day one more of each is made
     assert await partitions.make_ahead(postgresql, now=today + DAY) == len(PARTITIONED)
@@ -231,74 +221,3 @@ async def test_an_event_is_looked_for_in_its_day_only(postgresql: Database) -> N
         read = await explained(connection, statement)
     assert f"events_{NOW:%Y%m%d}" in read
     assert "Append" not in read
-
-
-@pytest.fixture
-async def earlier(blank_url: str) -> AsyncIterator[Database]:
-    """A database at the revision before retention."""
-    async with Database(blank_url) as database:
-        await migrate(database, "0005")
-        yield database
-
-
-async def test_a_database_with_data_keeps_it_and_its_idempotency_keys(earlier: Database) -> None:
-    now = datetime.now(UTC)
-    ids = [new_id("evt", at) for at in (now - 40 * DAY, now - DAY, now)]
-    old, keyed, plain = ids
-    event = NewEvent(type="order.invoice.paid", data="{}", value={}, idempotency_key="k1")
-    async with earlier.write() as connection:
-        await connection.execute(
-            insert(_table("event_types", "name", "description", "created_at", "updated_at")),
-            {"name": event.type, "description": "", "created_at": now, "updated_at": now},
-        )
-        made = {"type": event.type, "traceparent": "00", "deliveries": 0, "created_at": now}
-        names_ = ("scope", "key", "sha256")
-        events = _table("events", "id", "body", *made, *(f"idempotency_{name}" for name in names_))
-        for event_id, key in (
-            (old, ("op", "k1", event.sha256())),
-            (keyed, ("tnt_1", "k1", event.sha256())),
-            (plain, (None, None, None)),
-        ):
-            columns: dict[str, Any] = {
-                f"idempotency_{name}": part for name, part in zip(names_, key, strict=True)
-            }
-            body = event_id.encode()
-            await connection.execute(
-                insert(events), made | columns | {"id": event_id, "body": body}
-            )
-    attempt = await add_attempt(earlier, "dlv_1", now)
-
-    await migrate(earlier)
-
-    async with earlier.read() as connection:
-        e = Event.__table__.c
-        bodies = {row.id: row.body for row in await connection.execute(select(e.id, e.body))}
-    assert bodies == {one: one.encode() for one in ids}
-    assert await left(earlier, Attempt) == {attempt}
-    assert await left(earlier, IdempotencyKey, "event_id") == {old, keyed}
-    if earlier.kind == "postgresql":
-        assert (await names(earlier, "events"))[0] == "events_before"
-        assert len(await names(earlier, "events")) == DAYS_AHEAD + 2
-    # a key from before is answered with its event, and each scope has its own
-    emitter = Emitter(earlier, _Doorbell())
-    for scope, event_id in (("op", old), ("tnt_1", keyed)):
-        (answer,) = await emitter.emit([event], scope=scope, traceparent="00")
-        assert isinstance(answer, Accepted)
-        assert (answer.event.id, answer.replayed) == (event_id, True)
-    (answer,) = await emitter.emit([event], scope="tnt_2", traceparent="00")
-    assert isinstance(answer, Accepted)
-    assert not answer.replayed
-    assert await number_of(earlier, Event) == 4
-
-
-def _table(name: str, *columns: str) -> TableClause:
-    """A table as it was: the declared one has moved on."""
-    return table(
-        name, *(column(one, UtcDateTime() if one.endswith("_at") else None) for one in columns)
-    )
-
-
-class _Doorbell:
-    """Nobody listens."""
-
-    def ring(self) -> None: ...
