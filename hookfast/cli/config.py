@@ -17,6 +17,27 @@ from hookfast.cli.console import out, read_settings
 from hookfast.settings.settings import Settings
 
 _MASK = "********"
+_GROUPS = {
+    "home": "Service",
+    "database_url": "Database and keys",
+    "allowed_private_networks": "Network",
+    "smtp_url": "Mail to owners",
+    "circuit_failure_threshold": "Circuits and jobs",
+    "event_retention": "Retention",
+    "max_event_bytes": "Limits of the API",
+    "response_excerpt_bytes": "Attempts and workers",
+    "metrics_token": "Metrics and logs",
+}
+"""The first setting of each group, and the group's heading."""
+_PAGE = """# Settings
+
+Settings come from the environment or a `.env` file. Secrets may also come from files:
+`HOOKFAST_OPERATOR_KEY_FILE=/run/secrets/operator_key` reads `HOOKFAST_OPERATOR_KEY` from there.
+`hookfast config` shows the settings in force, with secrets masked; `hookfast config --markdown`
+prints this page. Temporal is configured with `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
+`TEMPORAL_API_KEY` (also `TEMPORAL_API_KEY_FILE`) and `TEMPORAL_TLS_*`, telemetry with the `OTEL_*`
+variables of OpenTelemetry.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +76,12 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def markdown() -> str:
-    """A Markdown table of every setting with its default, as the README has it."""
-    lines = ["| variable | default | |", "|---|---|---|"]
+    """The page `docs/settings.md`: every setting with its default, in groups."""
+    lines = [_PAGE]
     for name, field in Settings.model_fields.items():
+        if heading := _GROUPS.get(name):
+            start = [f"## {heading}", "", "| variable | default | |", "|---|---|---|"]
+            lines += start if len(lines) == 1 else ["", *start]
         default = _default(field)
         shown = "" if default in (None, "") else f"`{_text(default)}`"
         lines.append(f"| `HOOKFAST_{name.upper()}` | {shown} | {field.description} |")

@@ -78,19 +78,25 @@ class Settings(BaseSettings):
             dotenv_settings,
         )
 
-    home: Path = Field(Path("var"), description="Folder for the embedded database, keys and mail.")
+    home: Path = Field(Path("var"), description="Folder of the embedded database, keys and mail.")
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port of the API; 0 takes a free one.")
     public_url: str | None = Field(
         None,
-        description="Where receivers reach the API, for links in `thin` payloads; "
-        "default: the address it listens on, or loopback's where that is every address.",
+        description="URL under which receivers reach the API, for links in `thin` payloads; "
+        "default: the listening address, or loopback when it listens on every address.",
     )
     temporal_port: int = Field(
-        7233, ge=0, le=65535, description="Port of the embedded Temporal; a free one when taken."
+        7233,
+        ge=0,
+        le=65535,
+        description="Port of the embedded Temporal; a free port when it is taken.",
     )
     temporal_ui_port: int = Field(
-        8233, ge=0, le=65535, description="Port of the embedded Temporal UI; a free one when taken."
+        8233,
+        ge=0,
+        le=65535,
+        description="Port of the embedded Temporal UI; a free port when it is taken.",
     )
     temporal_ui_url: str | None = Field(
         None,
@@ -103,14 +109,14 @@ class Settings(BaseSettings):
     )
     operator_key: SecretStr | None = Field(
         None,
-        description="The operator's API key: `hf_` and at least 32 URL-safe characters; "
-        "default: one is made at first start and printed once.",
+        description="API key of the operator: `hf_` and at least 32 URL-safe characters; default: "
+        "a key is generated at the first start and printed once.",
     )
     encryption_keys: SecretStr | None = Field(
         None,
-        description="Comma-separated base64 keys of 32 bytes for secrets at rest, newest first "
-        "(`hookfast secrets rekey --help` says how to change it); default: a key file in the home "
-        "folder.",
+        description="Comma-separated base64 keys of 32 bytes that encrypt secrets at rest, newest "
+        "first (`hookfast secrets rekey --help` explains how to change them); default: a key file "
+        "in the home folder.",
     )
     allowed_private_networks: Annotated[tuple[Network, ...], NoDecode] = Field(
         (),
@@ -128,8 +134,8 @@ class Settings(BaseSettings):
     )
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode] = Field(
         (),
-        description="Comma-separated CIDRs of the reverse proxies in front of the API: only theirs "
-        "`X-Forwarded-For` and `X-Forwarded-Proto` are believed.",
+        description="Comma-separated CIDRs of the reverse proxies in front of the API: "
+        "`X-Forwarded-For` and `X-Forwarded-Proto` are trusted only from them.",
     )
     allow_http: bool = Field(False, description="Accept `http://` endpoint URLs.")
     allow_unverified: bool = Field(False, description="Accept endpoints with `verification: none`.")
@@ -141,18 +147,18 @@ class Settings(BaseSettings):
     mail_from: str = Field("hookfast@localhost", description="Sender of the mail to owners.")
     mail_gather: Seconds = Field(
         timedelta(seconds=20),
-        description="How long to wait for more news for the same owner before mailing (seconds).",
+        description="How long to wait for more news for an owner before sending a mail (seconds).",
     )
     mail_digest_every: Seconds = Field(
         timedelta(minutes=15),
-        description="Shortest time between two mails of one kind to one owner; what happens "
-        "meanwhile goes into one digest (seconds).",
+        description="Shortest time between two mails of one kind to one owner; news in between "
+        "goes into one digest (seconds).",
     )
     owner_link_lifetime: Span = Field(
         timedelta(days=7),
         le=timedelta(days=30),
-        description="How long the links in mail to owners open the endpoint's page without an API "
-        "key, to look at only (seconds). 0: they ask for a key.",
+        description="How long the links in mail to owners open the page of the endpoint, "
+        "read-only, without an API key (seconds). 0: the links require a key.",
     )
     circuit_failure_threshold: int = Field(
         5, ge=1, description="Consecutive failures that open an endpoint's circuit."
@@ -167,15 +173,20 @@ class Settings(BaseSettings):
     )
     held_backstop: Seconds = Field(
         timedelta(hours=6),
-        description="A held delivery looks by itself this often whether it may go (seconds).",
+        description="How often a held delivery checks by itself whether it may go, should it have "
+        "missed its release (seconds).",
     )
     job_rate_per_second: float = Field(
-        50, gt=0, le=1_000, description="Deliveries a job acts on per second, unless it says."
+        50,
+        gt=0,
+        le=1_000,
+        description="Deliveries that a job acts on per second, unless the job sets a rate.",
     )
     event_retention: Span = Field(
         timedelta(days=30),
-        description="How long events are kept, and longer while a delivery of theirs is (seconds; "
-        "0 is for ever, here and in the next eight). Whole days go at once, nightly.",
+        description="How long events are kept; longer while one of their deliveries is kept "
+        "(seconds; 0 keeps for ever, here and in the next eight settings). Whole days are deleted "
+        "nightly.",
     )
     delivery_retention: Span = Field(
         timedelta(days=30),
@@ -190,7 +201,7 @@ class Settings(BaseSettings):
     )
     inbox_retention: Span = Field(
         timedelta(days=30),
-        description="How long received requests are kept, and longer while their event is "
+        description="How long received requests are kept; longer while their event is kept "
         "(seconds).",
     )
     idempotency_retention: Span = Field(
@@ -198,7 +209,7 @@ class Settings(BaseSettings):
         description="How long an idempotency key is answered with its event (seconds).",
     )
     notice_retention: Span = Field(
-        timedelta(days=90), description="How long it is kept what owners were told (seconds)."
+        timedelta(days=90), description="How long notices to owners are kept (seconds)."
     )
     job_retention: Span = Field(
         timedelta(days=90), description="How long jobs are kept after they ended (seconds)."
@@ -222,28 +233,29 @@ class Settings(BaseSettings):
         256,
         ge=2,
         le=10_000,
-        description="Inbound requests one API process has in hand at once, half of them for one "
-        "source; more get 503.",
+        description="Inbound requests that one API process handles at once, at most half of them "
+        "for one source; more get 503.",
     )
     max_streams: int = Field(
         200,
         ge=1,
         le=10_000,
-        description="Streams of events (`GET /v1/stream`) one API process has open at once, a "
-        "quarter of them for one tenant; more get 503, and 429.",
+        description="Event streams (`GET /v1/stream`) that one API process has open at once; more "
+        "get 503. One tenant may have a quarter of them; more get 429.",
     )
     max_backlog: int = Field(
         1_000_000,
         ge=0,
         le=100_000_000,
         description="Deliveries that may wait for a worker before `POST /v1/events` and its batch "
-        "answer 503, looked at every few seconds; 0 is no limit.",
+        "answer 503; checked every few seconds; 0 is no limit.",
     )
     max_body_memory: int = Field(
         67_108_864,
         ge=1_048_576,
-        description="Bytes of request bodies one API process has in hand at once, half of them of "
-        "callers that are not verified yet; parsed they may take four times as much. More get 503.",
+        description="Bytes of request bodies that one API process holds at once, at most half of "
+        "them from callers that are not authenticated yet; parsed, they may take four times as "
+        "much. More get 503.",
     )
     max_body_seconds: Seconds = Field(
         timedelta(seconds=30),
@@ -252,76 +264,83 @@ class Settings(BaseSettings):
     auth_failures_per_minute: int = Field(
         60,
         ge=0,
-        description="Requests without a valid API key one client (IPv4 address or IPv6 /64) may "
-        "send an API process before it gets 429; 0 is no limit. Valid keys always work.",
+        description="Requests without a valid API key that one client (IPv4 address or IPv6 /64) "
+        "may send to an API process per minute before it gets 429; 0 is no limit. Valid keys "
+        "always work.",
     )
     key_rate_per_second: float = Field(
         0,
         ge=0,
         le=100_000,
         allow_inf_nan=False,
-        description="Requests per second one API key may make to one API process; 0 is no limit.",
+        description="Requests per second that one API key may send to one API process; 0 is no "
+        "limit.",
     )
     key_rate_burst: int = Field(
-        100, ge=1, description="Requests one API key may make at once where there is such a limit."
+        100,
+        ge=1,
+        description="Requests that one API key may send at once when there is such a limit.",
     )
     response_excerpt_bytes: int = Field(
         2_048,
         ge=0,
         le=65_536,
-        description="How much of a receiver's answer is kept with an attempt.",
+        description="Bytes of a receiver's answer that are kept with an attempt.",
     )
     fast_lane_timeout: Seconds = Field(
         timedelta(seconds=5),
         le=FAST_LANE,
-        description="First attempts with a timeout up to this run as local activities (seconds).",
+        description="First attempts with a timeout of at most this run as local activities "
+        "(seconds).",
     )
     first_attempts: Literal["auto", "workflow", "batch"] = Field(
         "auto",
-        description="`workflow`: each delivery has a workflow of its own from the start; `batch`: "
-        "first attempts travel up to a hundred to a workflow, and a delivery has its own once it "
-        "does not succeed at once; `auto`: batches while more than 20 new deliveries a second come "
-        "to a worker, or it does not keep up.",
+        description="`workflow`: every delivery has its own workflow from the start. `batch`: "
+        "first attempts travel up to a hundred to a workflow, and a delivery gets its own when it "
+        "does not succeed at once. `auto`: batches while a worker gets more than 20 new deliveries "
+        "a second, or does not keep up.",
     )
     max_concurrent_attempts: int = Field(
-        400, ge=1, description="Attempts one worker runs at once, per lane."
+        400, ge=1, description="Attempts that one worker makes at once, per lane."
     )
     max_concurrent_control: int = Field(
-        100, ge=1, description="Circuits, jobs and mails one worker is busy with at once."
+        100, ge=1, description="Circuits, jobs and mails that one worker handles at once."
     )
     relay_batch: int = Field(
-        64, ge=1, le=1_000, description="Most deliveries the relay has in hand at once."
+        64, ge=1, le=1_000, description="Deliveries that the relay claims at once, at most."
     )
     relay_lease: Seconds = Field(
         timedelta(seconds=30),
-        description="How long a claim lasts before another relay may take it.",
+        description="How long a claim lasts before another relay may take it (seconds).",
     )
     shutdown_grace: Seconds = Field(
         timedelta(seconds=40),
-        description="Time for running attempts to end on SIGTERM; more than the longest timeout.",
+        description="Time for running attempts to end after SIGTERM; longer than the longest "
+        "timeout (seconds).",
     )
     metrics_token: SecretStr | None = Field(
         None,
-        description="Bearer token that `/metrics` wants, of the API (which also takes the "
+        description="Bearer token that reads `/metrics` of the API (which also accepts the "
         "operator's key) and of workers; default: only this machine may read it.",
     )
     metrics_by_tenant: bool = Field(
         False,
-        description="Adds the label `tenant_id` to the counts of deliveries and attempts; for some "
-        "hundred tenants, not for thousands.",
+        description="Adds the label `tenant_id` to the counts of deliveries and attempts; for "
+        "hundreds of tenants, not for thousands.",
     )
     api_processes: int = Field(
         1,
         ge=1,
         le=64,
-        description="API processes that `up` runs, on one port; what is counted per API process is "
-        "counted in each.",
+        description="API processes that `up` runs on one port; limits per API process apply to "
+        "each.",
     )
     worker_metrics_port: int = Field(
         9464,
         ge=0,
         le=65535,
-        description="Port of a worker's `/metrics`; a free one when taken, which its log names.",
+        description="Port of a worker's `/metrics`; a free port when it is taken, named in the "
+        "log.",
     )
     temporal_metrics: Literal["scrape", "push"] = Field(
         "scrape",

@@ -14,7 +14,7 @@ from hookfast.cli.config import markdown
 from hookfast.settings.settings import Settings, load_settings
 
 _KEY = "hf_" + "k" * 40
-_README = Path(__file__).parents[3] / "README.md"
+_PAGE = Path(__file__).parents[3] / "docs/settings.md"
 
 
 @pytest.fixture(autouse=True)
@@ -71,5 +71,5 @@ def test_a_wrong_setting_is_named_in_words(
     assert "short" not in said
 
 
-def test_the_readme_has_the_settings_as_they_are() -> None:
-    assert markdown() in _README.read_text(), "run `hookfast config --markdown`"
+def test_the_settings_page_is_the_one_that_the_command_prints() -> None:
+    assert f"{markdown()}\n" == _PAGE.read_text(), "run `make settings`"

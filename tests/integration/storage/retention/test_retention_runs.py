@@ -166,8 +166,9 @@ async def test_nobody_waits_for_more_than_a_batch(
     async with database.write() as connection:
         await connection.execute(
             text(
-                "INSERT INTO events (id, type, body, traceparent, deliveries, created_at, position) "
-                "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 399) "
+                "INSERT INTO events (id, type, body, traceparent, deliveries, created_at, "
+                "position) WITH RECURSIVE n(i) AS "
+                "(SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 399) "
                 "SELECT 'evt_0100000000007' || (1000000000000000000 + i), 'a.b.c', :body, '00', 0, "
                 "CREATED, i FROM n".replace("CREATED", _moment(database))
             ),
