@@ -9,7 +9,7 @@ EVENTS ?= 2000
 # Some images forbid Python to keep what it compiled; the tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench lock openapi settings clean docs docs-serve help
+.PHONY: demo run test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -61,6 +61,9 @@ telemetry-bench: $(VENV)/.dev-ready ## what traces and metrics cost a delivery
 
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 	$(BIN)/hookfast openapi > docs/openapi.json
+
+pictures: $(VENV)/.dev-ready ## take the README's pictures from the running demo (needs chromium)
+	$(BIN)/python docs/pictures.py
 
 settings: $(VENV)/.dev-ready ## write docs/settings.md
 	$(BIN)/hookfast config --markdown > docs/settings.md
