@@ -121,15 +121,15 @@ def test_a_broken_receiver_is_found_and_what_failed_is_sent_again(
     chromium: Browser, site: Site
 ) -> None:
     with browsing(chromium, site) as page:
-        page.get_by_role("region", name="Endpoints to look at").get_by_role(
+        page.get_by_role("region", name="Endpoints that need attention").get_by_role(
             "link", name="Warehouse"
         ).click()
         expect(page.get_by_role("heading", name="Outage 1")).to_be_visible()
         expect(page.get_by_text(re.compile(r"in 2\d min"))).to_be_visible()  # counted down
-        page.get_by_role("link", name="Send failed again…").click()
+        page.get_by_role("link", name="Recover…").click()
         expect(page.get_by_text("6 deliveries ended without success")).to_be_visible()
-        page.get_by_role("button", name="Send 6 again").click()
-        expect(page.get_by_role("status")).to_contain_text("6 deliveries go out again")
+        page.get_by_role("button", name="Recover 6").click()
+        expect(page.get_by_role("status")).to_contain_text("6 deliveries are being resent")
         expect(page.get_by_role("progressbar")).to_be_visible()
 
 
@@ -188,16 +188,16 @@ def test_many_deliveries_are_chosen_counted_and_acted_on(chromium: Browser, site
         page.goto("/dashboard/deliveries")
         page.get_by_label("Status").select_option("dead")
         page.get_by_role("button", name="Filter").click()
-        page.get_by_label("Select all that are shown").check()
-        page.get_by_role("button", name="the selected…").click()
-        expect(page.get_by_role("heading", name="Send again 8 deliveries?")).to_be_visible()
-        page.get_by_role("link", name="No, go back").click()
+        page.get_by_label("Select all on this page").check()
+        page.get_by_role("button", name="selected…").click()
+        expect(page.get_by_role("heading", name="Resend 8 deliveries?")).to_be_visible()
+        page.get_by_role("link", name="Go back").click()
         expect(page).to_have_url(re.compile(r"status=dead"))
-        page.get_by_role("button", name="all that match…").click()
-        page.get_by_role("button", name="Send again 8").click()
+        page.get_by_role("button", name="all matching…").click()
+        page.get_by_role("button", name="Resend 8").click()
         expect(page.get_by_role("status")).to_contain_text("The job acts on 8 deliveries.")
         page.go_back()
-        page.get_by_role("button", name="Send again 8").click()
+        page.get_by_role("button", name="Resend 8").click()
         expect(page.get_by_role("status")).to_contain_text("This was already done")
 
 
@@ -205,7 +205,7 @@ def test_what_failed_its_schema_is_mended_and_tried_again(chromium: Browser, sit
     with browsing(chromium, site) as page:
         page.goto("/dashboard/inbox?status=failed")
         page.get_by_role("table").get_by_role("link", name="inb_").first.click()
-        page.get_by_role("button", name="Try again").click()
+        page.get_by_role("button", name="Retry").click()
         expect(page.get_by_role("alert")).to_contain_text("size")
         page.get_by_role("link", name="schema").click()
         page.get_by_role("link", name="Edit").click()
@@ -214,8 +214,8 @@ def test_what_failed_its_schema_is_mended_and_tried_again(chromium: Browser, sit
         expect(page.get_by_role("status")).to_contain_text("is registered")
         page.goto("/dashboard/inbox?status=failed")
         page.get_by_role("table").get_by_role("link", name="inb_").first.click()
-        page.get_by_role("button", name="Try again").click()
-        expect(page.get_by_role("status")).to_contain_text("It is an event now.")
+        page.get_by_role("button", name="Retry").click()
+        expect(page.get_by_role("status")).to_contain_text("The event was created.")
         page.get_by_role("link", name="evt_").click()
         expect(page.get_by_role("region", name="The event")).to_contain_text("refs/heads/topic")
 
@@ -231,8 +231,8 @@ def test_a_portal_link_shows_one_endpoint_to_somebody_without_a_key(
         page.set_viewport_size(NARROW)
         assert page.evaluate(ACCESSIBILITY) == []
         page.set_viewport_size(WIDE)
-        page.get_by_label("What they see").select_option(label="only Warehouse")
-        page.get_by_role("button", name="Make a link").click()
+        page.get_by_label("Shows").select_option(label="only Warehouse")
+        page.get_by_role("button", name="Create").click()
         link = page.get_by_role("region", name="The link").text_content()
         page.goto("/dashboard/tenants")
         page.get_by_role("button", name="Show all tenants").click()
@@ -259,10 +259,10 @@ def test_a_delivery_tells_its_life_and_can_be_sent_from_a_shell(
         page.goto(f"/dashboard/deliveries/{site.scene.failed}")
         expect(page.get_by_text("Attempt 3")).to_be_visible()
         expect(page.locator("[data-countdown]").first).to_contain_text(re.compile(r"in 1\d min"))
-        page.get_by_text("Request and answer").first.click()
+        page.get_by_text("Request and response").first.click()
         expect(page.get_by_text("webhook-signature: ***").first).to_be_visible()
         expect(page.get_by_text("<h1>Down for maintenance</h1>").first).to_be_visible()
-        page.get_by_text("Send it yourself, with curl").click()
+        page.get_by_text("Send it yourself with curl").click()
         command = page.get_by_role("region", name="The command")
         command.locator("xpath=..").get_by_role("button", name="Copy").click()
         page.wait_for_function("navigator.clipboard.readText()")
@@ -282,7 +282,7 @@ def test_a_second_click_and_a_reload_do_nothing_a_second_time(
             page.get_by_label("URL", exact=True).fill(url)
             page.get_by_label("Description").fill(name)
             page.get_by_label("Events").fill(EVENT_TYPE)
-            make = page.get_by_role("button", name="Make it")
+            make = page.get_by_role("button", name="Create")
             make.dblclick() if script else make.click()
             # the script did not send the second click, whose answer would be without it
             expect(page.get_by_role("region", name="The secret")).to_contain_text("whsec_")

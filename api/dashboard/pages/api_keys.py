@@ -66,7 +66,7 @@ async def add_key(
             view.wrong[name] = WrongField(view.form.get(name, ""), why)
         return await _show(view, page, context, principal, status=422)
     view.result_at = "/dashboard/api-keys"
-    return view.render("api_key_made.html", made=made)
+    return view.render("api_key_created.html", made=made)
 
 
 async def _show(
@@ -112,10 +112,10 @@ async def revoke_page(
         section="api-keys",
         title="Revoke this API key?",
         about=f"{key.name} ({key.hint})",
-        text=f"Whoever uses it is refused within two seconds. It was last used: {used}."
+        text=f"Requests with it are rejected within two seconds. Last used: {used}."
         + (own if key_id == principal.key_id else ""),
         action=f"/dashboard/api-keys/{key_id}/revoke",
-        button="Revoke it",
+        button="Revoke",
         back="/dashboard/api-keys",
     )
 

@@ -27,7 +27,7 @@ _TEXTS: Final = (
 _WORDS: Final[dict[str, str]] = {
     "pause": "Pause",
     "resume": "Resume",
-    "resend": "Send again",
+    "resend": "Resend",
     "cancel": "Cancel",
 }
 

@@ -113,8 +113,8 @@ async def run(view: PageView, context: AppContext, audit: Audit, principal: Writ
     job = await redrive_dead_letters(form, context, audit, principal)
     if not isinstance(job, JobView):
         raise InvalidInput("This was a count, not a job.")
-    told = "dead letter goes" if job.total == 1 else "dead letters go"
-    return view.go(f"/dashboard/jobs/{job.id}", f"{number(job.total)} {told} out again.")
+    redriven = "dead letter is" if job.total == 1 else "dead letters are"
+    return view.go(f"/dashboard/jobs/{job.id}", f"{number(job.total)} {redriven} being redriven.")
 
 
 def _redrive_form(form: Form, *, dry_run: bool) -> RedriveForm:

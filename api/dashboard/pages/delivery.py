@@ -50,7 +50,7 @@ async def delivery_live(
     async def render() -> str:
         view.now = context.clock()
         figures = await _figures(delivery_id, context, principal)
-        return view.text("delivery_life.html", **figures)
+        return view.text("delivery_timeline.html", **figures)
 
     return live.stream(view, render, every=_EVERY_SECONDS)
 
@@ -61,7 +61,7 @@ async def pause(
 ) -> Response:
     """No attempts until it is resumed."""
     await pause_delivery(delivery_id, context, audit, principal)
-    return view.go_back("It is told to pause.")
+    return view.go_back("The delivery is paused.")
 
 
 @routes.post("/deliveries/{delivery_id}/resume")
@@ -70,7 +70,7 @@ async def resume(
 ) -> Response:
     """It goes on."""
     await resume_delivery(delivery_id, context, audit, principal)
-    return view.go_back("It is told to go on.")
+    return view.go_back("The delivery is resumed.")
 
 
 @routes.post("/deliveries/{delivery_id}/resend")
@@ -79,7 +79,7 @@ async def resend(
 ) -> Response:
     """One attempt now."""
     await resend_delivery(delivery_id, context, audit, principal)
-    return view.go_back("It is told to send now.")
+    return view.go_back("The delivery is being resent.")
 
 
 @routes.get("/deliveries/{delivery_id}/cancel")
@@ -93,9 +93,9 @@ async def cancel_page(
         section="deliveries",
         title="Cancel this delivery?",
         about=f"{shown.event_type}, {shown.id}",
-        text="It ends without another attempt. It can be sent again later.",
+        text="It ends without another attempt. You can resend it later.",
         action=f"/dashboard/deliveries/{delivery_id}/cancel",
-        button="Cancel it",
+        button="Cancel delivery",
         back=f"/dashboard/deliveries/{delivery_id}",
     )
 
@@ -106,7 +106,7 @@ async def cancel(
 ) -> Response:
     """It ends without another attempt."""
     await cancel_delivery(delivery_id, context, audit, principal)
-    return view.go(f"/dashboard/deliveries/{delivery_id}", "It is told to end.")
+    return view.go(f"/dashboard/deliveries/{delivery_id}", "The delivery is being cancelled.")
 
 
 async def _figures(delivery_id: str, context: Context, principal: Principal) -> dict[str, Any]:

@@ -120,7 +120,7 @@ async def change_settings(
     except (InvalidInput, Conflict) as error:
         sent = endpoint_fields.fields_sent(view.form)
         return _form(view, endpoint, sent, refused=error)
-    told = "The settings are saved." if patch else "Nothing was different."
+    told = "The settings are saved." if patch else "Nothing changed."
     return view.go(f"/dashboard/endpoints/{endpoint_id}", told)
 
 

@@ -60,7 +60,7 @@ async def pause(
 ) -> Response:
     """Hold everything."""
     await pause_endpoint(endpoint_id, context, audit, principal)
-    return view.go_back("The endpoint is paused: its deliveries are held until you resume it.")
+    return view.go_back("The endpoint is paused: deliveries are held until you resume it.")
 
 
 @routes.post("/endpoints/{endpoint_id}/resume")
@@ -71,8 +71,8 @@ async def resume(
     before = await get_endpoint(endpoint_id, context, principal)
     await resume_endpoint(endpoint_id, context, audit, principal)
     if before.state == EndpointState.PAUSED:
-        return view.go_back("The endpoint is resumed: what was held goes out, slowly at first.")
-    return view.go_back("It is being probed now.")
+        return view.go_back("The endpoint is resumed: held deliveries go out, slowly at first.")
+    return view.go_back("The endpoint is being probed.")
 
 
 @routes.post("/endpoints/{endpoint_id}/enable")
@@ -97,7 +97,7 @@ async def verify(
     """Ask its receiver once more."""
     agreed = await verify_endpoint(endpoint_id, context, principal)
     if agreed.verification == "none":
-        return view.go_back("Its URL may be sent to. Its receiver is not asked: verification none.")
+        return view.go_back("The URL may be sent to; verification is none, so nobody was asked.")
     return view.go_back(f"The receiver agrees to {', '.join(agreed.topics)}.")
 
 
@@ -180,7 +180,7 @@ async def recover(
     job = await recover_endpoint(endpoint_id, form, context, audit, principal)
     if not isinstance(job, JobView):
         raise InvalidInput("This was a count, not a job.")
-    return view.go(f"/dashboard/jobs/{job.id}", f"{number(job.total)} deliveries go out again.")
+    return view.go(f"/dashboard/jobs/{job.id}", f"{number(job.total)} deliveries are being resent.")
 
 
 @routes.get("/endpoints/{endpoint_id}/disable")
@@ -194,10 +194,10 @@ async def disable_page(
         section="endpoints",
         title="Disable this endpoint?",
         about=shown.description or shown.url or shown.id,
-        text="What is held for it becomes dead letters, and so do events that come while it is "
+        text="Held deliveries become dead letters, and so do new ones while it is "
         "disabled. Enabling it can send them again. To make it wait instead, pause it.",
         action=f"/dashboard/endpoints/{endpoint_id}/disable",
-        button="Disable it",
+        button="Disable",
         back=f"/dashboard/endpoints/{endpoint_id}",
     )
 
@@ -222,10 +222,10 @@ async def delete_page(
         section="endpoints",
         title="Delete this endpoint?",
         about=shown.description or shown.url or shown.id,
-        text="Its subscriptions and secrets go too, and deliveries under way end undelivered. This "
-        "cannot be undone. Its past deliveries stay on record.",
+        text="Its subscriptions and secrets are deleted too, and open deliveries end undelivered. "
+        "This cannot be undone. Past deliveries stay on record.",
         action=f"/dashboard/endpoints/{endpoint_id}/delete",
-        button="Delete it",
+        button="Delete",
         back=f"/dashboard/endpoints/{endpoint_id}",
     )
 

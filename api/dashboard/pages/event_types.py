@@ -106,10 +106,9 @@ async def delete_page(
         section="event-types",
         title="Delete this event type?",
         about=name,
-        text="No more events of this type are taken: whoever emits one gets an error. Its past "
-        "events and their deliveries stay.",
+        text="New events of this type are rejected. Its past events and their deliveries stay.",
         action=f"/dashboard/event-types/{name}/delete",
-        button="Delete it",
+        button="Delete",
         back=f"/dashboard/event-types/{name}",
     )
 

@@ -130,7 +130,7 @@ async def replay(
     job = await replay_event(event_id, form, context, audit, principal)
     if not isinstance(job, ReplayView):
         raise InvalidInput("This was a count, not a job.")
-    told = f"{number(job.total)} {'delivery goes' if job.total == 1 else 'deliveries go'} out again"
+    told = f"{number(job.total)} {'delivery is' if job.total == 1 else 'deliveries are'} resent"
     if job.new_deliveries:
         told += (
             f", and {number(job.new_deliveries)} {'is' if job.new_deliveries == 1 else 'are'} new"

@@ -93,8 +93,8 @@ async def retry(
     """Emit what failed."""
     entry = await retry_inbox_entry(inbox_id, context, audit, principal)
     if entry.status == "suppressed":
-        return view.go_back("Another entry stands for the same fact: no second event was made.")
-    return view.go_back("It is an event now.")
+        return view.go_back("Another entry has the same business fact; no event was created.")
+    return view.go_back("The event was created.")
 
 
 def _readable(body: bytes, content_type: str) -> tuple[str, bool]:

@@ -61,4 +61,4 @@ async def cancel(
 ) -> Response:
     """Stop it."""
     await cancel_job(job_id, context, audit, principal)
-    return view.go_back("The job stops after the deliveries under way.")
+    return view.go_back("The job stops after the deliveries in progress.")

@@ -27,7 +27,7 @@ from hookfast.storage.tables import Endpoint
 open_routes = open_page_router()
 
 LIFETIME: Final = timedelta(hours=2)
-_GONE: Final = "This link is not valid any more. Ask whoever sent it for a new one."
+_GONE: Final = "This link is no longer valid. Ask its sender for a new one."
 Sig = Annotated[str, Query(alias=PARAMETER)]
 
 log = structlog.get_logger()

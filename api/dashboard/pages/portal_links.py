@@ -68,7 +68,7 @@ async def make_link(
     form = filled(PortalLinkForm, members)
     made = await create_portal_link(_tenant(view), context, audit, principal, form)
     view.result_at = "/dashboard/portal-links"
-    return view.render("portal_link_made.html", made=made)
+    return view.render("portal_link_created.html", made=made)
 
 
 async def _of_tenant(

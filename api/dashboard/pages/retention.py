@@ -26,7 +26,7 @@ async def count(
 ) -> Response:
     """Count what a run would delete."""
     await start_retention(context, audit, principal, RunForm(dry_run=True))
-    return view.go_back("It is being counted; the run appears below within moments.")
+    return view.go_back("Dry run started; it appears below in a moment.")
 
 
 @routes.get("/retention/run")
@@ -35,11 +35,11 @@ async def run_page(view: PageView, _: OperatorOnly) -> Response:
     return view.render(
         "confirm.html",
         section="retention",
-        title="Delete now what is past its age?",
+        title="Delete old rows now?",
         about="What the nightly run would delete",
-        text="It goes for good. Counting first shows how much that is.",
+        text="This cannot be undone. A dry run shows how much it deletes.",
         action="/dashboard/retention/run",
-        button="Delete it",
+        button="Delete",
         back="/dashboard/retention",
     )
 

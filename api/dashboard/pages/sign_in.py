@@ -35,7 +35,7 @@ async def sign_in(view: PageView, request: Request) -> Response:
     try:
         key = await check_given_key(request, view.form.get("key", ""))
         if key.scope == "emit":
-            raise Forbidden("This key emits events and sees nothing. Use another one.")
+            raise Forbidden("This key may only emit events. Use another key.")
         count_request(request, key.key_id)
     except (Unauthenticated, TooManyRequests, Forbidden) as error:
         refused = "Enter an API key." if error.code == "unauthenticated" else error.message

@@ -34,7 +34,7 @@ async def enable(
 ) -> Response:
     """Take requests in."""
     await change_source(source_id, {"active": True}, context, audit, principal)
-    return view.go_back("The source takes requests in again.")
+    return view.go_back("The source accepts requests again.")
 
 
 @routes.get("/sources/{source_id}/disable")
@@ -46,12 +46,12 @@ async def disable_page(
     return view.render(
         "confirm.html",
         section="sources",
-        title="Turn this source off?",
+        title="Disable this source?",
         about=source.name,
         text="Its provider gets 404 for what it sends, and most providers give up after some "
         "tries. What came in stays, and it can be turned on again.",
         action=f"/dashboard/sources/{source_id}/disable",
-        button="Turn it off",
+        button="Disable",
         back=f"/dashboard/sources/{source_id}",
     )
 
@@ -87,7 +87,7 @@ async def rotate(
     form = filled(SourceRotationForm, members)
     made = await rotate_source_secret(source_id, context, audit, principal, form)
     if made.secret is None:
-        return view.go(f"/dashboard/sources/{source_id}", "The new secret verifies from now on.")
+        return view.go(f"/dashboard/sources/{source_id}", "The new secret is in force.")
     view.result_at = f"/dashboard/sources/{source_id}"
     return view.render("source_secret.html", source=made, secret=made.secret, rotated=True)
 
@@ -103,10 +103,10 @@ async def delete_page(
         section="sources",
         title="Delete this source?",
         about=source.name,
-        text="Its secrets go too, and its provider gets 404. This cannot be undone. What came in "
-        "stays in the inbox.",
+        text="Its secrets are deleted too, and its provider gets 404. This cannot be undone. "
+        "Received requests stay in the inbox.",
         action=f"/dashboard/sources/{source_id}/delete",
-        button="Delete it",
+        button="Delete",
         back=f"/dashboard/sources/{source_id}",
     )
 

@@ -122,7 +122,7 @@ async def change_settings(
     except (InvalidInput, Conflict) as error:
         sent = source_fields.fields_sent(view.form)
         return _settings(view, source, sent, refused=error)
-    told = "The settings are saved." if patch else "Nothing was different."
+    told = "The settings are saved." if patch else "Nothing changed."
     return view.go(f"/dashboard/sources/{source_id}", told)
 
 

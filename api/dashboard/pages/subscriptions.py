@@ -46,7 +46,7 @@ async def subscribe(
         return await endpoint.show(
             endpoint_id, view=view, context=context, principal=principal, status=422
         )
-    return view.go_back(f"It is subscribed to {', '.join(made.events)}.")
+    return view.go_back(f"Subscribed to {', '.join(made.events)}.")
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/switch")
@@ -83,9 +83,9 @@ async def delete_page(
         section="endpoints",
         title="Delete this subscription?",
         about=", ".join(shown.events),
-        text="Its endpoint gets no more of these events. Deliveries that there are go on.",
+        text="The endpoint gets no more of these events. Existing deliveries continue.",
         action=f"/dashboard/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete",
-        button="Delete it",
+        button="Delete",
         back=f"/dashboard/endpoints/{endpoint_id}",
     )
 

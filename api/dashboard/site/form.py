@@ -114,7 +114,7 @@ def check_unchanged(form: Form, updated_at: datetime) -> None:
     that nobody touched would set that back."""
     if form.text("seen") not in (None, seen(updated_at)):
         raise Conflict(
-            "It was changed after you opened this form. Look at what it is now, on its page: "
+            "It was changed after you opened this form. Check its page: "
             "saving again replaces that with what is below.",
             code="changed_meanwhile",
         )

@@ -101,7 +101,7 @@ def _again(view: View, earlier: Sent) -> Response:
     if earlier.led_to is None:
         # a form without `back` is on a page below the one that lists, or shows, what it makes
         back = view.own(view.form.text("back") or view.path.rpartition("/")[0])
-        return view.render("sent_before.html", status=HTTPStatus.CONFLICT, back=back)
+        return view.render("already_submitted.html", status=HTTPStatus.CONFLICT, back=back)
     told = "This was already done: the form was sent before."
     if earlier.shown_once:
         told += " What was shown once, such as a secret, is not shown again."
@@ -134,4 +134,4 @@ async def _noted(view: View, note: Callable[[AsyncConnection], Awaitable[None]])
         async with view.context.database.write() as connection:
             await note(connection)
     except Exception as error:
-        log.warning("What came of a form was not noted.", error=type(error).__name__)
+        log.warning("The result of a form could not be stored.", error=type(error).__name__)

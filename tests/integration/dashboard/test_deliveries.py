@@ -30,7 +30,7 @@ async def test_many_are_acted_on_after_their_number_was_shown(
         assert made[3] not in page.text
         asked = {"action": "resend", "to": "all", "status": "dead", "endpoint_id": endpoint_id}
         shown = await visitor.post("/dashboard/deliveries/actions", **asked)
-        assert "Send again 3 deliveries?" in text_of(shown.text)
+        assert "Resend 3 deliveries?" in text_of(shown.text)
         assert (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"] == []
         told = await visitor.posted("/dashboard/deliveries/actions/run", **asked)
         assert "The job acts on 3 deliveries." in told
@@ -39,15 +39,15 @@ async def test_many_are_acted_on_after_their_number_was_shown(
         assert (job["action"], job["total"]) == ("resend", 3)
         # what a job is about to send again is not sent twice
         again = await visitor.post("/dashboard/deliveries/actions", **asked)
-        assert "Send again 0 deliveries" in text_of(again.text)
+        assert "Resend 0 deliveries" in text_of(again.text)
         stopped = await visitor.posted(
             f"/dashboard/jobs/{job['id']}/cancel", back=f"/dashboard/jobs/{job['id']}"
         )
-        assert "stops after the deliveries under way" in stopped
+        assert "stops after the deliveries in progress" in stopped
 
         chosen = {"action": "resend", "to": "selected", "ids": made[:2], "back": "/dashboard"}
         shown = await visitor.post("/dashboard/deliveries/actions", **chosen)
-        assert "Send again 2 deliveries?" in text_of(shown.text)
+        assert "Resend 2 deliveries?" in text_of(shown.text)
         nothing = await visitor.posted(
             "/dashboard/deliveries/actions",
             action="pause",
@@ -57,7 +57,7 @@ async def test_many_are_acted_on_after_their_number_was_shown(
         assert "select some deliveries first" in nothing
         # what cannot be done to any of them is said
         shown = await visitor.post("/dashboard/deliveries/actions", **chosen | {"action": "pause"})
-        assert "None of them can be told to do that now." in shown.text
+        assert "This does nothing for any of them now." in shown.text
 
 
 async def test_before_all_that_match_are_acted_on_nothing_is_said_of_those_that_are_ticked(
@@ -82,7 +82,7 @@ async def test_before_all_that_match_are_acted_on_nothing_is_said_of_those_that_
     page = await operator.post(
         "/dashboard/deliveries/actions", action="cancel", ids=made[:1], to="all"
     )
-    assert "this is about everything there is" in text_of(page.text)
+    assert "this applies to every delivery" in text_of(page.text)
 
 
 async def test_a_list_shows_what_the_form_over_it_acts_on(
@@ -112,7 +112,7 @@ async def test_what_failed_in_a_window_is_counted_and_sent_again(
         page = await visitor.get(f"{path}?since=1h")
         assert "2 deliveries ended without success in the last hour" in text_of(page.text)
         [since] = re.findall(r'name="since" value="([^"]+)"', page.text)
-        assert "2 deliveries go out again" in await visitor.posted(path, since=since)
+        assert "2 deliveries are being resent" in await visitor.posted(path, since=since)
 
 
 async def test_a_delivery_is_shown_with_what_was_sent_and_nothing_secret(

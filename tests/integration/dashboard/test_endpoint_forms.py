@@ -69,7 +69,7 @@ async def test_its_settings_are_changed_and_only_what_is_different(
         told = await visitor.posted(path, **fields)
         assert "The settings are saved." in told
         assert "Renamed" in told
-        assert "Nothing was different." in await visitor.posted(path, **fields)
+        assert "Nothing changed." in await visitor.posted(path, **fields)
     entries = (await client.get("/audit", params={"resource_id": endpoint_id})).json()["data"]
     [change] = [entry for entry in entries if entry["action"] == "endpoint.update"]
     assert set(change["changes"]) == {"description"}
@@ -120,7 +120,7 @@ async def test_settings_that_nobody_touched_are_saved_as_they_are(
             "signatures": ["hook", "standard"],
             "plan": "hourly",
         }
-        assert "Nothing was different." in await visitor.posted(path, **fields, **kept)
+        assert "Nothing changed." in await visitor.posted(path, **fields, **kept)
 
 
 async def test_an_endpoint_is_subscribed_and_its_subscription_switched_off_and_deleted(
@@ -133,7 +133,7 @@ async def test_an_endpoint_is_subscribed_and_its_subscription_switched_off_and_d
         told = await visitor.posted(
             f"{path}/subscriptions", events="user.account.closed, user.team.*", back=path
         )
-        assert "It is subscribed to user.account.closed, user.team.*." in told
+        assert "Subscribed to user.account.closed, user.team.*." in told
         wrong = await visitor.post(f"{path}/subscriptions", events="user", back=path)
         assert wrong.status_code == 422
         assert 'role="alert"' in wrong.text
@@ -190,7 +190,7 @@ async def test_a_secret_is_rotated_with_the_overlap_that_was_chosen(
     endpoint_id = await new_endpoint(client, tenant)
     path = f"/dashboard/endpoints/{endpoint_id}/rotate-secret"
     async with tenant_visitor(app, client, tenant) as visitor:
-        assert "signs for" in (await visitor.get(path)).text
+        assert "Overlap" in (await visitor.get(path)).text
         refused = await visitor.post(path, overlap="99", back="/dashboard/endpoints")
         assert refused.headers["location"] == "/dashboard/endpoints"
         answer = await visitor.post(path, overlap="3600")

@@ -22,7 +22,7 @@ async def test_its_buttons_lead_back_to_it(app: FastAPI, client: httpx2.AsyncCli
             if button == "enable":
                 await visitor.post(f"{path}/disable")
             tested = await visitor.post(f"{path}/test", type=EVENT_TYPE, back=path)
-            assert "The test: order.invoice.paid" in text_of(tested.text)
+            assert "Test: order.invoice.paid" in text_of(tested.text)
             [fields] = [
                 fields for _, to, fields in Forms(tested.text).found if to == f"{path}/{button}"
             ]

@@ -87,14 +87,14 @@ async def test_an_event_is_sent_again_after_its_deliveries_were_counted(
     await new_endpoint(client, tenant, description="came later")
     path = f"/dashboard/events/{event}/replay"
     async with tenant_visitor(app, client, tenant) as visitor:
-        assert "1 delivery goes out again." in text_of((await visitor.get(path)).text)
+        assert "1 delivery is resent." in text_of((await visitor.get(path)).text)
         failed = await visitor.get(path, params={"only": "failed"})
-        assert "0 deliveries go out again." in text_of(failed.text)
+        assert "0 deliveries are resent." in text_of(failed.text)
         more = await visitor.get(path, params={"include_new": "true"})
-        assert "1 delivery goes out again, and 1 is new." in text_of(more.text)
+        assert "1 delivery is resent, and 1 is new." in text_of(more.text)
         (fields,) = (given for method, to, given in Forms(more.text).found if to == path and given)
         told = await visitor.posted(path, **fields)
-        assert "1 delivery goes out again, and 1 is new." in text_of(told)
+        assert "1 delivery is resent, and 1 is new." in text_of(told)
     assert len(await of_event(client, event)) == 2
 
 
@@ -114,10 +114,10 @@ async def test_dead_letters_are_grouped_narrowed_counted_and_sent_again(
         target = "/dashboard/dead-letters/redrive"
         (fields,) = (given for _, to, given in Forms(narrowed.text).found if to == target)
         preview = await visitor.post(target, to="all", **fields)
-        assert "Send 2 dead letters again?" in text_of(preview.text)
+        assert "Redrive 2 dead letters?" in text_of(preview.text)
         (fields,) = (given for _, to, given in Forms(preview.text).found if to == f"{target}/run")
         told = await visitor.posted(f"{target}/run", **fields)
-        assert "2 dead letters go out again." in text_of(told)
+        assert "2 dead letters are being redriven." in text_of(told)
         # nothing selected is a mistake, not everything
         back = await visitor.posted(target, to="selected", back="/dashboard/dead-letters")
         assert "select some dead letters first" in text_of(back)

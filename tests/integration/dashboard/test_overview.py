@@ -21,10 +21,10 @@ async def test_the_first_pages_of_a_new_tenant_teach_the_next_step(
     async with tenant_visitor(app, client, tenant) as visitor:
         told = text_of((await visitor.get("/dashboard")).text)
         assert "Nothing was delivered in the last hour" in told
-        assert "there is no endpoint yet" in told
-        assert "There is no endpoint yet. Make the first one" in told
+        assert "no endpoint yet" in told
+        assert "There is no endpoint yet. Create the first one" in told
         assert "answers" not in told
-        assert "Make the first one" in (await visitor.get("/dashboard/endpoints")).text
+        assert "Create the first one" in (await visitor.get("/dashboard/endpoints")).text
         deliveries = (await visitor.get("/dashboard/deliveries")).text
         assert "No deliveries yet" in deliveries
         assert f"--tenant {tenant}" in deliveries
@@ -38,8 +38,8 @@ async def test_the_overview_says_whether_anything_goes_out(
     await new_endpoint(client, tenant)
     async with tenant_visitor(app, client, tenant) as visitor:
         told = text_of((await visitor.get("/dashboard")).text)
-        assert "No worker is alive, so nothing is sent now." in told
-        assert "goes out when a worker is there" in told
+        assert "No worker is running, so nothing is sent." in told
+        assert "goes out once a worker runs" in told
         assert "hookfast worker" not in told  # which is the operator's to start
         async with context.database.write() as connection:
             await workers.beat(connection, "worker_1", version="1", now=context.clock())
@@ -82,5 +82,5 @@ async def test_the_overview_says_that_every_receiver_answers_only_where_it_is_so
         assert "every receiver answers" in text_of((await visitor.get("/dashboard")).text)
         await client.post(f"/endpoints/{endpoint}/pause")
         told = text_of((await visitor.get("/dashboard")).text)
-        assert "Open circuits 0 see what to look at" in told
+        assert "Open circuits 0 see what needs attention" in told
         assert "every receiver answers" not in told

@@ -41,8 +41,8 @@ async def test_a_source_is_made_used_rotated_turned_off_and_deleted(
         refused = await post(client, source_id, {"Content-Type": "application/json"}, b"{}")
         assert refused.status_code == 401
         told = text_of((await visitor.get(base)).text)
-        assert "Taken in 1" in told
-        assert "Came again 1" in told
+        assert "Accepted 1" in told
+        assert "Duplicates 1" in told
 
         rotated = await visitor.post(f"{base}/rotate-secret", overlap="0")
         new = rotated.text.partition('id="secret">')[2].partition("<")[0]
@@ -50,7 +50,7 @@ async def test_a_source_is_made_used_rotated_turned_off_and_deleted(
         again, body = signed({"ref": "x"}, secret=secret)
         assert (await post(client, source_id, again, body)).status_code == 401
 
-        assert "Turn this source off?" in (await visitor.get(f"{base}/disable")).text
+        assert "Disable this source?" in (await visitor.get(f"{base}/disable")).text
         await visitor.posted(f"{base}/disable")
         again, body = signed({"ref": "x"}, secret=new)
         assert (await post(client, source_id, again, body)).status_code == 404
@@ -135,5 +135,5 @@ async def test_what_came_in_is_shown_downloaded_and_tried_again(
         again = await visitor.posted(f"{path}/retry", back=path)
         assert 'class="flash bad"' in again
         await client.put(f"/event-types/{kind}", json={})
-        assert "It is an event now." in await visitor.posted(f"{path}/retry", back=path)
+        assert "The event was created." in await visitor.posted(f"{path}/retry", back=path)
         assert "/dashboard/events/evt_" in (await visitor.get(path)).text

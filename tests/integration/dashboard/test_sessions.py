@@ -117,7 +117,7 @@ async def test_what_an_open_page_cannot_read_is_refused_as_a_page(context: Conte
         answer = await visitor.get("/dashboard/opened?number=none-of-them")
     assert answer.status_code == 422
     assert answer.headers["content-type"].startswith("text/html")
-    assert "That cannot be right" in answer.text
+    assert "Invalid input" in answer.text
 
 
 @pytest.mark.parametrize("scope", ["tenant", "tenant:read"])
@@ -142,7 +142,7 @@ async def test_a_key_that_only_emits_does_not(
     async with browser(app) as visitor:
         answer = await sign_in(visitor, made.json()["key"])
         assert answer.status_code == 403
-        assert "This key emits events" in answer.text
+        assert "This key may only emit events" in answer.text
         assert not await is_signed_in(visitor)
 
 

@@ -29,7 +29,7 @@ async def test_an_event_type_is_registered_mended_and_deleted(
     assert refused.status_code == 422
     await operator.posted("/dashboard/event-types/new", name=name, schema=schema)
     page = await operator.get(path)
-    assert "Made up from the schema" in page.text
+    assert "Generated from the schema" in page.text
     assert "&#34;cart&#34;: &#34;text&#34;" in page.text
     await operator.posted(
         f"{path}/edit", description="Gone.", schema='{"examples": [{"cart": "c_1"}]}'
@@ -61,7 +61,7 @@ async def test_hookfasts_own_event_types_cannot_be_mended(
 ) -> None:
     name = "hookfast.endpoint.disabled"
     page = await operator.get(f"/dashboard/event-types/{name}")
-    assert "Hookfast emits these itself" in page.text
+    assert "emitted by Hookfast itself" in page.text
     assert "/edit" not in page.text
     refused = await operator.post(f"/dashboard/event-types/{name}/edit", description="mine")
     assert refused.status_code == 422
@@ -83,7 +83,7 @@ async def test_the_audit_log_says_what_was_before_and_what_is_after(
         assert f"/dashboard/endpoints/{endpoint}" in page.text
         assert "endpoint.create" not in page.text.partition("<tbody>")[2]
         none = await visitor.get("/dashboard/audit", params={"resource_id": "ep_nothing"})
-        assert "No change is like this." in none.text
+        assert "No change matches." in none.text
 
 
 async def test_a_key_that_is_refused_costs_nothing_of_what_was_filled_in(
@@ -134,7 +134,7 @@ async def test_a_portal_link_is_made_on_its_page(
             "/dashboard/portal-links", span="900", scope="tenant:read", endpoint_id=endpoint
         )
         assert "/dashboard/portal?sig=" in made.text
-        assert "to look, at one endpoint only" in text_of(made.text)
+        assert "read-only, for one endpoint only" in text_of(made.text)
 
 
 async def test_retention_shows_what_is_kept_how_long(operator: Visitor) -> None:
