@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 4
+SLOWEST ?= 10
 EXAMPLES ?= 300
 EVENTS ?= 2000
 
 # Some images forbid Python to keep what it compiled; the tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -26,15 +27,19 @@ check: $(VENV)/.dev-ready   ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL
-	$(BIN)/pytest -n $(JOBS) --dist worksteal tests
+quick: $(VENV)/.dev-ready   ## unit tests and one pass over SQLite, within a minute
+	HOOKFAST_EXAMPLES=10 $(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not heavy" -k "not postgresql" \
+	  tests/unit tests/replay tests/integration/storage
+
+test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL (JOBS=4 SLOWEST=10)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --durations=$(SLOWEST) tests
 
 fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time (EXAMPLES=300)
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o timeout=0 -o faulthandler_timeout=0 -m hypothesis tests
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o faulthandler_timeout=0 tests/integration/api/test_schemathesis.py
 
-slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; workflows once more, on SQLite
-	$(BIN)/pytest -n 2 -o faulthandler_timeout=0 -m slow tests
+slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every test on the database that `make test` leaves out
+	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m slow tests
 
 chaos: $(VENV)/.dev-ready   ## a storm of kills and outages; nothing may be lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
@@ -82,17 +87,30 @@ lock:            ## pin the newest versions, with hashes and without download ad
 	  --extra build --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
 
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Hookfast needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Name another: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null \
+	  || { echo "$(PYTHON) cannot create virtual environments. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "Creating the virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 
 # Two stamps, so that `make demo` does not wait for the test tools.
 $(VENV)/.run-ready: $(VENV)/bin/python requirements.txt pyproject.toml
-	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(call install,what Hookfast needs to run,requirements.txt)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev-ready: $(VENV)/bin/python requirements-dev.txt $(VENV)/.run-ready
-	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(call install,what its tests need,requirements-dev.txt)
 	@touch $@
+
+# Counts packages while pip works, as the first installation takes a minute or two; ends as pip does.
+define install
+	echo "Installing $(1): $$(grep -c '==' $(2)) packages"; \
+	{ $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check --require-hashes -r $(2); echo "ended $$?"; } \
+	  | awk '/^Collecting/ { printf "\r  %3d %-60.60s", ++n, $$2; fflush() } /^Installing/ { printf "\r  unpacking %-58s", "" } /^ended/ { code = $$2 } \
+	         END { printf "\r%-70s\r", ""; exit code }'
+endef
 
 clean:           ## remove the virtual environment and the local data
 	rm -rf $(VENV) var

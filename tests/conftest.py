@@ -20,6 +20,7 @@ from tests.support import postgresql
 from tests.support.order import deal
 from tests.support.postgresql import PostgresqlServer
 from tests.support.time_limit import ending, limit_of
+from tests.support.variants import mark_second_variants
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every command that is
 # tested here.
@@ -28,7 +29,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # No deadline: how long one example takes says more about what else the machine does than about the
 # code. The same examples in every run: what fails is then the change and not the dice.
-hypothesis_settings.register_profile("hookfast", deadline=None, derandomize=True)
+EXAMPLES = int(os.environ.get("HOOKFAST_EXAMPLES", "50"))
+hypothesis_settings.register_profile(
+    "hookfast", deadline=None, derandomize=True, max_examples=EXAMPLES
+)
 hypothesis_settings.load_profile("hookfast")
 # `make fuzz` has time: as many examples as the variable says, and other ones in every run
 if FUZZ_EXAMPLES := int(os.environ.get("HOOKFAST_FUZZ", "0")):
@@ -51,12 +55,8 @@ structlog.configure(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around what `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """What is `heavy` runs on PostgreSQL; on SQLite only where what is slow is asked for."""
-    for item in items:
-        if item.get_closest_marker("heavy") is not None:
-            callspec = getattr(item, "callspec", None)
-            if callspec is not None and callspec.params.get("database_url") == "sqlite":
-                item.add_marker(pytest.mark.slow)
+    """Leave second variants to `make slow`, and begin with what takes long."""
+    mark_second_variants(items)
     yield
     items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 

@@ -32,7 +32,7 @@ async def temporal() -> AsyncIterator[WorkflowEnvironment]:
         yield environment
 
 
-@pytest.fixture(params=["workflow", "batch"])
+@pytest.fixture(params=["workflow", pytest.param("batch", marks=pytest.mark.slow)])
 def env(
     temporal: WorkflowEnvironment,
     tmp_path: Path,

@@ -29,7 +29,7 @@ from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_e
 from tests.support.temporal_server import temporal_server
 from tests.support.waiting import PATIENCE
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 _FROZEN_SECONDS = 14  # a workflow task has 10, and its sticky queue 1
 _SETTLE_SECONDS = 4
