@@ -40,7 +40,7 @@ TONES: Final[Mapping[str, str]] = {
     "good": "good",
     "off": "off",
 }
-"""The colour of a status; what is not here failed."""
+"""The colour of each status; a status that is not listed is bad."""
 
 LABELS: Final[Mapping[str, str]] = {
     "dead": "dead letter",
@@ -50,16 +50,16 @@ LABELS: Final[Mapping[str, str]] = {
 }
 
 REASONS: Final[Mapping[str, str]] = {
-    "retries_exhausted": "every retry was used up",
-    "endpoint_disabled": "its endpoint is disabled",
-    "endpoint_paused": "its endpoint is paused",
-    "endpoint_deleted": "its endpoint was deleted",
+    "retries_exhausted": "all retries are used up",
+    "endpoint_disabled": "the endpoint is disabled",
+    "endpoint_paused": "the endpoint is paused",
+    "endpoint_deleted": "the endpoint was deleted",
     "gone": "the receiver answered 410 Gone",
-    "plan_expired": "its retry plan came to its end",
-    "not_found": "its rows are gone",
-    "endpoint_limit": "it waits for its turn: the endpoint's limit",
+    "plan_expired": "the retry plan expired",
+    "not_found": "the delivery does not exist any more",
+    "endpoint_limit": "waiting for the endpoint's limits",
     "circuit_open": "the endpoint's circuit is open",
-    "not_retryable": "an answer that its retry plan takes for final",
+    "not_retryable": "the retry plan does not retry this answer",
 }
 
 
