@@ -238,7 +238,7 @@ async def test_while_temporal_is_away_the_relay_backs_off_and_then_catches_up(
 
 
 async def test_the_doorbell_wakes_the_relay(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookfast.relay._IDLE_SECONDS", 3600.0)  # it looks by itself no more,
+    monkeypatch.setattr("hookfast.dispatch.relay._IDLE_SECONDS", 3600.0)  # it looks by itself no more,
     await asyncio.sleep(1.5)  # once the wait that it is in has ended
     endpoint = await stack.endpoint("/ok")
     bell = doorbell_for(stack.database)

@@ -54,7 +54,7 @@ for keys in (
         keys()
     except Misconfigured as error:
         print(error)
-print([name for name in ("cryptography", "pydantic", "hookfast.signature")
+print([name for name in ("cryptography", "pydantic", "hookfast.signing")
        if importlib.util.find_spec(name)])
 """
 

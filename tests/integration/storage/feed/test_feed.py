@@ -373,6 +373,7 @@ async def test_a_page_is_a_range_of_an_index(database: Database, chosen: FeedFil
         plan = " ".join(
             str(line[-1]) for line in await connection.exec_driver_sql(f"{word} {compiled}")
         )
-    assert "feed" in plan
+    # PostgreSQL names the index of a partition after its columns
+    assert ("feed" if database.kind == "sqlite" else "position_id_idx") in plan
     assert "SCAN events" not in plan
     assert f"Seq Scan on events_{now:%Y%m%d}" not in plan
