@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -39,17 +39,6 @@ class Answer:
     status: int
     content_type: str | None = None
     body: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """A request a provider could send, unsigned. In the headers and in the payload's texts `{id}`
-    stands for something new each time, `{sha}` for a new commit id, `{time}` for an RFC 3339 time;
-    a text that is `{unix}` becomes the Unix time as a number."""
-
-    headers: Mapping[str, str] = field(default_factory=dict)
-    payload: Mapping[str, Any]
-    content_type: str = JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +73,6 @@ class Provider(BaseModel):
     """Event type patterns and the key expression that names the business fact of such an event."""
     id_headers: ClassVar[frozenset[str]] = frozenset()
     """Headers that hold the delivery's id here, and something else elsewhere."""
-    samples: ClassVar[Mapping[str, Sample]] = {}
-    """By their name without the provider's: `push` for `github.push`."""
 
     def check_secret(self, secret: str, *, pointer: str) -> None:
         """Raise InvalidInput (`invalid_secret`), without the secret, for one that cannot be the

@@ -26,7 +26,7 @@ from api.routes.sources import (
     list_sources,
 )
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
-from hookfast.inbox import PROVIDERS
+from hookfast.inbox.samples import sample_names
 from hookfast.storage.inbox import source_stats
 
 routes = page_router()
@@ -93,7 +93,7 @@ async def source_page(
     return view.render(
         "source.html",
         source=source,
-        sample=next(iter(PROVIDERS[source.provider].samples), None),
+        sample=sample_names(source.provider)[0],
         stats=await get_source_stats(source_id, context, principal),
         recent=(await list_inbox(_RECENT, context, principal, source_id=source_id)).data,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,7 @@ from hookfast.inbox.form import FORM, JSON, form_object
 from hookfast.inbox.hmac_check import Encoding, Hash, decoded, keys_of, require_match, signature
 from hookfast.inbox.naming import folded
 from hookfast.inbox.options import FixedType, HeaderName, KeyExpression, Namespace, Tolerance
-from hookfast.inbox.provider import Provider, Sample, Unsigned, usable_id
+from hookfast.inbox.provider import Provider, Unsigned, usable_id
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
 from hookfast.inbox.signed_time import require_fresh
@@ -171,22 +171,3 @@ class Generic(Provider):
             for text in (before, after)
         )
         return body.join(filled)
-
-    samples: ClassVar = {
-        "order.created": Sample(
-            payload={
-                "id": "{id}",
-                "type": "order.created",
-                "created_at": "{time}",
-                "data": {"order": "A-1042", "total_cents": 4250, "currency": "EUR"},
-            }
-        ),
-        "order.cancelled": Sample(
-            payload={
-                "id": "{id}",
-                "type": "order.cancelled",
-                "created_at": "{time}",
-                "data": {"order": "A-1042", "reason": "out_of_stock"},
-            }
-        ),
-    }

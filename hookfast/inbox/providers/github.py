@@ -14,7 +14,7 @@ from pydantic import Field
 from hookfast.inbox.form import FORM, JSON, json_field
 from hookfast.inbox.hmac_check import Hash, decoded, keys_of, require_match, signature
 from hookfast.inbox.naming import event_name
-from hookfast.inbox.provider import Provider, Sample, Unsigned, member, usable_id
+from hookfast.inbox.provider import Provider, Unsigned, member, usable_id
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
 from hookfast.strict_json.parser import JsonValue
@@ -77,67 +77,6 @@ class GitHub(Provider):
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
         return {_STRONG: f"sha256={signature(secret, unsigned.body)}"}
-
-    samples: ClassVar = {
-        "push": Sample(
-            headers={"X-GitHub-Event": "push", "X-GitHub-Delivery": "{id}"},
-            payload={
-                "ref": "refs/heads/main",
-                "before": "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c",
-                "after": "{sha}",
-                "created": False,
-                "deleted": False,
-                "forced": False,
-                "repository": {
-                    "id": 700100,
-                    "name": "storefront",
-                    "full_name": "acme/storefront",
-                    "private": True,
-                    "default_branch": "main",
-                },
-                "pusher": {"name": "ada", "email": "ada@acme.example"},
-                "sender": {"login": "ada", "id": 4242, "type": "User"},
-                "head_commit": {
-                    "id": "{sha}",
-                    "message": "Round prices once",
-                    "timestamp": "{time}",
-                    "author": {"name": "Ada", "email": "ada@acme.example"},
-                },
-                "commits": [
-                    {
-                        "id": "{sha}",
-                        "message": "Round prices once",
-                        "timestamp": "{time}",
-                        "added": [],
-                        "removed": [],
-                        "modified": ["prices.py"],
-                    }
-                ],
-            },
-        ),
-        "pull_request.opened": Sample(
-            headers={"X-GitHub-Event": "pull_request", "X-GitHub-Delivery": "{id}"},
-            payload={
-                "action": "opened",
-                "number": 17,
-                "pull_request": {
-                    "id": 990017,
-                    "number": 17,
-                    "state": "open",
-                    "title": "Round prices once",
-                    "draft": False,
-                    "merged": False,
-                    "created_at": "{time}",
-                    "updated_at": "{time}",
-                    "user": {"login": "ada", "id": 4242},
-                    "head": {"ref": "round-once", "sha": "{sha}"},
-                    "base": {"ref": "main", "sha": "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c"},
-                },
-                "repository": {"id": 700100, "full_name": "acme/storefront"},
-                "sender": {"login": "ada", "id": 4242, "type": "User"},
-            },
-        ),
-    }
 
 
 def _require(

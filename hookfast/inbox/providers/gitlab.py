@@ -14,7 +14,6 @@ from hookfast.inbox.naming import event_name
 from hookfast.inbox.options import Tolerance
 from hookfast.inbox.provider import (
     Provider,
-    Sample,
     Unsigned,
     invalid_secret,
     member,
@@ -134,42 +133,3 @@ class GitLab(Provider):
             timestamp=unsigned.timestamp,
             body=unsigned.body,
         )
-
-    samples: ClassVar = {
-        "push": Sample(
-            headers={"X-Gitlab-Event": "Push Hook"},
-            payload={
-                "object_kind": "push",
-                "event_name": "push",
-                "before": "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c",
-                "after": "{sha}",
-                "checkout_sha": "{sha}",
-                "ref": "refs/heads/main",
-                "user_username": "ada",
-                "project": {"id": 15, "path_with_namespace": "acme/storefront"},
-                "commits": [{"id": "{sha}", "message": "Round prices once", "timestamp": "{time}"}],
-                "total_commits_count": 1,
-            },
-        ),
-        "merge_request.opened": Sample(
-            headers={"X-Gitlab-Event": "Merge Request Hook"},
-            payload={
-                "object_kind": "merge_request",
-                "event_type": "merge_request",
-                "user": {"id": 7, "username": "ada"},
-                "project": {"id": 15, "path_with_namespace": "acme/storefront"},
-                "object_attributes": {
-                    "id": 990017,
-                    "iid": 17,
-                    "title": "Round prices once",
-                    "state": "opened",
-                    "action": "open",
-                    "source_branch": "round-once",
-                    "target_branch": "main",
-                    "created_at": "{time}",
-                    "updated_at": "{time}",
-                    "last_commit": {"id": "{sha}"},
-                },
-            },
-        ),
-    }

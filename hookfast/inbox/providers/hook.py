@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -12,7 +12,6 @@ from hookfast.inbox.naming import kept_or_folded
 from hookfast.inbox.options import Tolerance
 from hookfast.inbox.provider import (
     Provider,
-    Sample,
     Unsigned,
     invalid_secret,
     member,
@@ -105,26 +104,3 @@ class Hook(Provider):
             body=unsigned.body,
             nonce=new_nonce(),
         )
-
-    samples: ClassVar = {
-        "order.invoice.paid": Sample(
-            headers={_TOPIC: "order.invoice.paid"},
-            payload={
-                "id": "evt_{id}",
-                "type": "order.invoice.paid",
-                "created_at": "{time}",
-                "tenant_id": None,
-                "data": {"invoice_id": "in_4711", "amount": 129900},
-            },
-        ),
-        "classroom.submission.created": Sample(
-            headers={_TOPIC: "classroom.submission.created"},
-            payload={
-                "id": "evt_{id}",
-                "type": "classroom.submission.created",
-                "created_at": "{time}",
-                "tenant_id": None,
-                "data": {"submission_id": "sbm_88", "course": "algebra-1"},
-            },
-        ),
-    }

@@ -14,7 +14,7 @@ from hookfast.inbox.form import FORM, JSON, form_object, json_field
 from hookfast.inbox.hmac_check import decoded, keys_of, require_match, signature
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.options import Tolerance
-from hookfast.inbox.provider import Answer, Provider, Sample, Unsigned, member, usable_id
+from hookfast.inbox.provider import Answer, Provider, Unsigned, member, usable_id
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
 from hookfast.inbox.signed_time import parse_time, require_fresh
@@ -98,40 +98,3 @@ class Slack(Provider):
             _TIMESTAMP: str(unsigned.timestamp),
             _SIGNATURE: f"{_VERSION}={signature(secret, message)}",
         }
-
-    samples: ClassVar = {
-        "app_mention": Sample(
-            payload={
-                "token": "not-used",
-                "team_id": "T0ACME",
-                "api_app_id": "A0ACME",
-                "type": "event_callback",
-                "event_id": "Ev{id}",
-                "event_time": "{unix}",
-                "event": {
-                    "type": "app_mention",
-                    "user": "U0ADA",
-                    "text": "<@U0BOT> how are the deliveries?",
-                    "ts": "1789000000.000100",
-                    "channel": "C0OPS",
-                },
-            }
-        ),
-        "slash_command.deploy": Sample(
-            content_type=FORM,
-            payload={
-                "token": "not-used",
-                "team_id": "T0ACME",
-                "team_domain": "acme",
-                "channel_id": "C0OPS",
-                "channel_name": "ops",
-                "user_id": "U0ADA",
-                "user_name": "ada",
-                "command": "/deploy",
-                "text": "storefront main",
-                "api_app_id": "A0ACME",
-                "response_url": "https://hooks.slack.example/commands/T0ACME/{id}",
-                "trigger_id": "{id}",
-            },
-        ),
-    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -16,7 +16,6 @@ from hookfast.inbox.naming import folded
 from hookfast.inbox.options import Namespace, Tolerance
 from hookfast.inbox.provider import (
     Provider,
-    Sample,
     Unsigned,
     invalid_secret,
     member,
@@ -92,23 +91,6 @@ class Standard(Provider):
             for name, value in headers.items()
             if name.lower().startswith(prefix)
         )
-
-    samples: ClassVar = {
-        "invoice.paid": Sample(
-            payload={
-                "type": "invoice.paid",
-                "timestamp": "{time}",
-                "data": {"invoice": "in_{id}", "amount_cents": 4250, "currency": "EUR"},
-            }
-        ),
-        "user.created": Sample(
-            payload={
-                "type": "user.created",
-                "timestamp": "{time}",
-                "data": {"user": "u_{id}", "email": "ada@acme.example"},
-            }
-        ),
-    }
 
 
 def _whole(secret: str) -> str:

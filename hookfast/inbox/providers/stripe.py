@@ -14,7 +14,6 @@ from hookfast.inbox.naming import folded
 from hookfast.inbox.options import Tolerance
 from hookfast.inbox.provider import (
     Provider,
-    Sample,
     Unsigned,
     invalid_secret,
     member,
@@ -71,55 +70,6 @@ class Stripe(Provider):
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
         message = b"%d.%b" % (unsigned.timestamp, unsigned.body)
         return {_HEADER: f"t={unsigned.timestamp},{_SCHEME}={signature(secret, message)}"}
-
-    samples: ClassVar = {
-        "payment_intent.succeeded": Sample(
-            payload={
-                "id": "evt_{id}",
-                "object": "event",
-                "type": "payment_intent.succeeded",
-                "api_version": "2026-10-29.dahlia",
-                "created": "{unix}",
-                "livemode": False,
-                "pending_webhooks": 1,
-                "request": {"id": None, "idempotency_key": None},
-                "data": {
-                    "object": {
-                        "id": "pi_{id}",
-                        "object": "payment_intent",
-                        "amount": 4250,
-                        "amount_received": 4250,
-                        "currency": "eur",
-                        "customer": "cus_acme",
-                        "status": "succeeded",
-                        "created": "{unix}",
-                        "metadata": {"order": "A-1042"},
-                    }
-                },
-            }
-        ),
-        "customer.subscription.trial_will_end": Sample(
-            payload={
-                "id": "evt_{id}",
-                "object": "event",
-                "type": "customer.subscription.trial_will_end",
-                "api_version": "2026-10-29.dahlia",
-                "created": "{unix}",
-                "livemode": False,
-                "pending_webhooks": 1,
-                "request": {"id": None, "idempotency_key": None},
-                "data": {
-                    "object": {
-                        "id": "sub_{id}",
-                        "object": "subscription",
-                        "customer": "cus_acme",
-                        "status": "trialing",
-                        "trial_end": "{unix}",
-                    }
-                },
-            }
-        ),
-    }
 
 
 def _fields(value: str) -> tuple[str, list[bytes]]:

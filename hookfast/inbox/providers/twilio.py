@@ -21,7 +21,7 @@ from hookfast.inbox.form import FORM, JSON, form_object, form_pairs
 from hookfast.inbox.hmac_check import decoded, keys_of, mismatch, require_any, signature
 from hookfast.inbox.naming import event_name, folded
 from hookfast.inbox.options import PublicUrl
-from hookfast.inbox.provider import Answer, Provider, Sample, Unsigned, member, usable_id
+from hookfast.inbox.provider import Answer, Provider, Unsigned, member, usable_id
 from hookfast.inbox.received import Received
 from hookfast.inbox.refused import Refused
 from hookfast.strict_json.parser import JsonValue
@@ -129,36 +129,6 @@ class Twilio(Provider):
             return url
         query = url.partition("?")[2]
         return self.public_url.partition("?")[0] + (f"?{query}" if query else "")
-
-    samples: ClassVar = {
-        "message.delivered": Sample(
-            content_type=FORM,
-            payload={
-                "AccountSid": "ACacme",
-                "ApiVersion": "2010-04-01",
-                "From": "+15005550006",
-                "To": "+14155550123",
-                "MessageSid": "SM{id}",
-                "SmsSid": "SM{id}",
-                "MessageStatus": "delivered",
-                "SmsStatus": "delivered",
-            },
-        ),
-        "call.completed": Sample(
-            content_type=FORM,
-            payload={
-                "AccountSid": "ACacme",
-                "ApiVersion": "2010-04-01",
-                "From": "+15005550006",
-                "To": "+14155550123",
-                "CallSid": "CA{id}",
-                "CallStatus": "completed",
-                "CallDuration": "42",
-                "Direction": "outbound-api",
-                "SequenceNumber": "3",
-            },
-        ),
-    }
 
 
 def _joined(body: bytes) -> bytes:

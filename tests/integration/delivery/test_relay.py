@@ -238,8 +238,9 @@ async def test_while_temporal_is_away_the_relay_backs_off_and_then_catches_up(
 
 
 async def test_the_doorbell_wakes_the_relay(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookfast.dispatch.relay._IDLE_SECONDS", 3600.0)  # it looks by itself no more,
-    await asyncio.sleep(1.5)  # once the wait that it is in has ended
+    # it looks by itself no more, once the wait that it is in has ended
+    monkeypatch.setattr("hookfast.dispatch.relay._IDLE_SECONDS", 3600.0)
+    await asyncio.sleep(1.5)
     endpoint = await stack.endpoint("/ok")
     bell = doorbell_for(stack.database)
     try:

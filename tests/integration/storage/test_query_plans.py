@@ -54,6 +54,7 @@ _TENANT = "'tnt_' || CASE WHEN n % 10 < 8 THEN 0 ELSE n % 199 END"
 _TYPE = "CASE WHEN n % 7 < 5 THEN 'order.invoice.paid' ELSE 'order.t' || (n % 83) || '.paid' END"
 _TABLES = {
     "events": {
+        "position": "n",
         "id": "'evt_' || (100000 + n)",
         "type": _TYPE,
         "tenant_id": f"CASE WHEN n % 10 = 3 THEN NULL ELSE {_TENANT} END",

@@ -15,7 +15,7 @@ from hookfast.events.event_type import parse_event_type, parse_pattern
 from hookfast.inbox import PROVIDERS, Provider, Received, UnsupportedContentType, provider
 from hookfast.inbox.expression import compile_expression
 from hookfast.inbox.provider import Unsigned
-from hookfast.inbox.samples import SAMPLE_NAMES, sample
+from hookfast.inbox.samples import SAMPLE_NAMES, sample, sample_names, unsigned_sample
 from hookfast.strict_json.parser import JsonValue
 from tests.unit.inbox.requests import ACCEPTED, FORM, JSON, NOW, URL, b64, outcome, received
 
@@ -70,7 +70,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=[f"{c.name}-{c.signed[-1
 
 def sample_of(case: Case, *, secret: str | None = None) -> Received:
     """A sample of this provider, a form where it has one."""
-    names = sorted(case.provider.samples, key=lambda n: case.provider.samples[n].content_type)
+    names = sorted(sample_names(case.name), key=lambda name: unsigned_sample(name).content_type)
     signed = sample(
         names[-1], provider=case.provider, secret=secret or case.secret, now=NOW, url=URL
     )
