@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from cachetools import LRUCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +41,8 @@ class TokenBuckets:
     ) -> None:
         self.per_second = per_second
         self.burst = burst
-        self._capacity = capacity
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # → (tokens, at)
+        self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(capacity)  # → (tokens, at)
 
     def take(self, name: str) -> Take:
         """Take a token, if there is one. A refusal costs nothing, so waiting always helps."""
@@ -52,9 +52,6 @@ class TokenBuckets:
         if granted:
             tokens -= 1
         self._buckets[name] = (tokens, now)
-        self._buckets.move_to_end(name)
-        if len(self._buckets) > self._capacity:
-            self._buckets.popitem(last=False)
         return Take(
             granted=granted,
             left=int(tokens),

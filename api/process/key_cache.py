@@ -12,6 +12,7 @@ from typing import Literal, cast
 
 import asyncpg
 import structlog
+from cachetools import LRUCache
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.process.flushing import flushing
@@ -50,7 +51,7 @@ class KeyCache:
     def __init__(self, database: Database, *, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._known: dict[str, tuple[float, KnownKey]] = {}  # hash → (until, key), oldest first
+        self._known: LRUCache[str, tuple[float, KnownKey]] = LRUCache(_CAPACITY)  # → (until, key)
         self._used: set[str] = set()
 
     def has_seen(self, key: str) -> bool:
@@ -67,8 +68,6 @@ class KeyCache:
             self._known.pop(digest, None)
             if known is None:
                 return None
-            if len(self._known) >= _CAPACITY:
-                del self._known[next(iter(self._known))]
             self._known[digest] = (now + FRESH_SECONDS, known)
         if known.expires_at is not None and known.expires_at <= self._clock():
             return None

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address, ip_network
 
+from cachetools import LRUCache
+
 from hookfast.clock import Clock
 from hookfast.errors import NotFound
 from hookfast.ids import is_id
@@ -64,8 +66,8 @@ class SourceCache:
         self._database = database
         self._keyring = keyring
         self._clock = clock
-        # when it was read, by time.monotonic(); oldest first
-        self._known: dict[str, tuple[float, OpenSource]] = {}
+        # with when it was read, by time.monotonic()
+        self._known: LRUCache[str, tuple[float, OpenSource]] = LRUCache(_CAPACITY)
         self._lookups = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
 
     async def find(self, source_id: str) -> OpenSource:
@@ -113,8 +115,6 @@ class SourceCache:
         if row is None or not row.active:
             raise _unknown()
         opened = opened_source(row, self._keyring, now=self._clock())
-        if len(self._known) >= _CAPACITY:
-            del self._known[next(iter(self._known))]
         self._known[source_id] = (began, opened)
         return opened
 

@@ -14,8 +14,6 @@ from api.process.context import AppContext, Context
 from hookfast.errors import Forbidden
 from hookfast.telemetry import exposition
 
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-
 routes = APIRouter(tags=["Health"])
 
 
@@ -38,7 +36,7 @@ async def _check_reader(request: Request, context: Context) -> None:
     """Raises Unauthenticated, TooManyRequests or Forbidden."""
     token = context.settings.metrics_token
     if token is None:
-        forwarded = any(name in request.headers for name in _FORWARDED)
+        forwarded = any(name in request.headers for name in exposition.FORWARDED)
         host = request.headers.get("host", "")
         if exposition.is_local(client_address(request), host=host, forwarded=forwarded):
             return

@@ -4,8 +4,9 @@ not go into batches."""
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from typing import Final
+
+from cachetools import LRUCache
 
 _FORGET_SECONDS: Final = 30.0
 _ENOUGH: Final = 3
@@ -19,14 +20,12 @@ class UnhealthyEndpoints:
 
     def __init__(self) -> None:
         # a score, and when it was last raised; only of endpoints that have one
-        self._scores: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._scores: LRUCache[str, tuple[int, float]] = LRUCache(_MOST)
 
     def mark_unhealthy(self, endpoint_id: str) -> None:
         """An attempt at this endpoint failed, or takes long."""
-        score, _ = self._scores.pop(endpoint_id, (0, 0.0))
+        score, _ = self._scores.get(endpoint_id, (0, 0.0))
         self._scores[endpoint_id] = (min(score + 1, _MOST_SCORE), time.monotonic())
-        if len(self._scores) > _MOST:
-            self._scores.popitem(last=False)
 
     def mark_healthy(self, endpoint_id: str) -> None:
         """An attempt arrived."""

@@ -5,33 +5,29 @@ Who may read them: docs/telemetry.md.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import socket
-import socketserver
-import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-import structlog
+import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, ThreadingWSGIServer
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+"""Headers by which a proxy says that it passes a request on."""
 _REQUEST_SECONDS = 10.0
 """From the connection to the last byte of the answer; also Prometheus's own patience."""
 _MOST_AT_ONCE = 16
-"""Each has a thread. A worker is asked by one or two Prometheus, and by whoever finds the port."""
-
-log = structlog.get_logger()
-
-Environ = dict[str, Any]
-StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+"""Connections; more are answered 503. A worker is asked by one or two Prometheus, and by whoever
+finds the port."""
 
 
 def text(registry: CollectorRegistry) -> bytes:
@@ -68,113 +64,85 @@ def _is_loopback(host: str) -> bool:
 class MetricsServer:
     """Answers `GET /metrics` from a thread, so that it does even while the event loop is busy.
 
-    With a `token` it wants that; without, it answers this machine only, by a name or address of
+    With a `token` it requires that; without, it answers this machine only, by a name or address of
     loopback, wherever it listens.
     """
 
     def __init__(
         self, render: Callable[[], bytes], *, host: str, port: int, token: str | None
     ) -> None:
-        """Listens on `port`, or on a free one when that is taken. `render` gives what to answer,
-        and is called in several threads."""
+        """Listens on `port`, or on a free one when that is taken. `render` returns the metrics; it
+        is called in the server's thread."""
         self._render = render
         self._token = token
-        self._server = _listen(host, port, self._answer)
-        self.port: int = self._server.server_port
+        listener = _listen(host, port)
+        self.port: int = listener.getsockname()[1]
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._answer,
+                loop="asyncio",
+                http=_BriefHttp,
+                interface="asgi3",
+                lifespan="off",
+                log_config=None,  # ours is set up
+                log_level="error",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=_MOST_AT_ONCE + 1,  # it counts the one that it refuses
+                timeout_graceful_shutdown=1,
+            )
+        )
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="metrics", daemon=True
+            target=self._server.run, args=([listener],), name="metrics", daemon=True
         )
         self._thread.start()
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.should_exit = True
+        self._thread.join()
 
-    def _answer(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != "/metrics" or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            return _plain(start, "404 Not Found", b"Only GET /metrics is here.\n")
-        if not self._may_read(environ):
-            return _plain(start, "401 Unauthorized", b"Send `Authorization: Bearer ...`.\n")
-        body = b"" if environ["REQUEST_METHOD"] == "HEAD" else self._render()
-        start("200 OK", [("Content-Type", CONTENT_TYPE)])
-        return [body]
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        if scope["path"] != "/metrics" or scope["method"] not in ("GET", "HEAD"):
+            await _send(send, 404, b"Only GET /metrics is here.\n")
+        elif not self._may_read(headers, scope["client"]):
+            await _send(send, 401, b"Send `Authorization: Bearer ...`.\n")
+        else:
+            await _send(send, 200, self._render(), CONTENT_TYPE)
 
-    def _may_read(self, environ: Environ) -> bool:
+    def _may_read(self, headers: Mapping[str, str], client: tuple[str, int] | None) -> bool:
         if self._token is not None:
-            return bears(environ.get("HTTP_AUTHORIZATION", ""), self._token)
-        forwarded = any(name in environ for name in _FORWARDED)
-        host = environ.get("HTTP_HOST", "")
-        return is_local(environ.get("REMOTE_ADDR"), host=host, forwarded=forwarded)
+            return bears(headers.get("authorization", ""), self._token)
+        forwarded = any(name in headers for name in FORWARDED)
+        address = client[0] if client else None
+        return is_local(address, host=headers.get("host", ""), forwarded=forwarded)
 
 
-class _Quiet(WSGIRequestHandler):
-    """Logs no request."""
+class _BriefHttp(HttpToolsProtocol):
+    """A connection that ends after _REQUEST_SECONDS, whatever it is doing."""
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._too_late = self.loop.call_later(_REQUEST_SECONDS, transport.abort)
 
-
-class _Server(ThreadingWSGIServer):
-    """One thread per request, bounded in number and time; on IPv4."""
-
-    allow_reuse_port = False  # two workers on one port would take turns in answering
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
-        super().__init__(*args, **options)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
-            self._places.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        # not the socket's own time-out, which begins anew with each byte
-        too_late = threading.Timer(_REQUEST_SECONDS, _cut, [request])
-        too_late.daemon = True
-        too_late.start()
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            too_late.cancel()
-            self._places.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # socketserver's prints a traceback between the lines of the log, also where the caller just
-        # went away
-        if not isinstance(sys.exc_info()[1], OSError):
-            log.exception("A request for metrics failed.")
-
-    def server_bind(self) -> None:
-        # HTTPServer's asks the name server who we are, which can take seconds
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = "hookfast", self.socket.getsockname()[1]
-        self.setup_environ()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._too_late.cancel()
+        super().connection_lost(exc)
 
 
-class _ServerV6(_Server):
-    """The same on IPv6."""
-
-    address_family = socket.AF_INET6
-
-
-def _listen(host: str, port: int, app: Callable[..., Iterable[bytes]]) -> WSGIServer:
-    kind = _ServerV6 if ":" in host else _Server
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with suppress(OSError):
-        return make_server(host, port, app, kind, handler_class=_Quiet)
-    return make_server(host, 0, app, kind, handler_class=_Quiet)
+        return socket.create_server((host, port), family=family)
+    return socket.create_server((host, 0), family=family)
 
 
-def _cut(request: socket.socket) -> None:
-    with suppress(OSError):  # it has ended meanwhile
-        request.shutdown(socket.SHUT_RDWR)
-
-
-def _plain(start: StartResponse, status: str, body: bytes) -> Iterable[bytes]:
-    start(status, [("Content-Type", "text/plain; charset=utf-8")])
-    return [body]
+async def _send(
+    send: Any, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8"
+) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

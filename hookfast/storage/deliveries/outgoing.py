@@ -9,11 +9,11 @@ relay read it; the rest is cached until it is changed, events by size.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from cachetools import LRUCache
 from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -25,7 +25,6 @@ from hookfast.errors import Misconfigured, NotFound
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.size_bounded_cache import SizeBoundedCache
 from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.outbox import (
     PendingDelivery,
@@ -122,11 +121,11 @@ class OutgoingLoader:
         self._database = database
         self._clock = clock
         self._targets = EndpointCache(keyring, clock=clock)
-        self._events: SizeBoundedCache[EventBody] = SizeBoundedCache(
-            lambda event: len(event.body) + _EVENT_BYTES, most_bytes=_EVENT_CACHE_BYTES
+        self._events: LRUCache[str, EventBody] = LRUCache(
+            _EVENT_CACHE_BYTES, getsizeof=lambda event: len(event.body) + _EVENT_BYTES
         )
         self._raws = RawRequests()
-        self._primed: OrderedDict[str, _Primed] = OrderedDict()
+        self._primed: LRUCache[str, _Primed] = LRUCache(_PRIMED_LIMIT)
 
     async def choose(
         self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
@@ -154,8 +153,6 @@ class OutgoingLoader:
             row = one.row
             if row.new and (row.deliver_at is None or row.deliver_at <= now):
                 self._primed[row.delivery_id] = _Primed(row, one.gate, read_at)
-        while len(self._primed) > _PRIMED_LIMIT:
-            self._primed.popitem(last=False)
 
     async def renew(self, delivery_ids: Sequence[str], *, batch_id: str) -> None:
         """Read these deliveries of a batch, all at once, where what is known of them is not fresh.
@@ -287,7 +284,7 @@ class OutgoingLoader:
                     traceparent=traceparent,
                     inbox_id=inbox_id,
                 )
-                self._events.keep(event_id, found[event_id])
+                self._events[event_id] = found[event_id]
         return found
 
     async def _load_raws(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from ipaddress import ip_network
 from typing import Any
 
 import structlog
+from cachetools import TTLCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -63,15 +63,12 @@ class EndpointCache:
     def __init__(self, keyring: Keyring, *, clock: Clock) -> None:
         self._keyring = keyring
         self._clock = clock
-        self._known: dict[str, tuple[float, CachedEndpoint]] = {}
+        self._known: TTLCache[str, CachedEndpoint] = TTLCache(_MOST_KEPT, ttl=_KEPT_SECONDS)
         self._signer: RsaSigner | None = None
 
     def known(self, endpoint_id: str) -> CachedEndpoint | None:
         """An endpoint that was read lately; None of any other."""
-        known = self._known.get(endpoint_id)
-        if known is None or time.monotonic() - known[0] > _KEPT_SECONDS:
-            return None
-        return known[1]
+        return self._known.get(endpoint_id)
 
     async def load(
         self, connection: AsyncConnection, endpoints: Mapping[str, Seen]
@@ -90,7 +87,6 @@ class EndpointCache:
             rows = await connection.execute(
                 select(_ENDPOINTS).where(_ENDPOINTS.c.id.in_(sorted(missing)))
             )
-            now = time.monotonic()
             for row in rows.mappings().all():
                 try:
                     found[row["id"]] = self._open(row, rsa=await self._rsa(connection, row))
@@ -99,13 +95,7 @@ class EndpointCache:
                         "An endpoint cannot be used.", endpoint_id=row["id"], error=error.message
                     )
                 else:
-                    self._known[row["id"]] = (now, found[row["id"]])
-            if len(self._known) > _MOST_KEPT:
-                self._known = {
-                    key: known
-                    for key, known in self._known.items()
-                    if now - known[0] <= _KEPT_SECONDS
-                }
+                    self._known[row["id"]] = found[row["id"]]
         return found
 
     async def _rsa(self, connection: AsyncConnection, row: Any) -> RsaSigner | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from cachetools import LRUCache
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.database.size_bounded_cache import SizeBoundedCache
 from hookfast.storage.inbox import inbox_entries
 from hookfast.storage.inbox.inbox_entries import RawRequest
 
@@ -18,8 +18,8 @@ class RawRequests:
     """One per process. A request never changes, so what is remembered is right."""
 
     def __init__(self) -> None:
-        self._known: SizeBoundedCache[RawRequest] = SizeBoundedCache(
-            lambda raw: len(raw.body), most_bytes=_CACHE_BYTES
+        self._known: LRUCache[str, RawRequest] = LRUCache(
+            _CACHE_BYTES, getsizeof=lambda raw: len(raw.body)
         )
 
     def known(self, inbox_id: str) -> RawRequest | None:
@@ -34,7 +34,6 @@ class RawRequests:
         found = {one: raw for one in wanted if (raw := self._known.get(one)) is not None}
         if missing := wanted - found.keys():
             loaded = await inbox_entries.raw_requests(connection, missing)
-            for inbox_id, raw in loaded.items():
-                self._known.keep(inbox_id, raw)
+            self._known.update(loaded)
             found |= loaded
         return found
