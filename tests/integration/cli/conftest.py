@@ -17,6 +17,7 @@ from hookfast.settings.settings import Settings
 from tests.e2e.service_process import environment
 from tests.support.api_client import OPERATOR_KEY, Json
 from tests.support.api_server import ApiServer, api_server
+from tests.support.forked_command import run_forked
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
@@ -99,10 +100,18 @@ def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
     """`await hookfast("deliveries", "list")` → how it ended."""
 
     async def run(*arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Ended:
+        whole = service_environment | (env or {})
+        if not any(
+            name.startswith("PYTHON") for name in env or {}
+        ):  # what Python reads at its start
+            return Ended(
+                *await run_forked(arguments, folder=tmp_path, env=whole, stdin=stdin.encode())
+            )
+        # Python reads these variables when it starts
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "hookfast.cli", *arguments),
             cwd=tmp_path,
-            env=service_environment | (env or {}),
+            env=whole,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

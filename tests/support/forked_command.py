@@ -1,0 +1,68 @@
+"""The command line as processes that need not import it: each is forked from one that has.
+
+Started afresh, a command spends half a second on imports, and the tests run some 400. It is the
+real `main`, with arguments, folder, environment and standard streams of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+from tests.support.waiting import PATIENCE
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(
+    [
+        "hookfast.cli",
+        "hookfast.cli.remote.deliveries",
+        "hookfast.cli.remote.trigger",
+        "hookfast.cli.secrets",
+        "tests.support.forked_command",
+    ]
+)
+
+
+async def run_forked(
+    arguments: tuple[str, ...], *, folder: Path, env: dict[str, str], stdin: bytes
+) -> tuple[int, str, str]:
+    """Run `hookfast <arguments>` in `folder`; return its exit code, output and error output."""
+    streams = folder / f".streams-{os.urandom(4).hex()}"
+    streams.mkdir()
+    (streams / "0").write_bytes(stdin)
+    process = _SERVER.Process(target=_run, args=(arguments, folder, env, streams))
+    process.start()
+    try:
+        await asyncio.to_thread(process.join, PATIENCE)
+        code = process.exitcode
+        if code is None:
+            raise TimeoutError(f"hookfast {' '.join(arguments)} does not end")
+    finally:
+        if process.is_alive():
+            process.kill()
+            process.join()
+        process.close()
+    return code, (streams / "1").read_text(), (streams / "2").read_text()
+
+
+def _run(arguments: tuple[str, ...], folder: Path, env: dict[str, str], streams: Path) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    for number, flags in (
+        (0, os.O_RDONLY),
+        (1, os.O_CREAT | os.O_WRONLY),
+        (2, os.O_CREAT | os.O_WRONLY),
+    ):
+        opened = os.open(streams / str(number), flags)
+        os.dup2(opened, number)
+        os.close(opened)
+    # multiprocessing closed the one that there was
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.argv = ["hookfast", *arguments]
+    from hookfast.cli import main
+
+    main()
