@@ -1,11 +1,11 @@
-"""The worker process: three Temporal workers, the outbox relay, and checks that nothing is lost.
+"""The worker process: three Temporal workers, the outbox relay, and sweeps for lost deliveries.
 
-- `deliveries` runs the workflows and, inside their tasks, the fast lane's first attempts.
-- `retries` runs every other attempt, so that slow receivers cannot hold up first attempts.
-- `control` runs what steers them, so that no flood of deliveries can hold up an open circuit.
+- `deliveries` runs the delivery workflows and, inside their tasks, the fast lane's first attempts.
+- `retries` runs all other attempts, so that slow receivers cannot delay first attempts.
+- `control` runs circuits, jobs, mail and retention, so that no flood of deliveries delays them.
 
-Client and workers share one connection: that is what lets Temporal hand a started workflow straight
-back to this process (eager start), where its event is still in memory.
+Client and workers share one connection. That lets Temporal hand a started workflow directly back to
+this process (eager start), where its event is still in memory.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
-from activities.attempt import AttemptActivities
+from activities.attempt import AttemptRunner
 from activities.batch import BatchActivities
-from activities.circuit import CircuitActivities
+from activities.circuit_breaker import CircuitActivities
+from activities.daily import DailyActivities
+from activities.delivery import DeliveryActivities
 from activities.fast_lane import FastLane
 from activities.job import JobActivities
-from activities.notify import MailActivities
-from activities.requests import Requests
+from activities.owner_mail import MailActivities
 from activities.retention import RetentionActivities
-from activities.upkeep import UpkeepActivities
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
-from hookfast.dispatch import daily_schedule, retention_schedule
+from hookfast.dispatch import retention_schedule, schedules
 from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
@@ -56,7 +56,7 @@ from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import News, Recorder
+from hookfast.storage.deliveries.recorder import Committed, Recorder
 from hookfast.storage.figures import workers
 from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import exposition, providers
@@ -68,11 +68,11 @@ from hookfast.version import VERSION
 from hookfast.workflow_request import CONTROL_QUEUE
 from workflows.batch import BatchWorkflow
 from workflows.circuit_breaker import CircuitBreakerWorkflow
+from workflows.daily import DailyWorkflow
 from workflows.delivery import DeliveryWorkflow
 from workflows.job import JobWorkflow
 from workflows.owner_mail import OwnerMailWorkflow
 from workflows.retention import RetentionWorkflow
-from workflows.upkeep import UpkeepWorkflow
 
 _RECONNECT_SECONDS = 1.0
 _LEAVE_SECONDS = 5.0
@@ -88,12 +88,12 @@ async def running_worker(
     *,
     workflow_runner: WorkflowRunner | None = None,
 ) -> AsyncIterator[None]:
-    """Everything a worker process runs, for as long as the block lasts.
+    """Run everything that a worker process runs, while the block lasts.
 
-    On leaving, attempts under way end and are recorded, for at most `settings.shutdown_grace`.
+    On leaving, attempts in progress end and are recorded, within `settings.shutdown_grace`.
     """
     loader = OutgoingLoader(database, keyring_of(settings))
-    conductor = workflow_starter_for(settings, client, database)
+    workflow_starter = workflow_starter_for(settings, client, database)
     policy = settings.circuit_policy
     sender = Sender(
         guard=AddressGuard(
@@ -105,24 +105,24 @@ async def running_worker(
     )
     doorbell = doorbell_for(database)
 
-    def on_news(news: News) -> None:
-        if news & News.CIRCUIT:
+    def on_commit(news: Committed) -> None:
+        if news & Committed.CIRCUIT:
             loader.forget_primed()
-            conductor.ring()
-        if news & News.EVENTS:
+            workflow_starter.wake()
+        if news & Committed.OUTBOX:
             doorbell.ring()
 
-    recorder = Recorder(database, policy=policy, told=on_news)
+    recorder = Recorder(database, policy=policy, on_commit=on_commit)
     lateness = Lateness()
     first_attempts = FirstAttempts(settings.first_attempts)
     unhealthy = UnhealthyEndpoints()
-    requests = Requests(
+    requests = AttemptRunner(
         loader=loader,
         sender=sender,
         recorder=recorder,
         public_url=settings.resolved_public_url,
     )
-    attempts = AttemptActivities(
+    attempts = DeliveryActivities(
         client=client,
         database=database,
         loader=loader,
@@ -130,7 +130,7 @@ async def running_worker(
         recorder=recorder,
         fast_lane=FastLane(settings.max_concurrent_attempts),
         held_backstop=settings.held_backstop,
-        on_news=on_news,
+        on_commit=on_commit,
         lateness=lateness,
     )
     batches = Batches(client, on_room=doorbell.wake)
@@ -142,7 +142,7 @@ async def running_worker(
         recorder=recorder,
         unhealthy=unhealthy,
         batches=batches,
-        on_news=on_news,
+        on_commit=on_commit,
     )
     deliveries = Worker(
         client,
@@ -167,7 +167,12 @@ async def running_worker(
         graceful_shutdown_timeout=settings.shutdown_grace,
     )
     control = _control_worker(
-        settings, client, database, policy=policy, on_news=on_news, workflow_runner=workflow_runner
+        settings,
+        client,
+        database,
+        policy=policy,
+        on_commit=on_commit,
+        workflow_runner=workflow_runner,
     )
     relay = Relay(
         client=client,
@@ -188,17 +193,17 @@ async def running_worker(
             _together(deliveries, retries, control),
             _background(
                 relay.run(),
-                conductor.run(),
+                workflow_starter.run(),
                 send_heartbeats(database, worker_id, first_attempts),
                 requeue_lost(database),
-                daily_schedule.ensure_schedule(client),
+                schedules.ensure_daily(client),
                 retention_schedule.ensure_schedule(client),
             ),
         ):
             yield
     finally:
-        # A courtesy to /readyz and to the next relay, given up when the database is silent: leases
-        # and heartbeats run out, workflows repeat their records.
+        # So that /readyz and other relays know at once. Given up if the database does not answer:
+        # leases and heartbeats end by themselves, and workflows repeat their records.
         with contextlib.suppress(SQLAlchemyError, OSError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await relay.finish()
@@ -218,12 +223,12 @@ def _control_worker(
     database: Database,
     *,
     policy: Policy,
-    on_news: Callable[[News], None],
+    on_commit: Callable[[Committed], None],
     workflow_runner: WorkflowRunner | None,
 ) -> Worker:
-    """What steers deliveries: circuits, jobs, owners' mail, upkeep, retention. Few, and long."""
-    circuits = CircuitActivities(database=database, policy=policy, on_news=on_news)
-    jobs = JobActivities(database=database, on_news=on_news)
+    """The worker for circuits, jobs, owners' mail, the daily run and retention: few, and long."""
+    circuits = CircuitActivities(database=database, policy=policy, on_commit=on_commit)
+    jobs = JobActivities(database=database, on_commit=on_commit)
     mail = MailActivities(
         database=database,
         transport=transport_of(settings),
@@ -233,7 +238,7 @@ def _control_worker(
         if settings.owner_link_lifetime
         else None,
     )
-    upkeep = UpkeepActivities(database=database.unhurried)
+    upkeep = DailyActivities(database=database.unhurried)
     retention = RetentionActivities(database=database.unhurried, ages=settings.ages)
     return Worker(
         client,
@@ -243,7 +248,7 @@ def _control_worker(
             JobWorkflow,
             OwnerMailWorkflow,
             RetentionWorkflow,
-            UpkeepWorkflow,
+            DailyWorkflow,
         ],
         activities=[*circuits.all, *jobs.all, *mail.all, *upkeep.all, *retention.all],
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
@@ -254,8 +259,8 @@ def _control_worker(
 
 @asynccontextmanager
 async def _together(*workers: Worker) -> AsyncIterator[None]:
-    """Run these while the block lasts. They are told to end at once: one after the other, each
-    would take on new work for as long as the grace of those before it."""
+    """Run these workers while the block lasts. They are shut down together: one after the other,
+    each would accept new work during the grace period of those before it."""
     async with contextlib.AsyncExitStack() as running:
         for one in workers:
             await running.enter_async_context(one)
@@ -267,7 +272,7 @@ async def _together(*workers: Worker) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run endless tasks while the block lasts; one that fails ends the block with its error."""
+    """Run endless tasks while the block lasts. If one fails, the block ends with its error."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one) for one in work]
         yield
@@ -298,14 +303,14 @@ async def run(settings: Settings) -> None:
             freeze_startup()
             log.info("The worker is ready.", version=VERSION, database=database.kind)
             await stop.wait()
-            log.info("The worker drains.", grace=str(settings.shutdown_grace))
+            log.info("The worker is shutting down.", grace=str(settings.shutdown_grace))
 
 
 @asynccontextmanager
 async def _metrics_server(
     settings: Settings, telemetry: Telemetry, of_temporal: TemporalMetrics
 ) -> AsyncIterator[None]:
-    """Answers `/metrics` with ours and Temporal's while the block lasts."""
+    """Serve `/metrics`, ours and those of Temporal's SDK, while the block lasts."""
     token = settings.metrics_token
     server = MetricsServer(
         lambda: exposition.text(telemetry.registry) + of_temporal.text(),
@@ -322,13 +327,13 @@ async def _metrics_server(
 
 
 async def _connect(stop: asyncio.Event) -> Client | None:
-    """Temporal, as soon as it is there; None when told to stop first."""
+    """Connect to Temporal as soon as it answers. None if `stop` is set first."""
     while not stop.is_set():
         try:
             client = await temporal.connect()
             await temporal.register_search_attributes(client)
         except (RuntimeError, RPCError) as error:
-            log.warning("Temporal is not there yet; trying again.", error=str(error)[:200])
+            log.warning("Temporal does not answer yet; trying again.", error=str(error)[:200])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RECONNECT_SECONDS):
                     await stop.wait()
@@ -346,7 +351,7 @@ def main() -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where there is one; asyncio's own loop works too."""
+    """uvloop's event loop where it is installed; asyncio's own works too."""
     try:
         import uvloop
     except ImportError:

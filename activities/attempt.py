@@ -1,252 +1,304 @@
-"""The step of a delivery: load, admit, limit, send, record. Here it meets the network.
+"""One attempt: check the delivery again, sign, POST, record.
 
-Customers' failures are outcomes, not activity errors: an activity error here means that *we* could
-not work (no database), and Temporal tries again until we can.
+What each ordering protects against:
 
-What each order of things protects against:
-
-- A place among the endpoint's requests in flight is taken before the request and given back with
-  its record, or when it is not made after all.
-- Where only the record fails, the attempt goes to the workflow, which records it: a crash after
-  that repeats the record and never the request.
-
-How the request itself is made is told in `requests`.
+- The delivery and its endpoint are read before the request, and again if that was a while ago: a
+  worker that was frozen in between does not send what was cancelled, held or sent meanwhile.
+- The attempt is recorded after the request. A crash in between repeats the request with the same
+  message id and attempt number; only the receiver knows of the first one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
 
 import structlog
-from temporalio import activity
-from temporalio.client import Client
+from sqlalchemy.exc import SQLAlchemyError
 
-from activities.fast_lane import FastLane
-from activities.heartbeat import heartbeat
-from activities.requests import NoLongerDue, Planned, Requests
-from activities.step_report import report_of
-from activities.time_left import TimeLeft
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.life import Attempt, Life, Trigger, next_step
-from hookfast.deliveries.messages import (
-    CANCELLED_IN_ITS_ROW,
-    RECORD,
-    STEP,
-    RecordInput,
-    StepInput,
-    StepResult,
-)
-from hookfast.deliveries.outcome import DeliveryStatus, Outcome
-from hookfast.dispatch.lateness import Lateness
+from hookfast.deliveries.headers import JSON
+from hookfast.deliveries.life import Attempt, AttemptEnded, Life, Trigger, next_step
+from hookfast.deliveries.outcome import Outcome
+from hookfast.deliveries.time_budget import RECORD_SHARE
+from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import Admission, admit
-from hookfast.endpoints.limits import Go
-from hookfast.errors import NotFound, Unavailable
-from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import actions, admission, lives, permits
-from hookfast.storage.deliveries.admission import PROBE_MARGIN
+from hookfast.errors import Unavailable
+from hookfast.events.envelope import thin_body
+from hookfast.ids import new_id
+from hookfast.sender import Sender
 from hookfast.storage.deliveries.lives import Change
-from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import AttemptRecord, News, Recorder
-
-_LEASE_MARGIN = timedelta(seconds=60)
-"""A place among an endpoint's requests in flight is free again this long after the longest request,
-should its worker die: longer than the database may take to record it."""
+from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
+from hookfast.telemetry import instruments, spans
 
 log = structlog.get_logger()
 
 
+class NoLongerDue(Exception):
+    """The delivery or its endpoint has changed, so the request does not begin. Read the row
+    again."""
+
+
+class Deadline(Protocol):
+    """The time after which another worker may make the same attempt."""
+
+    def fits(self, seconds: float) -> bool:
+        """Whether something that takes this long ends before then."""
+
+
+class BatchMember(Deadline, Protocol):
+    """A delivery that a batch attempts (`activities.batch_member`)."""
+
+    def covers(self, life: Life) -> bool:
+        """Whether a delivery with this life still belongs to the batch."""
+
+    def answered(self) -> None:
+        """Called when the request has ended."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Stands:
-    """How the delivery stands after a step; `outcome` is that of the attempt it made."""
+class PlannedAttempt:
+    """An attempt that is about to be made. `now` is the clock, never behind the workflow's;
+    `member` is set where a batch makes the attempt."""
 
-    life: Life
-    outcome: Outcome | None = None
+    outgoing: Outgoing
+    attempt: Attempt
+    now: Clock
+    member: BatchMember | None = None
+
+    @property
+    def delivery_id(self) -> str:
+        return self.outgoing.delivery_id
+
+    @property
+    def endpoint_id(self) -> str:
+        return self.outgoing.target.endpoint_id
+
+    @property
+    def time_needed(self) -> float:
+        """Seconds that the request and its record take at most."""
+        return self.outgoing.target.timeout_seconds + RECORD_SHARE.total_seconds()
 
 
-class AttemptActivities:
-    """The activities of a delivery. One per worker process."""
+@dataclass(frozen=True, slots=True)
+class MadeAttempt:
+    """An attempt that was made. `change` is how it changed its delivery; None: the record could not
+    be committed in time, so the workflow has to record it."""
+
+    ended: AttemptEnded
+    outcome: Outcome
+    change: Change | None
+
+
+class AttemptRunner:
+    """Makes and records attempts. One per worker process."""
 
     def __init__(
         self,
         *,
-        client: Client,
-        database: Database,
         loader: OutgoingLoader,
-        requests: Requests,
+        sender: Sender,
         recorder: Recorder,
-        fast_lane: FastLane,
-        held_backstop: timedelta,
-        on_news: Callable[[News], None],
-        lateness: Lateness,
+        public_url: str,
         clock: Clock = utc_now,
     ) -> None:
-        self._client = client
-        self._database = database
         self._loader = loader
-        self._requests = requests
+        self._sender = sender
         self._recorder = recorder
-        self._fast_lane = fast_lane
-        self._held_backstop = held_backstop
-        self._on_news = on_news
-        self._lateness = lateness
+        self._public_url = public_url
         self._clock = clock
 
-    @activity.defn(name=STEP)
-    async def step(self, input: StepInput) -> StepResult:
-        """Do what the delivery's row says: make the attempt that is due, or nothing."""
-        # From the first line on: whoever waits for the database lives, and another try would wait
-        # beside it, to send the same when the database goes on.
-        async with heartbeat() as pulse:
-            report = await self._step(input, TimeLeft(pulse))
-            if report.status is DeliveryStatus.CANCELLED and not input.cancelled:
-                await self._cancel_workflow()
-            return report
-
-    @activity.defn(name=RECORD)
-    async def record_attempt(self, input: RecordInput) -> StepResult:
-        """Record an attempt whose record failed. The excerpt of the answer is lost then: bodies do
-        not enter workflow history."""
-        record = AttemptRecord(delivery_id=input.delivery_id, ended=input.ended)
-        async with heartbeat():
-            try:
-                change = await self._recorder.record(record)
-            except NotFound as error:
-                return _gone(input.delivery_id, error)
-            report = report_of(change.after, input.ended.plan, after=input.ended.outcome)
-            if report.status is DeliveryStatus.CANCELLED:
-                await self._cancel_workflow()
-            return report
-
-    async def _step(self, input: StepInput, left: TimeLeft) -> StepResult:
-        try:
-            if input.signals is not None:
-                async with self._database.write() as connection:
-                    change = await actions.apply_signals(
-                        connection, input.delivery_id, input.signals, now=self._clock()
-                    )
-                lives.count_ended([change])
-            while True:
-                try:
-                    return await self._look_and_attempt(input, left)
-                except NoLongerDue:  # look again; nothing was sent
-                    continue
-        except NotFound as error:
-            return _gone(input.delivery_id, error)
-
-    async def _look_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
-        outgoing = await self._loader.load(input.delivery_id, plan=input.plan, fresh=input.fresh)
-        now = _clock_of(input.now, self._clock)
-        attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
-        step: _Stands | StepResult = _Stands(outgoing.life)
-        if isinstance(attempt, Attempt):
-            if attempt.trigger is Trigger.RETRY and input.due is not None:
-                self._lateness.note(now() - input.due)
-            step = await self._attempt(Planned(outgoing, attempt, now), left)
-        if isinstance(step, StepResult):
-            return step
-        return report_of(step.life, outgoing.plan, after=step.outcome)
-
-    async def _attempt(self, planned: Planned, left: TimeLeft) -> _Stands | StepResult:
-        """Make the attempt, unless there is a reason not to."""
-        if (change := await self._admit(planned)) is not None:
-            return _Stands(change.after)
-        if not activity.info().is_local:
-            return await self._attempt_within_limits(planned, left)
-        with self._fast_lane.enter(planned.endpoint_id) as entered:
-            # The endpoint's timeout may have been raised since the workflow chose the lane.
-            if not entered or not left.fits(planned.time_needed):
-                return StepResult(lane_full=True)
-            return await self._attempt_within_limits(planned, left)
-
-    async def _admit(self, planned: Planned) -> Change | None:
-        """None where the attempt may be made; else what became of its delivery."""
-        outgoing = planned.outgoing
-        verdict = admit(
-            outgoing.gate,
-            planned.delivery_id,
-            attempt=planned.attempt,
-            released=outgoing.life.released,
-        )
-        if verdict is Admission.SEND:
-            return None
-        async with self._database.write() as connection:
-            judged = await admission.judge(
-                connection,
-                planned.delivery_id,
-                planned.endpoint_id,
-                planned.attempt,
-                backstop=self._held_backstop,
-                probe_lease=timedelta(seconds=outgoing.target.timeout_seconds) + PROBE_MARGIN,
-                now=planned.now(),
+    async def send_and_record(self, planned: PlannedAttempt, left: Deadline) -> MadeAttempt:
+        """Make the attempt. Raises NoLongerDue or Unavailable if nothing was sent."""
+        started_at = planned.now()
+        with _observed(planned.attempt, planned.outgoing, started_at=started_at) as observed:
+            outcome = await self._post(planned, left)
+            if planned.member is not None:
+                planned.member.answered()
+            ended = AttemptEnded(
+                attempt_id=new_id("att", started_at),
+                attempt=planned.attempt,
+                started_at=started_at,
+                outcome=replace(outcome, response_excerpt=None),
+                plan=planned.outgoing.plan,
+                timeout_seconds=planned.outgoing.target.timeout_seconds,
+                jitter=random.random(),  # noqa: S311 - jitter, not a secret
             )
-        if judged.goes:
-            return None
-        lives.count_ended([judged.change])
-        if judged.change.died:
-            self._on_news(News.EVENTS)
-        return judged.change
+            record = AttemptRecord(
+                delivery_id=planned.delivery_id,
+                ended=ended,
+                excerpt=outcome.response_excerpt,
+                limited=planned.outgoing.target.limits is not None,
+                in_batch=planned.member is not None,
+                first_try=True,
+            )
+            change = await self._try_to_record(record)
+            observed.ended(outcome, change)
+        return MadeAttempt(ended, outcome, change)
 
-    async def _attempt_within_limits(
-        self, planned: Planned, left: TimeLeft
-    ) -> _Stands | StepResult:
-        """Send it, unless the endpoint's limits say later: then no attempt is spent."""
-        target = planned.outgoing.target
-        if target.limits is not None:
-            async with self._database.write() as connection:
-                turn = await admission.take_turn(
-                    connection,
-                    planned.delivery_id,
-                    planned.endpoint_id,
-                    planned.attempt,
-                    limits=target.limits,
-                    waited=planned.outgoing.life.waited,
-                    lease=timedelta(seconds=target.timeout_seconds) + _LEASE_MARGIN,
-                    clock=planned.now,
-                )
-            if not isinstance(turn, Go):
-                return _Stands(turn.after)
-            await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
-        if not left.fits(planned.time_needed):
-            # The database took too long. Temporal would not wait for the record, and have it sent
-            # once more; so it is not sent now.
-            raise Unavailable("There is too little time left for the request and its record.")
-        try:
-            made = await self._requests.send_and_record(planned, left)
-        except NoLongerDue:
-            await self._give_turn_back(planned)
-            raise
-        if made.change is None:
-            return StepResult(unrecorded=made.ended)
-        return _Stands(made.change.after, made.outcome)
+    async def _post(self, planned: PlannedAttempt, left: Deadline) -> Outcome:
+        outgoing, number = planned.outgoing, planned.attempt.number
+        target, raw = outgoing.target, outgoing.raw
+        trace = outgoing.event.traceparent
+        with spans.request(target.url, trace, resend_count=number - 1) as span:
+            headers, body = await outgoing_request(
+                self._body(outgoing),
+                target=target,
+                message_id=outgoing.delivery_id,
+                event_type=outgoing.event_type,
+                attempt=number,
+                timestamp=int(self._clock().timestamp()),
+                traceparent=span.traceparent,
+                content_type=JSON if raw is None else raw.content_type,
+                original=() if raw is None else raw.headers,
+            )
+            outcome = await self._sender.post(
+                target.url,
+                headers=headers,
+                body=body,
+                timeout=target.timeout_seconds,
+                allowed_networks=target.allowed_networks,
+                confirm=lambda: self._confirm(planned, left),
+            )
+            span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
+            return outcome
 
-    async def _give_turn_back(self, planned: Planned) -> None:
-        if planned.outgoing.target.limits is None:
+    async def _confirm(self, planned: PlannedAttempt, left: Deadline) -> None:
+        """Check again that the attempt is due. The sender calls this when the connection is open
+        and nothing was sent. Raises NoLongerDue if the delivery does something else next or may not
+        be sent, and Unavailable if Temporal has given this step up: another worker may be making
+        the same attempt."""
+        if planned.outgoing.fresh:
             return
-        unused = permits.Ended(endpoint_id=planned.endpoint_id, delivery_id=planned.delivery_id)
-        async with self._database.write() as connection:
-            await permits.release(connection, [unused])
+        if not left.fits(RECORD_SHARE.total_seconds()):
+            raise Unavailable("The step was given up before its request began.")
+        seen = await self._loader.refresh(planned.outgoing)
+        probe = seen.gate.probes(planned.delivery_id)
+        if planned.member is not None and not planned.member.covers(seen.life):
+            raise NoLongerDue
+        in_batch = planned.member is not None
+        if next_step(seen.life, planned.now(), probe=probe, in_batch=in_batch) != planned.attempt:
+            raise NoLongerDue
+        decision = admit(
+            seen.gate, planned.delivery_id, attempt=planned.attempt, released=seen.life.released
+        )
+        claimed = decision is Admission.CLAIM and probe
+        if decision is not Admission.SEND and not claimed:
+            raise NoLongerDue
 
-    async def _cancel_workflow(self) -> None:
-        """Have Temporal know that the workflow is cancelled, so that it can end so."""
-        info = activity.info()
-        if info.workflow_id is None:
-            return
-        handle = self._client.get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
-        await handle.cancel(reason=CANCELLED_IN_ITS_ROW)
+    def _body(self, outgoing: Outgoing) -> bytes:
+        event = outgoing.event
+        if outgoing.raw is not None:
+            return outgoing.raw.body
+        if outgoing.payload != "thin":
+            # also for `raw`, if the event came in through no source or its request is not kept any
+            # more
+            return event.body
+        return thin_body(
+            event_id=event.event_id,
+            event_type=outgoing.event_type,
+            created_at=event.created_at,
+            tenant_id=event.tenant_id,
+            url=f"{self._public_url}/v1/events/{event.event_id}",
+        )
+
+    async def _try_to_record(self, record: AttemptRecord) -> Change | None:
+        """Record the attempt. None if that could not be committed in time."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + RECORD_SHARE.total_seconds()
+        pause = 0.05
+        while True:
+            try:
+                # also while the worker stops: the request was made, so record it
+                return await self._recorder.record(record, within=give_up_at - loop.time())
+            except (SQLAlchemyError, OSError, Unavailable) as error:
+                # It may still be committed late. The workflow records the same attempt, and the
+                # later of the two changes nothing.
+                if loop.time() + pause > give_up_at:
+                    log.warning(
+                        "An attempt could not be recorded; its workflow will retry the record.",
+                        delivery_id=record.delivery_id,
+                        attempt=record.ended.attempt.number,
+                        error=type(error).__name__,
+                    )
+                    return None
+                record = replace(record, first_try=False)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1.0)
 
 
-def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
-    """The time, not before the workflow's: a timer that has fired has fired, even where the
-    server's clock is ahead of this machine's (or skips time, in a test)."""
-    ahead = max(timedelta(0), workflow_now - clock())
-    return lambda: clock() + ahead
+class _ObservedAttempt:
+    """The span and the metrics of an attempt under way."""
+
+    __slots__ = ("_attempt", "_outgoing", "_span", "_started_at")
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        outgoing: Outgoing,
+        span: spans.AttemptSpan,
+        *,
+        started_at: datetime,
+    ) -> None:
+        self._attempt = attempt
+        self._outgoing = outgoing
+        self._span = span
+        self._started_at = started_at
+
+    def ended(self, outcome: Outcome, change: Change | None) -> None:
+        """Measure the result. `change` is what the attempt changed; None: not recorded yet."""
+        result = outcome.result.value
+        trigger = self._attempt.trigger
+        tenant = self._outgoing.target.tenant_id
+        instruments.ATTEMPTS.add(
+            result=result,
+            status_class=_class_of(outcome.status_code),
+            trigger=trigger.value,
+            tenant=tenant,
+        )
+        instruments.ATTEMPT_DURATION.record(outcome.duration_ms / 1000, result=result)
+        waited = (self._started_at - self._outgoing.wanted_at).total_seconds()
+        if self._attempt.number == 1:
+            instruments.FIRST_ATTEMPT_DELAY.record(waited)
+        # a resend after days says nothing about how fast we deliver
+        if outcome.succeeded and trigger is not Trigger.RESEND:
+            instruments.DELIVERY_DURATION.record(waited + outcome.duration_ms / 1000)
+        following = None
+        if change is not None:
+            following = change.after.status.value if change.after.phase.ended else "retry"
+        self._span.ended(result, following=following)
 
 
-def _gone(delivery_id: str, error: NotFound) -> StepResult:
-    """Its rows are gone (a database restored from before the event): nothing can be sent and
-    nothing recorded, now or later."""
-    log.error("A delivery has no row; its workflow ends.", delivery_id=delivery_id)
-    return StepResult(DeliveryStatus.DEAD, "not_found", last_error=error.message)
+@contextmanager
+def _observed(
+    attempt: Attempt, outgoing: Outgoing, *, started_at: datetime
+) -> Iterator[_ObservedAttempt]:
+    """Observe an attempt while the block makes it."""
+    ids = {
+        "event": outgoing.event.event_id,
+        "delivery": outgoing.delivery_id,
+        "endpoint": outgoing.target.endpoint_id,
+        "tenant": outgoing.target.tenant_id,
+    }
+    instruments.IN_FLIGHT.add(1)
+    try:
+        with spans.attempt(
+            outgoing.event.traceparent,
+            event_type=outgoing.event_type,
+            number=attempt.number,
+            trigger=attempt.trigger.value,
+            ids=ids,
+        ) as span:
+            yield _ObservedAttempt(attempt, outgoing, span, started_at=started_at)
+    finally:
+        instruments.IN_FLIGHT.add(-1)
+
+
+def _class_of(status_code: int | None) -> str:
+    return "none" if status_code is None else f"{status_code // 100}xx"

@@ -1,13 +1,13 @@
-"""The first attempts of a batch, made side by side, each as a delivery's own step would make it.
+"""The first attempts of a batch, made concurrently, each as a delivery's own step would make it.
 
-A delivery is in the batch's hands until the time in its row (`batch_until`), and nobody else
-attempts it before then. What each order of things protects against:
+A delivery belongs to the batch until the time in its row (`batch_until`); nobody else attempts it
+before then. What each ordering protects against:
 
-- Each attempt is recorded by itself, as soon as it has ended: a crash repeats those that were not.
-- A delivery that is not delivered goes into the outbox in the transaction that records so. A crash
-  right after it, and a batch that is never heard of again, lose nothing.
-- A request that takes long goes on while its batch ends. Its row says until when; if its worker
-  dies, the delivery's own workflow makes the attempt after that.
+- Each attempt is recorded by itself as soon as it has ended: a crash repeats only the unrecorded.
+- The transaction that records a failed attempt puts the delivery into the outbox. A crash right
+  after it, or a batch that is lost, loses nothing.
+- A slow request continues after its batch has ended. Its row says until when; if its worker dies,
+  the delivery's own workflow makes the attempt after that.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.heartbeat import heartbeat
-from activities.hold import Hold
-from activities.lanes import Lanes
-from activities.requests import NoLongerDue, Planned, Requests
-from activities.time_left import TimeLeft
+from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
+from activities.batch_member import BatchMember, EndpointSlots
+from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.batch_messages import (
     ATTEMPT,
@@ -55,15 +53,15 @@ from hookfast.errors import HookfastError, NotFound
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import AttemptRecord, News, Recorder
+from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
 from hookfast.storage.endpoints import endpoints
 
-_LOOK_SECONDS = 0.1
-"""How often a batch looks for requests that take long. With all others done, they leave the worker
-free for another batch after so long: else the first deliveries to an endpoint that never answers
-would hold up everybody's for a second."""
+_CHECK_SECONDS = 0.1
+"""How often a batch checks for slow requests. When only slow ones are left, the worker may start
+another batch after this long: otherwise the first deliveries to an endpoint that never answers
+would delay all others by a second."""
 _LONGEST = timedelta(seconds=5)
-"""A batch that has not ended after that leaves everything behind: then this worker is too busy."""
+"""A batch that has not ended after this long leaves all its deliveries: its worker is too busy."""
 
 log = structlog.get_logger()
 
@@ -71,13 +69,13 @@ _Kept = TypeVar("_Kept")
 
 
 class _Write(Protocol):
-    """What changes rows of a batch."""
+    """A function that changes rows of a batch."""
 
     async def __call__(self, connection: AsyncConnection, *, batch_id: str) -> None: ...
 
 
-class _Fate(Enum):
-    """What became of a delivery in its batch."""
+class _Status(Enum):
+    """How a delivery left its batch."""
 
     DELIVERED = auto()
     CONTINUES = auto()  # its row says so already
@@ -88,19 +86,19 @@ class _Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    fate: _Fate
+    status: _Status
     why: str = ""
     unrecorded: Unrecorded | None = None
 
 
-_GIVEN_UP = _Result(_Fate.CONTINUES, "given up")
+_GIVEN_UP = _Result(_Status.CONTINUES, "given up")
 
 
-_Tasks = dict["asyncio.Task[_Result]", Hold]
+_Tasks = dict["asyncio.Task[_Result]", BatchMember]
 
 
 class BatchActivities:
-    """One per worker process."""
+    """The activities of `BatchWorkflow`. One per worker process."""
 
     def __init__(
         self,
@@ -108,11 +106,11 @@ class BatchActivities:
         client: Client,
         database: Database,
         loader: OutgoingLoader,
-        requests: Requests,
+        requests: AttemptRunner,
         recorder: Recorder,
         unhealthy: UnhealthyEndpoints,
         batches: Batches,
-        on_news: Callable[[News], None],
+        on_commit: Callable[[Committed], None],
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -121,7 +119,7 @@ class BatchActivities:
         self._requests = requests
         self._recorder = recorder
         self._unhealthy = unhealthy
-        self._on_news = on_news
+        self._on_commit = on_commit
         self._batches = batches
         self._clock = clock
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -129,9 +127,9 @@ class BatchActivities:
     @activity.defn(name=ATTEMPT)
     async def attempt_batch(self, input: BatchInput) -> BatchResult:
         """Make the first attempts of these deliveries and of those that are added meanwhile.
-        Deliveries that do not belong to this batch any more are left alone."""
-        async with heartbeat() as pulse:
-            left = TimeLeft(pulse)
+        Deliveries that no longer belong to this batch are skipped."""
+        async with heartbeat() as heartbeats:
+            left = TimeLeft(heartbeats)
             batch = self._batches.get(input.batch_id) or closed_batch(input.batch_id)
             try:
                 results = await self._attempt_all(input, batch, left)
@@ -145,17 +143,19 @@ class BatchActivities:
         self, input: BatchInput, batch: Batch, left: TimeLeft
     ) -> dict[str, _Result]:
         """Attempt the deliveries of the batch. Return the result of each, in order of arrival."""
-        lanes = Lanes(self._loader, batch.id)
+        slots = EndpointSlots(self._loader, batch.id)
         came: list[str] = []
         pending: _Tasks = {}
 
         def take(delivery_ids: Sequence[str]) -> None:
             came.extend(delivery_ids)
-            lanes.add(delivery_ids)
+            slots.add(delivery_ids)
             endpoints = self._loader.endpoints_of(delivery_ids)
             for one in delivery_ids:
-                hold = Hold(one, endpoints.get(one, ""), left)
-                pending[self._keep(asyncio.create_task(self._first(hold, batch.id, lanes)))] = hold
+                member = BatchMember(one, endpoints.get(one, ""), left)
+                pending[
+                    self._keep(asyncio.create_task(self._attempt_first(member, batch.id, slots)))
+                ] = member
 
         await self._loader.renew(input.delivery_ids, batch_id=batch.id)
         take(input.delivery_ids)
@@ -163,20 +163,20 @@ class BatchActivities:
         results: dict[str, _Result] = {}
         ends_at = asyncio.get_running_loop().time() + _LONGEST.total_seconds()
         while pending or not batch.complete.done():
-            due = asyncio.get_running_loop().time() + _LOOK_SECONDS
+            due = asyncio.get_running_loop().time() + _CHECK_SECONDS
             awaited: set[asyncio.Future[Any]] = {*pending, batch.complete}
-            await asyncio.wait(awaited, timeout=_LOOK_SECONDS)
+            await asyncio.wait(awaited, timeout=_CHECK_SECONDS)
             ended = {
                 pending.pop(task).delivery_id: task.result()
                 for task in [task for task in pending if task.done()]
             }
             now = asyncio.get_running_loop().time()
             if not left.fits(0):
-                # This worker was frozen, and another has the batch: what rows say is its to change.
-                given_up = {hold.delivery_id: _GIVEN_UP for hold in pending.values()}
+                # This worker was frozen and another has the batch now: it changes the rows.
+                given_up = {member.delivery_id: _GIVEN_UP for member in pending.values()}
                 return results | ended | given_up
-            for hold in pending.values():
-                hold.excuse(now - due)
+            for member in pending.values():
+                member.excuse(now - due)
             ended |= await self._leave_behind(pending, input.batch_id, everything=now > ends_at)
             results |= ended
             batch.finished(ended)
@@ -188,7 +188,7 @@ class BatchActivities:
 
     @activity.defn(name=RECORD)
     async def record_batch(self, input: RecordBatchInput) -> None:
-        """Record attempts whose record failed. The excerpts of the answers are lost then: bodies do
+        """Record attempts whose record failed. The response excerpts are lost, because bodies do
         not enter workflow history."""
         async with heartbeat():
             async with self._database.read() as connection:
@@ -202,70 +202,75 @@ class BatchActivities:
                     if one.endpoint_id in plans
                 )
             )
-        self._on_news(News.EVENTS)
+        self._on_commit(Committed.OUTBOX)
 
     async def close(self) -> None:
-        """Wait for the requests that go on, and their records."""
+        """Wait for the requests that continue without their batch, and for their records."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
     # -- one delivery --------------------------------------------------------------------------
 
-    async def _first(self, hold: Hold, batch_id: str, lanes: Lanes) -> _Result:
+    async def _attempt_first(
+        self, member: BatchMember, batch_id: str, slots: EndpointSlots
+    ) -> _Result:
         try:
-            async with lanes.turn(hold):
-                planned = await self._look(hold, batch_id)
+            async with slots.turn(member):
+                planned = await self._plan(member, batch_id)
                 if isinstance(planned, _Result):
                     return planned
-                if not hold.fits(planned.time_needed):
-                    return _Result(_Fate.RETURNED)
-                hold.begin()
-                made = await self._requests.send_and_record(planned, hold)
+                if not member.fits(planned.time_needed):
+                    return _Result(_Status.RETURNED)
+                member.begin()
+                made = await self._requests.send_and_record(planned, member)
         except NotFound:
-            log.error("A delivery has no row; it is left out.", delivery_id=hold.delivery_id)
-            return _Result(_Fate.CONTINUES, "it has no row")
+            log.error("A delivery has no row; it is left out.", delivery_id=member.delivery_id)
+            return _Result(_Status.CONTINUES, "it has no row")
         except NoLongerDue:
-            return _Result(_Fate.LEAVES, "it changed")
+            return _Result(_Status.LEAVES, "it changed")
         except (HookfastError, SQLAlchemyError, OSError) as error:  # ours, and nothing was sent
             log.warning(
                 "A first attempt could not be made; it is tried again.",
-                delivery_id=hold.delivery_id,
+                delivery_id=member.delivery_id,
                 error=type(error).__name__,
             )
-            return _Result(_Fate.RETURNED)
+            return _Result(_Status.RETURNED)
         if made.change is None:
-            late = Unrecorded.of(hold.delivery_id, planned.endpoint_id, made.ended)
-            return _Result(_Fate.UNRECORDED, "recorded late", late)
+            late = Unrecorded.of(member.delivery_id, planned.endpoint_id, made.ended)
+            return _Result(_Status.UNRECORDED, "recorded late", late)
         if made.outcome.succeeded:
             self._unhealthy.mark_healthy(planned.endpoint_id)
         else:
             self._unhealthy.mark_unhealthy(planned.endpoint_id)
         if made.change.after.phase is Phase.DELIVERED:
-            return _Result(_Fate.DELIVERED)
-        return _Result(_Fate.CONTINUES, str(made.outcome.status_code or made.outcome.result.value))
+            return _Result(_Status.DELIVERED)
+        return _Result(
+            _Status.CONTINUES, str(made.outcome.status_code or made.outcome.result.value)
+        )
 
-    async def _look(self, hold: Hold, batch_id: str) -> Planned | _Result:
-        """The first attempt, where it is the batch's to make and there is no reason not to."""
-        outgoing = await self._loader.load(hold.delivery_id, fresh=True)
+    async def _plan(self, member: BatchMember, batch_id: str) -> PlannedAttempt | _Result:
+        """Plan the first attempt, if the batch may make it; otherwise return how the delivery
+        leaves."""
+        outgoing = await self._loader.load(member.delivery_id, fresh=True)
         life, now = outgoing.life, self._clock()
         if outgoing.batch_id != batch_id or life.batch_until is None or life.batch_until <= now:
-            # Done before a crash, or somebody else's by now.
+            # Attempted before a crash, or another worker's by now.
             if life.phase is Phase.DELIVERED:
-                return _Result(_Fate.DELIVERED)
-            return _Result(_Fate.CONTINUES, life.status.value)
-        hold.take(outgoing.target)
-        hold.extend(life.batch_until, now=now)
+                return _Result(_Status.DELIVERED)
+            return _Result(_Status.CONTINUES, life.status.value)
+        member.take(outgoing.target)
+        member.extend(life.batch_until, now=now)
         attempt = next_step(life, now, in_batch=True)
         if not isinstance(attempt, Attempt) or attempt.trigger is not Trigger.FIRST:
-            return _Result(_Fate.LEAVES, life.status.value)
+            return _Result(_Status.LEAVES, life.status.value)
         verdict = admit(
-            outgoing.gate, hold.delivery_id, attempt=attempt, released=outgoing.life.released
+            outgoing.gate, member.delivery_id, attempt=attempt, released=outgoing.life.released
         )
         if verdict is not Admission.SEND:
-            return _Result(_Fate.LEAVES, "its endpoint takes nothing now")
+            return _Result(_Status.LEAVES, "its endpoint takes nothing now")
         if outgoing.target.limits is not None:
-            return _Result(_Fate.LEAVES, "its endpoint has limits")
-        return Planned(outgoing, attempt, self._clock, hold)
+            return _Result(_Status.LEAVES, "its endpoint has limits")
+        return PlannedAttempt(outgoing, attempt, self._clock, member)
 
     async def _record(self, delivery_id: str, ended: AttemptEnded) -> None:
         try:
@@ -280,31 +285,31 @@ class BatchActivities:
     async def _leave_behind(
         self, pending: _Tasks, batch_id: str, *, everything: bool
     ) -> dict[str, _Result]:
-        """Those whose endpoints are slow leave the batch, and `pending`: a request that has begun
-        goes on, and the others to the same endpoint are not made here."""
-        slow = {hold.endpoint_id for hold in pending.values() if hold.slow}
+        """Remove deliveries to slow endpoints from the batch and from `pending`. Requests that have
+        begun continue; the others to the same endpoint are not made here."""
+        slow = {member.endpoint_id for member in pending.values() if member.slow}
         leaving = {
-            task: hold
-            for task, hold in pending.items()
-            if everything or (hold.endpoint_id in slow and (hold.slow or not hold.begun))
+            task: member
+            for task, member in pending.items()
+            if everything or (member.endpoint_id in slow and (member.slow or not member.begun))
         }
         now = self._clock()
         results: dict[str, _Result] = {}
         by_until: defaultdict[datetime, list[str]] = defaultdict(list)
-        for task, hold in leaving.items():
+        for task, member in leaving.items():
             del pending[task]
-            if hold.target is None or not hold.begun:
+            if member.target is None or not member.begun:
                 task.cancel()
-                results[hold.delivery_id] = _Result(_Fate.RETURNED)
+                results[member.delivery_id] = _Result(_Status.RETURNED)
                 continue
-            until = now + timedelta(seconds=hold.target.timeout_seconds) + RECORD_SHARE + SLACK
-            # Before the row says so: the request looks at the row right before its first byte.
-            hold.leave(until, now=now)
-            if hold.slow:
-                self._unhealthy.mark_unhealthy(hold.target.endpoint_id)
-            by_until[until].append(hold.delivery_id)
-            results[hold.delivery_id] = _Result(_Fate.CONTINUES, "no answer yet")
-            self._keep(asyncio.create_task(self._late(task, hold, batch_id)))
+            until = now + timedelta(seconds=member.target.timeout_seconds) + RECORD_SHARE + SLACK
+            # Before the row says so: the request checks the row right before its first byte.
+            member.leave(until, now=now)
+            if member.slow:
+                self._unhealthy.mark_unhealthy(member.target.endpoint_id)
+            by_until[until].append(member.delivery_id)
+            results[member.delivery_id] = _Result(_Status.CONTINUES, "no answer yet")
+            self._keep(asyncio.create_task(self._late(task, member, batch_id)))
         await self._write(
             [
                 partial(outbox.leave_batch, delivery_ids=ids, under_way_until=at)
@@ -314,19 +319,21 @@ class BatchActivities:
         )
         return results
 
-    async def _late(self, task: asyncio.Task[_Result], hold: Hold, batch_id: str) -> None:
-        """See a request to its end that its batch did not wait for."""
+    async def _late(self, task: asyncio.Task[_Result], member: BatchMember, batch_id: str) -> None:
+        """Wait for a request that outlives its batch, and hand on its result."""
         result = await task
-        match result.fate:
-            case _Fate.UNRECORDED if result.unrecorded is not None:
+        match result.status:
+            case _Status.UNRECORDED if result.unrecorded is not None:
                 await self._hand_over(result.unrecorded, batch_id)
-            case _Fate.LEAVES | _Fate.RETURNED:
-                await self._settle({hold.delivery_id: replace(result, fate=_Fate.LEAVES)}, batch_id)
-            case _:  # recorded, and its row asks for its workflow
-                self._on_news(News.EVENTS)
+            case _Status.LEAVES | _Status.RETURNED:
+                await self._settle(
+                    {member.delivery_id: replace(result, status=_Status.LEAVES)}, batch_id
+                )
+            case _:  # recorded, and its row requests its workflow
+                self._on_commit(Committed.OUTBOX)
 
     async def _hand_over(self, late: Unrecorded, batch_id: str) -> None:
-        """Have Temporal keep an attempt that the database did not take in time."""
+        """Keep in Temporal an attempt that could not be recorded in time."""
         try:
             await self._client.start_workflow(
                 WORKFLOW_TYPE,
@@ -336,15 +343,15 @@ class BatchActivities:
             )
         except RPCError as error:
             log.error(
-                "An attempt could not be kept, and is made once more: nothing answers.",
+                "Neither the database nor Temporal took an attempt; it is repeated.",
                 delivery_id=late.delivery_id,
                 error=str(error)[:200],
             )
 
     async def _settle(self, results: dict[str, _Result], batch_id: str) -> None:
-        """Write what the rows do not say yet."""
-        leaving = _of(results, _Fate.LEAVES)
-        returned = _of(results, _Fate.RETURNED)
+        """Write the results that the rows do not have yet."""
+        leaving = _of(results, _Status.LEAVES)
+        returned = _of(results, _Status.RETURNED)
         await self._write(
             [
                 *([partial(outbox.leave_batch, delivery_ids=leaving)] if leaving else []),
@@ -352,8 +359,8 @@ class BatchActivities:
             ],
             batch_id,
         )
-        if len(results) > len(_of(results, _Fate.DELIVERED)):
-            self._on_news(News.EVENTS)
+        if len(results) > len(_of(results, _Status.DELIVERED)):
+            self._on_commit(Committed.OUTBOX)
 
     async def _write(self, changes: Collection[_Write], batch_id: str) -> None:
         if not changes:
@@ -363,7 +370,7 @@ class BatchActivities:
                 for change in changes:
                     await change(connection, batch_id=batch_id)
         except (SQLAlchemyError, OSError) as error:
-            # Their leases run out, and then a relay takes them again.
+            # When their leases end, a relay takes them again.
             log.warning("A batch could not give deliveries back.", error=type(error).__name__)
 
     def _keep(self, task: asyncio.Task[_Kept]) -> asyncio.Task[_Kept]:
@@ -372,27 +379,27 @@ class BatchActivities:
         return task
 
 
-def _rests(holds: Collection[Hold]) -> bool:
-    """Whether all of these wait for slow receivers, or for their turn with one."""
-    slow = {hold.endpoint_id for hold in holds if hold.waits_for(_LOOK_SECONDS)}
+def _rests(members: Collection[BatchMember]) -> bool:
+    """Whether only requests to slow receivers are left, or deliveries that wait behind them."""
+    slow = {member.endpoint_id for member in members if member.waits_for(_CHECK_SECONDS)}
     return all(
-        hold.endpoint_id in slow and (not hold.begun or hold.waits_for(_LOOK_SECONDS))
-        for hold in holds
+        member.endpoint_id in slow and (not member.begun or member.waits_for(_CHECK_SECONDS))
+        for member in members
     )
 
 
-def _of(results: dict[str, _Result], fate: _Fate) -> list[str]:
-    return [delivery_id for delivery_id, result in results.items() if result.fate is fate]
+def _of(results: dict[str, _Result], status: _Status) -> list[str]:
+    return [delivery_id for delivery_id, result in results.items() if result.status is status]
 
 
 def _report(results: dict[str, _Result]) -> BatchResult:
     """The result of the batch."""
-    delivered, returned = _of(results, _Fate.DELIVERED), _of(results, _Fate.RETURNED)
+    delivered, returned = _of(results, _Status.DELIVERED), _of(results, _Status.RETURNED)
     unrecorded = [one.unrecorded for one in results.values() if one.unrecorded is not None]
     continued = {
         delivery_id: result.why
         for delivery_id, result in results.items()
-        if result.fate in (_Fate.CONTINUES, _Fate.LEAVES, _Fate.UNRECORDED)
+        if result.status in (_Status.CONTINUES, _Status.LEAVES, _Status.UNRECORDED)
     }
     line = summary(
         len(results),

@@ -1,4 +1,4 @@
-"""The fast lane: first attempts that run in the process which starts their workflows."""
+"""The fast lane: first attempts that run in the process that starts their workflows."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from contextlib import contextmanager
 
 
 class FastLane:
-    """Places for first attempts that run as local activities, shared out among endpoints.
+    """Slots for first attempts that run as local activities, shared among endpoints.
 
-    An endpoint may have half as many as are free ("dynamic thresholds", Choudhury and Hahne, 1998).
-    So a receiver that never answers takes at most a third of all places, two of them take a quarter
-    each, and however many there are, some are left for the others. The rest go to the regular
-    queue: one more activity for Temporal, and one of the slots that retries need.
+    An endpoint may hold half as many slots as are free ("dynamic thresholds", Choudhury and Hahne,
+    1998). So one receiver that never answers takes at most a third of all slots, two take a quarter
+    each, and some are always left for the others. The remaining attempts go to the regular queue,
+    where each costs one more activity and a slot that retries need.
     """
 
-    def __init__(self, places: int) -> None:
-        self._free = places
+    def __init__(self, slots: int) -> None:
+        self._free = slots
         self._open: Counter[str] = Counter()
 
     @contextmanager
     def enter(self, endpoint_id: str) -> Iterator[bool]:
-        """Whether there is a place, which is then taken for as long as the block lasts."""
+        """Yield whether a slot was free. It is taken while the block runs."""
         if self._open[endpoint_id] >= self._free / 2:
             yield False
             return

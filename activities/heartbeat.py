@@ -1,10 +1,12 @@
-"""Telling Temporal that an activity's worker lives, so that its death is noticed within seconds."""
+"""Heartbeats, by which Temporal notices within seconds that an activity's worker has died, and the
+time that an activity has left."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
@@ -13,7 +15,7 @@ from hookfast.deliveries.time_budget import HEARTBEAT
 _EVERY_SECONDS = 4.0
 
 
-class Pulse:
+class Heartbeats:
     """The heartbeats of one activity."""
 
     def __init__(self) -> None:
@@ -21,35 +23,61 @@ class Pulse:
         self._lost = False
 
     def beat(self) -> None:
-        """Tell Temporal."""
+        """Send one to Temporal."""
         self._lost = self.lost
         self._last = asyncio.get_running_loop().time()
         activity.heartbeat()
 
     @property
     def lost(self) -> bool:
-        """Whether Temporal has waited too long for a beat (this process was frozen, say), so that
-        another worker may do the same by now."""
+        """Whether Temporal has waited too long for a heartbeat, for example because this process
+        was frozen. Another worker may be doing the same by now."""
         silent = asyncio.get_running_loop().time() - self._last
         return self._lost or silent > HEARTBEAT.total_seconds()
 
 
+class TimeLeft:
+    """How much of the time that Temporal gives the current activity is left.
+
+    Create it first thing in the activity. It uses the event loop's clock, because the clocks of two
+    machines differ. A local activity's time runs from when this process scheduled it, so one that
+    waited for a slot has less.
+    """
+
+    def __init__(self, heartbeats: Heartbeats) -> None:
+        self._heartbeats = heartbeats
+        info = activity.info()
+        allowed = info.start_to_close_timeout
+        if info.is_local and info.schedule_to_close_timeout is not None:
+            waited = max(timedelta(0), datetime.now(UTC) - info.scheduled_time)
+            allowed = info.schedule_to_close_timeout - waited
+        now = asyncio.get_running_loop().time()
+        self._ends_at = None if allowed is None else now + allowed.total_seconds()
+
+    def fits(self, seconds: float) -> bool:
+        """Whether something that takes this long ends before Temporal gives the activity up and
+        starts it again."""
+        if self._heartbeats.lost:
+            return False
+        return self._ends_at is None or asyncio.get_running_loop().time() + seconds <= self._ends_at
+
+
 @asynccontextmanager
-async def heartbeat() -> AsyncIterator[Pulse]:
-    """Beat for as long as the block lasts, whatever it waits for. A local activity has no need: its
-    worker's death is its workflow task's."""
-    pulse = Pulse()
+async def heartbeat() -> AsyncIterator[Heartbeats]:
+    """Send heartbeats while the block runs. A local activity sends none: Temporal notices its
+    worker's death by the workflow task."""
+    heartbeats = Heartbeats()
     if activity.info().is_local:
-        yield pulse
+        yield heartbeats
         return
 
     async def beat() -> None:
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
-            pulse.beat()
+            heartbeats.beat()
 
     task = asyncio.create_task(beat(), name="heartbeat")
     try:
-        yield pulse
+        yield heartbeats
     finally:
         task.cancel()

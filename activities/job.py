@@ -1,8 +1,8 @@
-"""Jobs: having many deliveries do one thing, evenly spaced, with a bounded number under way.
+"""Jobs: apply one action to many deliveries, evenly spaced, with a bounded number in progress.
 
-A delivery is asked in the transaction that moves the job's cursor, and what came of it is read from
-its row: so counts are exact whatever dies in between, and a job is done when its deliveries have
-moved, not when they were told to.
+The transaction that moves the job's cursor also requests the action, and results are read from the
+deliveries' rows. So counts are exact whatever crashes in between, and a job is done when its
+deliveries have acted, not when they were told to.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from hookfast.deliveries.life import Action
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, jobs, lives, selection
 from hookfast.storage.deliveries.lives import Change
-from hookfast.storage.deliveries.recorder import News
+from hookfast.storage.deliveries.recorder import Committed
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job
 
 STINT = timedelta(seconds=30)
-"""How long one activity works: the Temporal UI shows how far the job is after each of them."""
+"""How long one activity works. The Temporal UI shows the job's progress after each."""
 _TICK, _LONGEST_TICK = 0.1, 2.0
-"""Seconds between two looks at what has moved: the shorter while something moves."""
+"""Seconds between two checks of the progress: shorter while there is some."""
 _CATCH_UP = 0.25
 _MOST_UNDER_WAY = 100
-"""Deliveries of one job that were asked and have not moved: so that a hundred thousand of them do
-not queue up in Temporal before whatever comes next."""
+"""Deliveries of one job that may be in progress at once, so that a hundred thousand of them do not
+queue up in Temporal before other work."""
 _PATIENCE = timedelta(minutes=1)
-"""A job waits for no resend whose endpoint's limits give it a turn further away than this."""
+"""A job does not wait for a resend whose turn, by its endpoint's limits, is further away."""
 
 _ACTIONS: Final = {
     "pause": Action.PAUSE,
@@ -52,8 +52,8 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What came of asking some deliveries: `under_way` have yet to move."""
+class _Requested:
+    """Deliveries that were requested to act. Those in `under_way` have not acted yet."""
 
     last: str | None = None
     under_way: Sequence[str] = ()
@@ -69,22 +69,22 @@ class JobActivities:
         self,
         *,
         database: Database,
-        on_news: Callable[[News], None],
+        on_commit: Callable[[Committed], None],
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
-        self._on_news = on_news
+        self._on_commit = on_commit
         self._clock = clock
 
     @property
     def all(self) -> list[Any]:
-        """What a worker registers."""
+        """Every activity, for the worker."""
         return [self.work_on_job, self.cancel_job]
 
     @activity.defn(name="work_on_job")
     async def work_on_job(self, input: JobInput) -> JobProgress:
-        """Work on the job for a while, or until it has ended. The database's errors mean that it is
-        away: nothing is lost, and the job goes on from its last transaction."""
+        """Work on the job for STINT, or until it has ended. If the database is away, Temporal
+        repeats this, and the job continues from its last transaction."""
         async with heartbeat():
             async with self._database.write() as connection:
                 job = await jobs.begin(connection, input.job_id, now=self._clock())
@@ -95,14 +95,14 @@ class JobActivities:
 
     @activity.defn(name="cancel_job")
     async def cancel_job(self, input: JobInput) -> None:
-        """Ask for the job to be cancelled, for someone who has told its workflow."""
+        """Request that the job be cancelled, after its workflow was signalled."""
         async with self._database.write() as connection:
             await jobs.request_cancel(connection, input.job_id, now=self._clock())
 
     async def _work(self, job: Job) -> Job:
         try:
             chosen = DeliverySelection.of(job.chosen)
-        except ValidationError:  # of a later version that was taken back
+        except ValidationError:  # written by a later version
             async with self._database.write() as connection:
                 return await self._finish(
                     connection, job, JobStatus.FAILED, error="Its filter cannot be read."
@@ -115,13 +115,13 @@ class JobActivities:
             before, job = job, await self._advance(job, chosen, spacing)
             if time() >= enough or activity.is_worker_shutdown():
                 break
-            moved = _has_moved(before, job)
+            moved = _made_progress(before, job)
             await asyncio.sleep(rest.after(moved=moved, until_next=spacing.next_at - time()))
         return job
 
     async def _advance(self, job: Job, chosen: DeliverySelection, spacing: Spacing) -> Job:
-        """Count what has moved, and ask as many deliveries as the rate and what is under way leave
-        room for, in one transaction."""
+        """Count the deliveries that have acted, and request the action of as many more as the rate
+        and the number in progress allow, in one transaction."""
         now = self._clock()
         async with self._database.write() as connection:
             locked = await jobs.lock(connection, job.id)
@@ -129,49 +129,49 @@ class JobActivities:
                 return await jobs.get(connection, job.id) or job
             in_hand = locked.in_hand or []
             waiting = await selection.under_way(connection, in_hand, patience=_PATIENCE, now=now)
-            asked, over = _Asked(), locked.cancel_requested
-            if over:
-                waiting = []  # they were asked, and go on
+            requested, is_over = _Requested(), locked.cancel_requested
+            if is_over:
+                waiting = []  # requested already; they act nevertheless
             else:
                 room = spacing.take(
                     asyncio.get_running_loop().time(), most=_MOST_UNDER_WAY - len(waiting)
                 )
-                asked = await self._ask(connection, locked, chosen, room)
-                if room > 0 and asked.last is None:
+                requested = await self._request(connection, locked, chosen, room)
+                if room > 0 and requested.last is None:
                     spacing.stop()
-                over = spacing.stopped and not waiting
+                is_over = spacing.stopped and not waiting
             moved = await jobs.progress(
                 connection,
                 locked,
-                cursor=asked.last or locked.cursor,
-                in_hand=[*waiting, *asked.under_way],
-                done=len(in_hand) - len(waiting) + asked.done,
-                skipped=asked.skipped,
+                cursor=requested.last or locked.cursor,
+                in_hand=[*waiting, *requested.under_way],
+                done=len(in_hand) - len(waiting) + requested.done,
+                skipped=requested.skipped,
                 now=now,
             )
-            if over:
+            if is_over:
                 cancelled = locked.cancel_requested
                 status = JobStatus.CANCELLED if cancelled else JobStatus.DONE
                 moved = await self._finish(connection, locked, status)
-        lives.count_ended(asked.changes)
-        if asked.changes:
-            self._on_news(News.EVENTS)
+        lives.count_ended(requested.changes)
+        if requested.changes:
+            self._on_commit(Committed.OUTBOX)
         return moved or job
 
-    async def _ask(
+    async def _request(
         self, connection: AsyncConnection, job: Job, chosen: DeliverySelection, limit: int
-    ) -> _Asked:
+    ) -> _Requested:
         if limit == 0:
-            return _Asked()
+            return _Requested()
         ids = await selection.next_ids(connection, chosen, after=job.cursor, limit=limit)
         if not ids:
-            return _Asked()
+            return _Requested()
         changes = await actions.request_many(
             connection, ids, _ACTIONS[job.action], among=chosen.statuses, now=self._clock()
         )
         changed = [one for one in changes if one.after != one.before]
         is_resend = job.action == "resend"
-        return _Asked(
+        return _Requested(
             last=ids[-1],
             under_way=[one.delivery_id for one in changed] if is_resend else (),
             done=0 if is_resend else len(changed),
@@ -197,8 +197,8 @@ class JobActivities:
         )
 
 
-def _has_moved(before: Job, after: Job) -> bool:
-    """Whether deliveries of the job were asked or counted in between."""
+def _made_progress(before: Job, after: Job) -> bool:
+    """Whether the job made progress in between."""
     return any(
         getattr(before, name) != getattr(after, name) for name in ("cursor", "done", "skipped")
     )

@@ -27,8 +27,8 @@ from typing import Any
 import httpcore2
 import httpx2
 import uvloop
-
 from activities.observed_attempt import observed_attempt
+
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Attempt, Life, Trigger
 from hookfast.deliveries.outcome import Outcome
@@ -175,7 +175,7 @@ async def _sender() -> AsyncIterator[Sender]:
 
 
 async def _observe_and_post(sender: Sender, outgoing: Outgoing) -> None:
-    """As `activities.attempt` does."""
+    """As `activities.delivery` does."""
     attempt = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
     with observed_attempt(attempt, outgoing, started_at=utc_now()) as observed:
         with spans.request(outgoing.target.url, outgoing.event.traceparent, resend_count=0) as span:

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 CONTROL_QUEUE: Final = "control"
-"""Task queue of everything that steers deliveries: a flood of deliveries cannot hold it up."""
+"""Task queue of circuits, jobs, mail and retention: a flood of deliveries cannot delay them."""
 WAKE: Final = "wake"
 """Signal of all these workflows: the row has changed; read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRequest:
-    """A workflow that a row asks for. `key` names the row to whoever found it; `argument` is the
-    workflow's input, used only where no run is open; `summary` is what the Temporal UI shows."""
+    """A workflow that a row requests. `key` identifies the row for the code that found it;
+    `argument` is the workflow's input, used only if no run is open; `summary` is shown in the
+    Temporal UI."""
 
     key: Any
     workflow: str

@@ -1,1 +1,1 @@
-"""Orchestration only: Temporal workflows that read as the story of what they conduct."""
+"""Temporal workflows. They orchestrate; activities do the work."""

@@ -1,8 +1,8 @@
 """The first attempts of up to a hundred deliveries, in one workflow.
 
-Under load a workflow for each delivery is what costs most. A batch makes first attempts and no
-others: a delivery that does not arrive at once gets a `DeliveryWorkflow` of its own, which the
-relay starts from its row. So a batch has no signals, no timers and nothing to wait for.
+Under load, one workflow per delivery is the largest cost. A batch makes first attempts only: a
+delivery that does not succeed at once gets its own `DeliveryWorkflow`, which the relay starts from
+its row. So a batch has no signals and no timers.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class BatchWorkflow:
 
     @workflow.run
     async def run(self, input: BatchInput) -> BatchResult:
-        """Attempt each, and record what could not be recorded at once."""
+        """Make the attempts, and record those that could not be recorded at once."""
         report = BatchResult(unrecorded=input.unrecorded)
         if not input.unrecorded:
             report = await self._attempt(input)
         if report.unrecorded:
-            # These requests were made and only their records failed. They are in history now: from
-            # here on a crash repeats the records and never the requests.
+            # These requests were made and only their records failed. They are in history now, so a
+            # crash repeats the records and never the requests.
             await workflow.execute_activity(
                 RECORD,
                 RecordBatchInput(tuple(report.unrecorded)),
@@ -58,7 +58,7 @@ class BatchWorkflow:
             )
         workflow.set_current_details(report.summary)
         ids = [*report.delivered, *report.continued, *report.returned]
-        if len(ids) > len(input.delivery_ids):  # some came while it was at work
+        if len(ids) > len(input.delivery_ids):  # some were added meanwhile
             names = [short_name(delivery_id) for delivery_id in ids]
             workflow.upsert_search_attributes([HOOK_DELIVERIES.value_set(names)])
         return replace(report, unrecorded=())
@@ -74,8 +74,8 @@ class BatchWorkflow:
             )
             return report
         except FailureError:
-            # We could not work there. The rows are a batch's until their leases run out; then a
-            # relay takes those that were not recorded again.
+            # The activity failed. The rows belong to the batch until their leases end; then a relay
+            # takes those that were not recorded.
             ids = input.delivery_ids
             line = summary(len(ids), delivered=0, continued=0, returned=len(ids))
             return BatchResult(line, returned=ids)

@@ -1,7 +1,7 @@
-"""The clock and the trace of one delivery: step, wait, step again, until its row says it has ended.
+"""The clock and the trace of one delivery: step, wait, step again, until its row has ended.
 
-The row is the record. Everything is decided in the step activity, under the row's lock, so this
-workflow keeps nothing that the row does not have, and its code hardly ever changes.
+The row is the record. The step activity decides everything under the row's lock, so this workflow
+holds no state that the row does not have, and its code rarely changes.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
 _HEARTBEAT_TIMEOUT = HEARTBEAT
 _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
-# A local step is tried once, then handed to the regular lane: while the database is away, retries
-# in place would hold a workflow task, grow the history and keep a worker from shutting down.
+# A local step is tried once, then handed to the regular queue: while the database is away, retries
+# in place would occupy a workflow task, grow the history and delay the worker's shutdown.
 _ONCE = RetryPolicy(maximum_attempts=1)
 
 
@@ -71,14 +71,14 @@ class DeliveryWorkflow:
 
     @workflow.run
     async def run(self, input: DeliveryInput) -> DeliveryState:
-        """Step whenever the row or a signal says so, until the delivery has ended."""
+        """Step when the row or a signal says so, until the delivery has ended."""
         steps = 0
         while True:
             await self._wait()
             if self._is_due():
                 await self._step(in_fast_lane=input.fast_lane and steps == 0)
                 steps += 1
-            if self._is_called():
+            if self._is_woken():
                 continue
             if self._has_ended():
                 return self._end()
@@ -91,7 +91,7 @@ class DeliveryWorkflow:
 
     @workflow.signal
     def wake(self, urgency: int = Urgency.RETRY) -> None:
-        """The row has changed: look at it."""
+        """Read the row: it has changed."""
         self._woken = True
         self._urgency = min(urgency, self._urgency or urgency)
 
@@ -102,62 +102,62 @@ class DeliveryWorkflow:
 
     @workflow.signal
     def resume(self) -> None:
-        """Go on: at once if an attempt fell due meanwhile, else when it is due."""
+        """Continue: at once if an attempt fell due meanwhile, otherwise when it is due."""
         self._signals.append(Action.RESUME)
 
     @workflow.signal
     def resend(self) -> None:
-        """Make one attempt now, paused or not, or as soon as the endpoint's limits let it. If it
-        fails, the plan goes on as if it were not. After `cancel`: begin the plan again."""
+        """Make one attempt now, even if paused, or as soon as the endpoint's limits allow. If it
+        fails, the retry plan continues unchanged. After `cancel`, the plan starts again."""
         self._signals.append(Action.RESEND)
 
     @workflow.signal
     def cancel(self) -> None:
-        """End the delivery without another attempt. One that is under way is recorded."""
+        """End the delivery without another attempt. An attempt in progress is recorded."""
         self._signals.append(Action.CANCEL)
 
     @workflow.signal
     def release(self, probe: bool = False) -> None:
-        """Go if you are held. With `probe`: look whether the circuit chose you as its probe."""
+        """Stop holding the delivery. With `probe`: check whether it is the circuit's probe."""
         self._woken = True
         if not probe:
             self._signals.append(Action.RELEASE)
 
     @workflow.query
     def state(self) -> DeliveryState:
-        """How the delivery stood after its last step."""
+        """The delivery after its last step."""
         return self._now.state(self._retries_planned)
 
     # -- waiting and stepping ------------------------------------------------------------------
 
-    def _is_called(self) -> bool:
-        """Whether a signal came that no step has seen."""
+    def _is_woken(self) -> bool:
+        """Whether a signal has come that no step has processed."""
         return self._woken or self._signals_passed < len(self._signals)
 
     def _is_due(self) -> bool:
         next_at = self._now.next_at
-        return self._is_called() or (next_at is not None and next_at <= workflow.now())
+        return self._is_woken() or (next_at is not None and next_at <= workflow.now())
 
     async def _wait(self) -> None:
-        """Wait for the moment that the row names, or a signal."""
+        """Wait for the time that the row names, or for a signal."""
         next_at = self._now.next_at
         timeout = None if next_at is None else next_at - workflow.now()
         with contextlib.suppress(TimeoutError):
             try:
                 if not self._is_due():
                     await workflow.wait_condition(
-                        self._is_called, timeout=timeout, timeout_summary=self._now.waits_for
+                        self._is_woken, timeout=timeout, timeout_summary=self._now.waits_for
                     )
             except asyncio.CancelledError:
                 self._cancelled()
 
     def _cancelled(self) -> None:
-        """Temporal's own cancel button means what the signal means; ours, that the row says so."""
+        """Treat Temporal's cancellation as the signal `cancel`, unless our own step sent it."""
         if workflow.cancellation_reason() != CANCELLED_IN_ITS_ROW:
             self.cancel()
 
     async def _step(self, *, in_fast_lane: bool) -> None:
-        """Have the row looked at, and what it says done; `_now` is how it stands then."""
+        """Do what the row says now, and keep the result in `_now`."""
         signals = None
         if actions := tuple(self._signals[self._signals_passed :]):
             signals = ReceivedSignals(workflow.info().run_id, len(self._signals), actions)
@@ -165,8 +165,9 @@ class DeliveryWorkflow:
             self._input.delivery_id,
             self._input.plan,
             workflow.now(),
-            due=None if self._is_called() else self._now.next_at,
-            # the start, its task, the task's start; later, what a step did may be lost to us
+            due=None if self._is_woken() else self._now.next_at,
+            # the start, its task, the task's start; after that, a step may have run and its result
+            # be lost
             fresh=workflow.info().get_current_history_length() <= 3,
             cancelled=workflow.cancellation_reason() is not None,
             signals=signals,
@@ -175,17 +176,21 @@ class DeliveryWorkflow:
         self._woken, self._urgency, self._signals_passed = False, None, len(self._signals)
         report = await self._local_step(input) if in_fast_lane else None
         if report is None or report.lane_full:
-            report = await self._regular(STEP, input, REGULAR_STEP, urgency, self._now.waits_for)
+            report = await self._regular_step(
+                STEP, input, REGULAR_STEP, urgency, self._now.waits_for
+            )
         if (ended := report.unrecorded) is not None:
-            # The request was made and only its record failed (the database was away). It is in
-            # history now: from here on a crash repeats the record and never the request.
+            # The request was made and only its record failed (the database was away). The attempt
+            # is in history now, so a crash repeats the record and never the request.
             record = RecordInput(self._input.delivery_id, ended)
             summary = f"record attempt {ended.attempt.number}"
-            report = await self._regular(RECORD, record, RECORD_ACTIVITY, Urgency.PERSON, summary)
+            report = await self._regular_step(
+                RECORD, record, RECORD_ACTIVITY, Urgency.PERSON, summary
+            )
         self._now = report
 
     async def _local_step(self, input: StepInput) -> StepResult | None:
-        """None when we could not work there."""
+        """Step in the fast lane. None if that failed."""
         stepping = workflow.start_local_activity(
             STEP,
             input,
@@ -198,7 +203,7 @@ class DeliveryWorkflow:
         except FailureError:
             return None
 
-    async def _regular(
+    async def _regular_step(
         self,
         name: str,
         input: StepInput | RecordInput,
@@ -220,8 +225,8 @@ class DeliveryWorkflow:
         return await self._shielded(working)
 
     async def _shielded(self, working: asyncio.Task[StepResult]) -> StepResult:
-        """What an activity gives, whoever cancels the workflow meanwhile. One that is cancelled
-        would go on for a moment, as a request cannot be taken back."""
+        """Wait for an activity even if the workflow is cancelled: its request cannot be undone, so
+        its result must be kept."""
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
@@ -231,8 +236,8 @@ class DeliveryWorkflow:
     # -- what Temporal shows -------------------------------------------------------------------
 
     def _has_ended(self) -> bool:
-        """Whether this run can end. A cancelled one waits until Temporal knows, which the step has
-        told: only then does it end as Canceled."""
+        """Whether this run can end. A cancelled delivery first waits for Temporal's cancellation,
+        which the step has requested, so that it ends as Canceled."""
         if self._now.status is DeliveryStatus.CANCELLED:
             return workflow.cancellation_reason() is not None
         return self._now.status.finished
@@ -248,18 +253,18 @@ class DeliveryWorkflow:
             now.failure,
             type=now.status.value,
             non_retryable=True,
-            category=ApplicationErrorCategory.BENIGN,  # no fault of the worker's
+            category=ApplicationErrorCategory.BENIGN,  # not the worker's fault
         )
 
     def _show(self) -> None:
-        """The search attributes, while it is open, and the text the Temporal UI shows."""
+        """Update the search attributes, and the text that the Temporal UI shows."""
         now = self._now
         self._label(None if now.status.finished else now.status)
         workflow.set_current_details(now.text(self._retries_planned))
 
     def _label(self, open_as: DeliveryStatus | None) -> None:
-        """Tell Temporal's search what it does not know yet. What is delivered at once is never
-        searched for by more than its id."""
+        """Set the search attributes that changed. A delivery that succeeds at once has none: it is
+        found by its id only."""
         updates: list[SearchAttributeUpdate[str]] = []
         if labels := self._labels:
             self._labels = None

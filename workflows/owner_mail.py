@@ -1,8 +1,8 @@
-"""The mail of one owner: news gathers, then one message per kind tells it; a kind that was mailed
-lately rests, and what happens meanwhile goes into one digest.
+"""The mail of one owner: gather notices, then send one message per kind. After a mail its kind
+rests, and the notices of that time go into one digest.
 
-The rows are the truth: what waits, what was sent and when. This workflow only does the waiting, so
-that nothing is lost or told twice when it continues as new, or ends and starts again.
+The rows say what waits and what was sent. This workflow only waits, so nothing is lost or sent
+twice when it continues as new, or ends and starts again.
 """
 
 from __future__ import annotations
@@ -24,71 +24,72 @@ from hookfast.owners.digest import (
 )
 from hookfast.owners.notice import NoticeKind
 
-_LOOKS_PER_RUN = 100  # then continue as new: a run's history stays small enough to read
-# A mail server that is away delays mail: never give up.
+_ROUNDS_PER_RUN = 100  # then continue as new: a run's history stays small enough to read
+# A mail server that is away delays mail: keep trying.
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=10), maximum_interval=timedelta(minutes=15)
 )
-_LOOK_TIMEOUT = timedelta(seconds=30)
+_READ_TIMEOUT = timedelta(seconds=30)
 # a minute for the mail server, the rest for the database before and after it
 _SEND_TIMEOUT = timedelta(seconds=120)
 
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class OwnerMailWorkflow:
-    """One owner's mail, for as long as there is some. Signal: `wake`. Query: `state`."""
+    """The mail of one owner, while there is any. Signal: `wake`. Query: `state`."""
 
     @workflow.init
     def __init__(self, input: MailInput) -> None:
         self._input = input
-        self._news = False
+        self._woken = False
         self._due: dict[NoticeKind, datetime] = {}
         self._sent = 0
         self._refused = 0
 
     @workflow.run
     async def run(self, input: MailInput) -> MailState:
-        """Mail until nothing waits; the result counts what this run sent."""
-        for _ in range(_LOOKS_PER_RUN):
+        """Send mail until nothing waits, and count what this run sent."""
+        for _ in range(_ROUNDS_PER_RUN):
             await self._gather()
-            await self._look()
+            await self._read_waiting()
             await self._send_what_is_due()
             if self._due:
                 await self._rest()
-            elif not self._news:
+            elif not self._woken:
                 return self.state()
         workflow.continue_as_new(self._input)
 
     @workflow.signal
     def wake(self) -> None:
-        """There is news for this owner."""
-        self._news = True
+        """Note that there are new notices for this owner."""
+        self._woken = True
 
     @workflow.query
     def state(self) -> MailState:
-        """What this run sent so far."""
+        """Count what this run has sent."""
         return MailState(sent=self._sent, refused=self._refused)
 
     async def _gather(self) -> None:
-        self._show("waiting for more news")
+        self._show("waiting for more notices")
         await workflow.sleep(
-            timedelta(seconds=self._input.gather_seconds), summary="more news for the same owner?"
+            timedelta(seconds=self._input.gather_seconds),
+            summary="gather notices",
         )
-        # From here on a signal tells of rows that the look below may come too early for.
-        self._news = False
+        # A signal after this may be about rows that are too new for the read below.
+        self._woken = False
 
-    async def _look(self) -> None:
-        """Learn which kinds wait, and when each is due."""
+    async def _read_waiting(self) -> None:
+        """Read which kinds wait, and when each is due."""
         waiting: Waiting = await workflow.execute_activity(
             "waiting_mail",
             self._input,
             result_type=Waiting,
-            start_to_close_timeout=_LOOK_TIMEOUT,
+            start_to_close_timeout=_READ_TIMEOUT,
             retry_policy=_UNTIL_DONE,
-            summary="what waits for this owner",
+            summary="read waiting notices",
         )
         now = workflow.now()
-        # A time once set stays: it is kept by this workflow's clock, which need not be the one that
+        # Keep a time once set: it is by this workflow's clock, which may differ from the one that
         # the rest was computed with.
         self._due = {
             one.kind: self._due.get(one.kind, now + timedelta(seconds=one.rest_seconds))
@@ -117,13 +118,13 @@ class OwnerMailWorkflow:
         self._show(f"next digest ({_name(kind)}) at {rfc3339(due)}")
         with suppress(TimeoutError):
             await workflow.wait_condition(
-                lambda: self._news,
+                lambda: self._woken,
                 timeout=max(due - workflow.now(), timedelta(0)),
                 timeout_summary=f"next digest: {_name(kind)}",
             )
 
     def _show(self, what_next: str) -> None:
-        """The text the Temporal UI shows for this workflow."""
+        """Set the text that the Temporal UI shows for this workflow."""
         workflow.set_current_details(
             f"{self._sent} mails sent, {self._refused} refused  \n{what_next}"
         )

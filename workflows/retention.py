@@ -1,4 +1,4 @@
-"""Retention: nightly, what is past its age goes, table by table."""
+"""Retention: delete rows past their age, table by table, every night."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class RetentionWorkflow:
 
     @workflow.run
     async def run(self, input: RetentionInput) -> RetentionState:
-        """Fix what goes, count it, and sweep. What a sweep deletes is committed batch by batch, so
-        a run that is stopped anywhere has done that much."""
+        """Determine what is past its age, count it, and delete it. Deletions are committed batch by
+        batch, so a run that is stopped keeps what it has done."""
         run_id = input.run_id or new_id("ret", workflow.now(), random=workflow.random())
         run = RetentionRunInput(run_id, input.dry_run)
         if input.left is None:
@@ -52,13 +52,13 @@ class RetentionWorkflow:
         workflow.continue_as_new(replace(input, run_id=run_id, left=tuple(left)))
 
     async def _begin(self, run: RetentionRunInput) -> None:
-        workflow.set_current_details("counting the days that are over")
+        workflow.set_current_details("counting by day")
         await workflow.execute_activity(
             "begin_retention",
             run,
             start_to_close_timeout=_TIMEOUT,
             retry_policy=_UNTIL_DONE,
-            summary="what is past its age",
+            summary="find what is past its age",
         )
         if not run.dry_run:
             await workflow.execute_activity(
@@ -92,7 +92,7 @@ class RetentionWorkflow:
             result_type=RetentionState,
             start_to_close_timeout=_TIMEOUT,
             retry_policy=_UNTIL_DONE,
-            summary="what it came to",
+            summary="count the result",
         )
         self._swept = {swept.name: swept for swept in state.swept}
         workflow.set_current_details(self._details(now=None, dry_run=run.dry_run))

@@ -180,7 +180,7 @@ async def make_job(
     async with context.database.write() as connection:
         await jobs.add(connection, job)
         await audit.record(connection, asked_for(job, owner=owner))
-    context.conductor.ring()
+    context.workflow_starter.wake()
     return job
 
 
@@ -194,7 +194,7 @@ async def draft_job(
     rate_per_second: float | None = None,
 ) -> Job:
     """A job to be stored with `jobs.add` in the caller's transaction, which then has to ring the
-    conductor. Its deliveries are counted before: that takes long where they are many."""
+    workflow_starter. Its deliveries are counted before: that takes long where they are many."""
     rate = _rate(rate_per_second, principal=principal, usual=context.settings.job_rate_per_second)
     chosen = _confined(chosen, principal)
     async with context.database.read() as connection:

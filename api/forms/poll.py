@@ -142,7 +142,7 @@ def _item(item: PollItem, *, public_url: str) -> bytes:
 
 
 def _event(item: PollItem, public_url: str) -> bytes:
-    """As an attempt makes it (see `activities.attempt`)."""
+    """As an attempt makes it (see `activities.delivery`)."""
     event = item.event
     if item.raw is not None:
         return b"null"

@@ -55,7 +55,7 @@ async def apply(
     job: Job | None,
 ) -> None:
     """Forget the appointments that were made under the old limits, where they differ, and store the
-    job, for whose workflow the caller then has to ring the conductor."""
+    job, for whose workflow the caller then has to ring the workflow_starter."""
     if any(columns[name] != getattr(endpoint, name) for name in _LIMITS):
         await permits.reset(connection, endpoint.id, now=context.clock())
     if job is not None:

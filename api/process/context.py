@@ -45,7 +45,7 @@ class Context:
     database: Database
     keyring: Keyring
     sender: Sender
-    conductor: WorkflowStarter
+    workflow_starter: WorkflowStarter
     emitter: Emitter
     temporal: Client
     doorbell: Doorbell
@@ -86,9 +86,9 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             clock=clock,
         )
         stack.push_async_callback(sender.aclose)
-        conductor = workflow_starter_for(settings, client, database, clock=clock)
+        workflow_starter = workflow_starter_for(settings, client, database, clock=clock)
         # The worker conducts too; this only saves a person the seconds until it looks.
-        conducting = asyncio.create_task(conductor.run_when_rung(), name="conductor")
+        conducting = asyncio.create_task(workflow_starter.run_when_woken(), name="workflow_starter")
         stack.push_async_callback(stopped, conducting)
         keyring = keyring_of(settings)
         refusals = InboundRefusals(database, clock=clock)
@@ -110,7 +110,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             database=database,
             keyring=keyring,
             sender=sender,
-            conductor=conductor,
+            workflow_starter=workflow_starter,
             emitter=emitter,
             temporal=client,
             doorbell=doorbell,

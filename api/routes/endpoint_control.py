@@ -272,7 +272,7 @@ async def _change(
         if changed:
             told = done(asked.action, endpoint, before=facts(before), after=facts(endpoint))
             await audit.record(connection, told)
-    context.conductor.ring()
+    context.workflow_starter.wake()
     context.doorbell.ring()
     return endpoint
 

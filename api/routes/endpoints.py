@@ -210,7 +210,7 @@ async def change_endpoint(
         told = updated(locked, before=before, after=before | after | secrets)
         await audit.record(connection, told)
         changed = EndpointView.of(found(await endpoints.get(connection, endpoint_id)))
-    context.conductor.ring()
+    context.workflow_starter.wake()
     return changed
 
 
@@ -226,7 +226,7 @@ async def delete_endpoint(
         await subscriptions.remove_of_endpoint(connection, endpoint_id)
         await endpoint_state.let_go(connection, endpoint_id, now=context.clock())
         await audit.record(connection, deleted(endpoint, events=events))
-    context.conductor.ring()
+    context.workflow_starter.wake()
 
 
 async def _ensure_signing_key(

@@ -66,7 +66,7 @@ async def cancel_job(
         keys = await shown_keys(connection, principal, [job.requested_by])
     if asked is None:
         raise Conflict(f"The job has ended as {job.status}.", code="job_finished")
-    context.conductor.ring()
+    context.workflow_starter.wake()
     return _shown(asked, context, keys=keys)
 
 

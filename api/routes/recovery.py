@@ -164,7 +164,7 @@ async def replay_event(
         owner = event.tenant_id or principal.tenant_id
         told = asked_for(job, owner=owner, new_deliveries=new)
         await audit.record(connection, told)
-    context.conductor.ring()
+    context.workflow_starter.wake()
     if new:
         context.doorbell.ring()
     return ReplayView.of(job, context=context, new_deliveries=new)

@@ -130,4 +130,4 @@ async def delete_tenant(
         await audit.record(connection, deleted(tenant))
     context.keys.forget()
     context.sources.forget()
-    context.conductor.ring()
+    context.workflow_starter.wake()

@@ -24,7 +24,7 @@ MOST: Final = 100
 """Deliveries in one batch, at most. Their names fit into one search attribute, whose value may take
 2 KiB (Temporal's `limit.searchAttributesSizeOfValueLimit`)."""
 PER_ENDPOINT: Final = 16
-"""Requests that one batch has open to one endpoint at once."""
+"""Attempts that one batch has open to one endpoint at once."""
 SLOW: Final = timedelta(seconds=1)
 """A request that has had no answer for so long leaves its batch, and goes on."""
 _NAME_LENGTH: Final = 12

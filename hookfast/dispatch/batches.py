@@ -1,8 +1,8 @@
 """The batches of this worker: its relay fills them, and its activity attempts them.
 
-A batch starts with the deliveries that were waiting. It stays open while it attempts them, and the
-relay adds what comes meanwhile: that costs no workflow, and waits for none. If the worker dies, a
-relay takes what was added again, as soon as the time in its rows runs out.
+A batch starts with the waiting deliveries. It stays open while it attempts them, and the relay adds
+new ones, which need no workflow and do not wait for one. If the worker dies, a relay takes the
+added deliveries again as soon as the time in their rows ends.
 """
 
 from __future__ import annotations
@@ -21,34 +21,33 @@ from temporalio.service import RPCError
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.batch_messages import MOST
 from hookfast.deliveries.time_budget import LOCAL_STEP
-from hookfast.dispatch.batch_start import start_batch
+from hookfast.dispatch.start import start_batch
 from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.telemetry import instruments
 
 Take = Callable[[Sequence[str]], None]
-ReceivedSignals = Callable[[RPCError | None], None]
+OnStart = Callable[[RPCError | None], None]
 
 _OPEN_SECONDS = 1.0
 """How long a batch stays open. At 50 deliveries a second that is one workflow for 50 of them."""
 _NEXT_SECONDS = 0.85
 """The next batch is started when one has been open for so long, or is half full, so that nothing
 waits for a workflow to start. At 350 deliveries a second p99 fell from 26 to 17 ms."""
-_LATER = timedelta(seconds=1)  # between two tries to start a batch
+_PAUSE = timedelta(seconds=1)  # between two tries to start a batch
 _LONGEST_SECONDS = 10.0  # a batch that takes longer has lost its worker
 
 
 class Batch:
-    """A batch of this worker. `in_hand` counts the deliveries that it has not finished with, by
-    endpoint.
+    """A batch of this worker. `in_progress` counts its unfinished deliveries by endpoint.
 
-    `opens` is done as soon as deliveries may be added, or never can be. `complete` is done when no
-    more can be added, and `rests` when nothing is left but requests to slow receivers.
+    `opens` is done once deliveries may be added, or never can be. `complete` is done when no more
+    can be added, and `rests` when only requests to slow receivers are left.
     """
 
     def __init__(self, batch_id: str, rows: Sequence[PendingDelivery] = ()) -> None:
         loop = asyncio.get_running_loop()
         self.id = batch_id
-        self.in_hand: Counter[str] = Counter()
+        self.in_progress: Counter[str] = Counter()
         self._endpoints: dict[str, str] = {}
         self.opens: asyncio.Future[None] = loop.create_future()
         self.complete: asyncio.Future[None] = loop.create_future()
@@ -76,7 +75,7 @@ class Batch:
 
     @property
     def closes_soon(self) -> bool:
-        """Whether it is time to start the next one."""
+        """Whether it is time to start the next batch."""
         return self.room <= MOST // 2 or asyncio.get_running_loop().time() > self._next_at
 
     def open(self, take: Take) -> None:
@@ -113,13 +112,13 @@ class Batch:
         return True
 
     def finished(self, delivery_ids: Iterable[str]) -> None:
-        """Count these deliveries no more: they were attempted, or have left the batch."""
-        self.in_hand.subtract(
+        """Stop counting these deliveries: they were attempted, or have left the batch."""
+        self.in_progress.subtract(
             self._endpoints[one] for one in delivery_ids if one in self._endpoints
         )
 
     def close(self) -> None:
-        """Add nothing more, apart from what is being leased for it already."""
+        """Add no more deliveries, except those that are being leased for it already."""
         self._closed = True
         _done(self.opens)
         if not self._adding:
@@ -131,19 +130,19 @@ class Batch:
         _done(self.rests)
 
     def end(self) -> None:
-        """End the batch, whatever is being leased for it."""
+        """End the batch, even if deliveries are being leased for it."""
         self._take = None
-        self.in_hand.clear()
+        self.in_progress.clear()
         self.rest()
         _done(self.complete)
 
     def _note(self, rows: Sequence[PendingDelivery]) -> None:
         self._endpoints |= {row.delivery_id: row.endpoint_id for row in rows}
-        self.in_hand.update(row.endpoint_id for row in rows)
+        self.in_progress.update(row.endpoint_id for row in rows)
 
 
 class Batches:
-    """The batches of one worker. `on_room` is called when there is room for more."""
+    """The batches of one worker. `on_room` is called when one has ended and there is room."""
 
     def __init__(
         self, client: Client, *, on_room: Callable[[], None], clock: Clock = utc_now
@@ -170,9 +169,9 @@ class Batches:
         usable = [one for one in self._known.values() if one.is_open or one.is_opening]
         return len(usable) == 1 and usable[0].is_open and usable[0].closes_soon
 
-    def in_hand(self, endpoint_id: str) -> int:
+    def in_progress(self, endpoint_id: str) -> int:
         """How many deliveries of this endpoint are in batches."""
-        return sum(one.in_hand[endpoint_id] for one in self._known.values())
+        return sum(one.in_progress[endpoint_id] for one in self._known.values())
 
     def get(self, batch_id: str) -> Batch | None:
         """The batch with this id, or None if another worker started it."""
@@ -183,22 +182,22 @@ class Batches:
         batch_id: str,
         rows: Sequence[PendingDelivery],
         *,
-        held_until: datetime,
-        heard: ReceivedSignals,
+        leased_until: datetime,
+        on_start: OnStart,
     ) -> None:
-        """Start a batch of these rows, which belong to it until `held_until`; without rows it waits
-        for deliveries to be added. `heard` is called after each try to start it, with None or with
-        Temporal's error."""
+        """Start a batch of these rows, which belong to it until `leased_until`; without rows it
+        waits for deliveries to be added. `on_start` is called after each try to start it, with None
+        or with Temporal's error."""
         self._known[batch_id] = batch = Batch(batch_id, rows)
         ids = [row.delivery_id for row in rows]
-        task = asyncio.create_task(self._run(batch_id, ids, held_until, heard), name=batch_id)
+        task = asyncio.create_task(self._run(batch_id, ids, leased_until, on_start), name=batch_id)
         self.running.add(task)
 
         def over(task: asyncio.Task[None]) -> None:
             self.running.discard(task)
             del self._known[batch_id]
             batch.end()
-            self._on_room()  # its endpoints may have more waiting than an endpoint may have in hand
+            self._on_room()  # its endpoints may have deliveries that waited for this
 
         task.add_done_callback(over)
 
@@ -208,23 +207,23 @@ class Batches:
             one.close()
 
     async def _run(
-        self, batch_id: str, ids: Sequence[str], held_until: datetime, heard: ReceivedSignals
+        self, batch_id: str, ids: Sequence[str], leased_until: datetime, on_start: OnStart
     ) -> None:
         while True:
             try:
                 handle = await start_batch(self._client, batch_id, ids)
             except RPCError as error:
-                # It may have been started all the same, so the rows remain its own: it is asked for
-                # again, under the same id, for as long as it has the time to make its attempts.
+                # It may have been started nevertheless, so it keeps its rows. Start it again under
+                # the same id, as long as the lease leaves it the time for its attempts.
                 instruments.RELAY_STARTS.add(len(ids), carrier="batch", result="failed")
-                heard(error)
-                if self._clock() + _LATER + LOCAL_STEP > held_until:
+                on_start(error)
+                if self._clock() + _PAUSE + LOCAL_STEP > leased_until:
                     return
-                await asyncio.sleep(_LATER.total_seconds())
+                await asyncio.sleep(_PAUSE.total_seconds())
             else:
                 break
         instruments.RELAY_STARTS.add(len(ids), carrier="batch", result="started")
-        heard(None)
+        on_start(None)
         with contextlib.suppress(TimeoutError, RPCError, WorkflowFailureError):
             async with asyncio.timeout(_LONGEST_SECONDS):
                 await handle.result()

@@ -1,8 +1,8 @@
 """Whether first attempts travel in batches, or each in the workflow of its delivery.
 
-`auto` begins to batch when new deliveries come faster than their workflows can be started, or so
-fast that everybody would wait longer for them, and goes back when they come at less than half the
-rate that was too much: one threshold for both would have it change its mind all the time.
+`auto` starts batching when new deliveries come faster than their workflows can be started, or so
+fast that each would wait longer. It stops when they come at less than half the rate that was too
+much: with one threshold for both it would switch all the time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from hookfast.telemetry import instruments
 Setting = Literal["auto", "workflow", "batch"]
 
 _LATE: Final = timedelta(milliseconds=250)
-"""A new delivery that waited so long for its workflow says that the worker does not keep up."""
+"""If a new delivery waited this long for its workflow, the worker does not keep up."""
 _SPAN: Final = 5.0
-"""Seconds for which batching lasts at least, and over which the rate is taken that ends it."""
+"""Minimum duration of batching in seconds, and the period over which the rate that ends it
+counts."""
 _LATELY: Final = 1.0
-"""Seconds over which the rate is taken that begins it."""
+"""Period in seconds over which the rate that starts batching counts."""
 _BRISK: Final = 20.0
-"""Deliveries per second that are too much in any case. Workflows of their own would take half of a
-core for each 20 of them, and triple the time until a delivery's request."""
+"""Deliveries per second that are too many in any case. With workflows of their own, 20 per second
+take half a core, and a delivery waits three times as long for its request."""
 _SLOWEST: Final = 2.0
-"""Deliveries per second at which nobody needs batches."""
+"""Deliveries per second below which batches are never needed."""
 
 
 class _Rate:
@@ -53,7 +54,7 @@ class _Rate:
 
 
 class FirstAttempts:
-    """One per worker process."""
+    """Decides whether first attempts are batched. One per worker process."""
 
     def __init__(
         self, setting: Setting = "auto", *, now: Callable[[], float] = time.monotonic
@@ -64,7 +65,7 @@ class FirstAttempts:
         self._batched = setting == "batch"
         self._since = -_SPAN
         self._too_much = 0.0
-        self._tell()
+        self._export()
 
     @property
     def batched(self) -> bool:
@@ -74,12 +75,12 @@ class FirstAttempts:
             slow = max(_SLOWEST, self._too_much / 2)
             if now - self._since > _SPAN and self._for_a_while.at(now) < slow:
                 self._batched = False
-                self._tell()
+                self._export()
         return self._batched
 
     def took(self, count: int, *, oldest: timedelta, full: bool) -> None:
-        """The relay took so many new deliveries, of which the first has waited for `oldest`;
-        `full`: it left some for want of room."""
+        """Note that the relay took this many new deliveries. `oldest` is how long the first of them
+        waited; `full` means that others had to stay for lack of room."""
         if self._setting != "auto":
             return
         now = self._now()
@@ -90,7 +91,7 @@ class FirstAttempts:
         lately = self._lately.at(now)
         if full or oldest > _LATE or lately > _BRISK:
             self._batched, self._since, self._too_much = True, now, min(lately, _BRISK)
-            self._tell()
+            self._export()
 
-    def _tell(self) -> None:
+    def _export(self) -> None:
         instruments.BATCHING.set(1.0 if self._batched else 0.0)

@@ -9,22 +9,22 @@ from hookfast.telemetry import instruments
 
 _FORGET_SECONDS = 10.0
 LATE = timedelta(seconds=1)
-"""Retries that run later than this are late: more than a timer, a task and a busy moment take."""
+"""Retries that start later than this are late: more than a timer and a busy moment explain."""
 
 
 class Lateness:
-    """One per worker process."""
+    """Notes how late retries start. One per worker process."""
 
     def __init__(self) -> None:
         self._late_at = -_FORGET_SECONDS
 
     def note(self, late: timedelta) -> None:
-        """A retry began so long after it was due."""
+        """Note that a retry started this long after it was due."""
         instruments.RETRY_LATENESS.record(max(0.0, late.total_seconds()))
         if late > LATE:
             self._late_at = time.monotonic()
 
     @property
     def now(self) -> bool:
-        """Whether retries run late: one did within the last seconds."""
+        """Whether a retry was late within the last ten seconds."""
         return time.monotonic() - self._late_at < _FORGET_SECONDS

@@ -1,26 +1,26 @@
-"""The outbox relay: sends new deliveries on their way, each in a workflow of its own or many in a
-batch, and wakes the workflows of those whose row was changed by somebody else.
+"""The outbox relay: starts new deliveries, each in its own workflow or many in a batch, and wakes
+the workflows of deliveries whose row was changed from outside.
 
-Any number of relays may run; leases keep them apart. The order of a round, and what each step's
-crash leaves behind:
+Any number of relays may run; leases keep them apart. The steps of a round, and what a crash after
+each leaves behind:
 
-1. One transaction marks what was started since the last round and leases the next rows.
-   Crash after: the leases run out and another relay takes the rows.
-2. Start each workflow, under an id made of the delivery's, while the next round may begin.
-   Crash after some: those run; their rows are leased again later, and Temporal answers the second
-   start of the same id with "exists".
-3. Remember them for a later round's step 1. Crash before: as above. An attempt's record marks its
-   row too, so usually nothing is left to do. A row that was changed again since it was leased is
-   not marked: its workflow is woken once more.
+1. One transaction marks the rows started since the last round, and leases the next ones. Crash: the
+   leases end and another relay takes the rows.
+2. Start each workflow, under an id made from the delivery's, while the next round may begin. Crash:
+   the started ones run; their rows are leased again later, and Temporal answers the second start of
+   the same id with "exists".
+3. Remember them for step 1 of a later round. Crash: as above. Recording an attempt marks its row
+   too, so usually nothing is left to do. A row that was changed again since it was leased is not
+   marked: its workflow is woken again.
 
-A batch's rows are its own for a time that is in them (`batch_until`). They are not marked: each
-attempt's record does so. Crash before the batch is started, or before it was told of rows that were
-added to it, or a batch that is lost: the time runs out, and another relay takes the rows.
+A batch's rows belong to it until the time in them (`batch_until`). The record of each attempt marks
+its row. After a crash before the batch is started, or before rows reach it, or if it is lost, that
+time ends and another relay takes the rows.
 
-Order of service: what a person asked for, then retries, probes and what circuits let go, then new
-deliveries, then jobs; in each of these, tenants and their endpoints in turns. While retries run
-late, few new deliveries are in hand. No more is leased than starts soon, and what a person asks for
-is looked for meanwhile.
+Order of service: requests by a person, then retries, probes and released deliveries, then new
+deliveries, then jobs; within each, tenants and their endpoints in turns. While retries run late,
+few new deliveries are in progress. No more is leased than can start soon, so that requests by a
+person need not wait.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.messages import Urgency
-from hookfast.deliveries.time_budget import BATCH_HOLD
+from hookfast.deliveries.time_budget import BATCH_LEASE
 from hookfast.dispatch.batches import Batch, Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
@@ -61,23 +61,23 @@ from hookfast.storage.deliveries.outgoing import Chosen, OutgoingLoader
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.telemetry import instruments, spans
 
-_IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
-_MARK_SECONDS = 0.2  # marks what it started this long after the last round, when nothing follows
+_IDLE_SECONDS = 1.0  # reads the outbox this often, in case the doorbell fails
+_MARK_SECONDS = 0.2  # marks started rows this long after the last round, when nothing follows
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
-_LEAVE_SECONDS = 5.0  # waits so long for a database that does not answer, when told to end
-_NEW_WHILE_LATE = 4  # new deliveries in hand while retries run late
-_PERSON_SECONDS = 0.2  # looks this often for wishes while there is no room for anything else
-_BATCHES = 2  # at work at once: one is loaded while the other's requests are made
+_LEAVE_SECONDS = 5.0  # waits this long for an unresponsive database at shutdown
+_NEW_WHILE_LATE = 4  # new deliveries in progress while retries run late
+_PERSON_SECONDS = 0.2  # looks this often for requests by a person while there is no room for others
+_BATCHES = 2  # at once: one is loaded while the requests of the other are made
 _GATHER_SECONDS = 0.003
-"""New deliveries gather for so long before they are added to a batch, so that they share what that
-costs. 30 ms halved a worker's CPU at 350 a second, where it has plenty, and made no flat-out rate
-higher, as they gather then anyway; every delivery waited for it."""
-_OPENS_SECONDS = 0.05  # waits so long for a batch that is being started: it can take more then
+"""New deliveries gather for this long before they are added to a batch, so that they share its
+cost. With 30 ms, every delivery waited for it; at 350 a second it halved a worker's CPU, which is
+not short then, and the highest rate stayed the same, because deliveries gather then anyway."""
+_OPENS_SECONDS = 0.05  # waits this long for a batch that is being started and can take more then
 _PER_ENDPOINT = 2 * batch_messages.MOST
-"""New deliveries of one endpoint in hand at once."""
+"""New deliveries of one endpoint in progress at once."""
 _PER_UNHEALTHY_ENDPOINT = 16
-"""The same of one that was slow or failing lately."""
-_MANY = 16  # so many new deliveries at once, and more behind them, are a burst
+"""The same for an endpoint that was slow or failing lately."""
+_BURST = 16  # this many new deliveries at once, with more behind them, are a burst
 
 log = structlog.get_logger()
 
@@ -89,7 +89,7 @@ class _Leased:
 
 
 class Relay:
-    """One per worker process; `run` until cancelled."""
+    """Starts what is in the outbox. One per worker process; `run` until cancelled."""
 
     def __init__(
         self,
@@ -122,16 +122,16 @@ class Relay:
         self._window = StartWindow()
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
         self._batches = batches
-        # by lease: what was leased again meanwhile is somebody else's to mark
+        # by lease: another relay marks rows that were leased again meanwhile
         self._started: defaultdict[datetime, list[str]] = defaultdict(list)
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
-        self._trouble: Exception | None = None
+        self._failure: Exception | None = None
         self._backoff = 0.0
-        self._behind = True  # more may wait than can be found within a moment
+        self._behind = True  # more rows may wait than one quick transaction finds
 
     async def run(self) -> None:
-        """Relay until cancelled; what is being started then is still started. A database or a
-        Temporal that is away is waited for."""
+        """Relay until cancelled, and wait while the database or Temporal is away. Starts in
+        progress at cancellation are completed."""
         await self._doorbell.listen()
         leasing: asyncio.Task[_Leased] | None = None
         try:
@@ -139,7 +139,7 @@ class Relay:
                 room = await self._room()
                 leasing = asyncio.create_task(self._lease_and_start(room))
                 leased = await asyncio.shield(leasing)
-                if self._trouble is not None:
+                if self._failure is not None:
                     await self._back_off()
                 elif not leased.more:
                     await self._doorbell.wait(_MARK_SECONDS if self._started else _IDLE_SECONDS)
@@ -149,41 +149,42 @@ class Relay:
             self._batches.close()
             if leasing is not None:
                 await asyncio.wait([leasing], timeout=_LEAVE_SECONDS)
-                leasing.cancel()  # what it has leased without our knowing, another takes in time
+                leasing.cancel()  # another relay takes its rows when their leases end
             for task in self._batches.running:
-                task.cancel()  # a batch that was started goes on
-            await self._settle()
+                task.cancel()  # a batch that was started continues
+            await self._wait_for_starts()
 
     async def relay_once(self) -> int:
-        """One round by itself: lease, start, and wait for that; returns how many were leased."""
+        """Run one round: lease, start, and wait for the starts. Return how many rows were
+        leased."""
         leased = await self._lease_and_start(self._batch)
-        await self._settle()
+        await self._wait_for_starts()
         return leased.count
 
     async def finish(self) -> None:
-        """Mark what was started, without leasing more: the last step of a clean shutdown."""
+        """Mark the started rows without leasing more: the last step of a clean shutdown."""
         async with self._database.write() as connection:
-            await self._settle_accounts(connection)
+            await self._mark_started(connection)
 
     async def _lease_and_start(self, room: int) -> _Leased:
-        """Lease what there is room for, at most `room` to start alone, and begin to start or wake
-        its workflows."""
+        """Lease rows, at most `room` of them with a workflow of their own, and begin to start or
+        wake their workflows."""
         batching = self._first_attempts.batched and not self._lateness.now
         into = self._batches.open if batching else None
         with into.adding() if into else nullcontext():
             return await self._lease_for(into, room)
 
     async def _lease_for(self, into: Batch | None, room: int) -> _Leased:
-        """The same. First attempts go into this batch, or into a new one."""
+        """Lease and start; first attempts go into this batch, or into a new one."""
         try:
             read_at = asyncio.get_running_loop().time()
             now = self._clock()
             async with self._database.write(quick=not self._behind) as connection:
-                await self._settle_accounts(connection)
+                await self._mark_started(connection)
                 claimed = await self._claim(connection, room, self._room_in(into), now)
                 chosen = await self._loader.choose(connection, claimed.rows)
                 batched = self._batched(chosen)
-                until, held = now + self._lease, now + BATCH_HOLD
+                until, held = now + self._lease, now + BATCH_LEASE
                 batch_id = new_id("btc", now) if into is None else into.id
                 ids = [one.row.delivery_id for one in batched]
                 own = [row.delivery_id for row in claimed.rows if row.delivery_id not in set(ids)]
@@ -197,8 +198,8 @@ class Relay:
             alone = [one for one in chosen if one.row.delivery_id not in set(ids)]
             async with self._database.read(quick=True) as connection:
                 await self._loader.prime(connection, [*batched, *alone], read_at=read_at)
-        except Exception as error:  # the relay outlives every trouble, of the database or ours
-            self._trouble = error
+        except Exception as error:  # the relay survives every error, the database's and our own
+            self._failure = error
             return _Leased(0, more=False)
         for one in alone:
             task = asyncio.create_task(
@@ -208,14 +209,16 @@ class Relay:
             task.add_done_callback(self._starting.pop)
         rows = [one.row for one in batched]
         if rows and into is None:
-            self._batches.begin(batch_id, rows, held_until=held, heard=self._heard)
+            self._batches.begin(batch_id, rows, leased_until=held, on_start=self._on_batch_start)
         elif rows and into is not None:
             if into.add(rows):
                 instruments.RELAY_STARTS.add(len(rows), carrier="batch", result="started")
-            else:  # the database took seconds; the rows' time runs out
-                log.warning("A batch ended while it was added to.", batch_id=batch_id)
+            else:  # the database took seconds; another relay takes them when their lease ends
+                log.warning("A batch ended while deliveries were added to it.", batch_id=batch_id)
             if self._batches.next_is_due and len(self._batches.at_work) < _BATCHES:
-                self._batches.begin(new_id("btc", now), (), held_until=held, heard=self._heard)
+                self._batches.begin(
+                    new_id("btc", now), (), leased_until=held, on_start=self._on_batch_start
+                )
         return _Leased(len(claimed.rows), more=claimed.more)
 
     async def _claim(
@@ -233,9 +236,11 @@ class Relay:
             return found
         few = batched if batching else 0
         if late:
-            few = min(own - len(urgent.rows), _NEW_WHILE_LATE - self._new_in_hand())
+            few = min(own - len(urgent.rows), _NEW_WHILE_LATE - self._new_in_progress())
         if few <= 0:
-            return Free(urgent.rows, more=not late)  # there was no room to look for others
+            return Free(
+                urgent.rows, more=not late
+            )  # there was no room for others, so they were not looked for
         new = await find(limit=few, most_urgent=Urgency.FIRST, room=self._room_of)
         if not late:
             self._note(new, now)
@@ -244,11 +249,11 @@ class Relay:
     def _note(self, found: Free, now: datetime) -> None:
         new = [row.created_at for row in found.rows if row.new and row.deliver_at is None]
         if new:
-            full = found.more and len(new) >= _MANY
+            full = found.more and len(new) >= _BURST
             self._first_attempts.took(len(new), oldest=now - min(new), full=full)
 
     def _batched(self, chosen: Sequence[Chosen]) -> list[Chosen]:
-        """Those of them whose first attempts travel together."""
+        """The deliveries whose first attempts are batched."""
         if not self._first_attempts.batched or self._lateness.now:
             return []
         return [
@@ -263,19 +268,20 @@ class Relay:
             and one.row.endpoint_id not in self._unhealthy
         ]
 
-    def _new_in_hand(self) -> int:
+    def _new_in_progress(self) -> int:
         return sum(row.urgency >= Urgency.FIRST for row in self._starting.values())
 
     def _room_of(self, endpoint_id: str) -> int:
-        """How many more new deliveries of this endpoint may be in hand."""
-        in_hand = sum(row.endpoint_id == endpoint_id for row in self._starting.values())
-        in_hand += self._batches.in_hand(endpoint_id)
+        """How many more new deliveries of this endpoint may be in progress."""
+        in_progress = sum(row.endpoint_id == endpoint_id for row in self._starting.values())
+        in_progress += self._batches.in_progress(endpoint_id)
         most = _PER_UNHEALTHY_ENDPOINT if endpoint_id in self._unhealthy else _PER_ENDPOINT
-        return max(0, most - in_hand)
+        return max(0, most - in_progress)
 
-    async def _settle_accounts(self, connection: AsyncConnection) -> None:
-        """Mark what was started since the last time, and give back what could not be."""
-        # A commit that fails after this costs nothing but the leases' running out.
+    async def _mark_started(self, connection: AsyncConnection) -> None:
+        """Mark the rows started since the last time, and release those that could not be
+        started."""
+        # If the commit fails after this, the leases end and nothing is lost.
         while self._started:
             lease, ids = self._started.popitem()
             await outbox.mark_started(connection, ids, leased_until=lease, now=self._clock())
@@ -284,15 +290,15 @@ class Relay:
             await outbox.release(connection, ids, leased_until=lease)
 
     def _room_in(self, into: Batch | None) -> int:
-        """How many new deliveries a batch takes: this one, or a new one."""
+        """How many new deliveries fit into this batch, or into a new one."""
         if into is not None:
             return into.room
         return batch_messages.MOST if len(self._batches.at_work) < _BATCHES else 0
 
     async def _room(self) -> int:
-        """How many more may be leased to start alone: as many as are under way at once wait for
-        their turn. Half of them go first, or what goes within a moment: each lease spends a
-        transaction. Returns when there is room for them, or in a batch, or after a moment."""
+        """Wait for room, and return how many rows may be leased to start with a workflow of their
+        own. As many as are starting may wait for their turn; half of them start before more are
+        leased, because each lease costs a transaction. Returns after 0.2 s at the latest."""
         most = min(self._batch, 2 * self._window.size)
         deadline = asyncio.get_running_loop().time() + _PERSON_SECONDS
         opening = [one.opens for one in self._batches.at_work if one.is_opening]
@@ -311,16 +317,16 @@ class Relay:
             await asyncio.wait(under_way, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         return max(0, most - len(self._starting))
 
-    async def _settle(self) -> None:
+    async def _wait_for_starts(self) -> None:
         if under_way := [*self._starting, *self._batches.running]:
             await asyncio.wait(under_way)
 
     async def _start(self, row: PendingDelivery, target: CachedEndpoint, lease: datetime) -> None:
-        """Start or wake one delivery's workflow, and note whether that went well."""
+        """Start or wake one delivery's workflow, and count the result."""
         with spans.start_of_delivery(
             self._loader.traceparent_of(row.event_id),
             event_type=row.event_type,
-            # a row that was put back has waited since then only
+            # a row that was put back has waited only since then
             since=row.created_at if row.new else self._clock(),
             ids={"delivery": row.delivery_id, "endpoint": row.endpoint_id},
         ):
@@ -330,7 +336,7 @@ class Relay:
     async def _start_workflow(
         self, row: PendingDelivery, target: CachedEndpoint, lease: datetime
     ) -> str:
-        """What came of it: `started`, `exists`, `failed` or `refused`."""
+        """Return the result: `started`, `exists`, `failed` or `refused`."""
         result = "started"
         try:
             async with self._window.turn(row.urgency):
@@ -338,15 +344,15 @@ class Relay:
                     self._client, row, target, fast_lane_timeout=self._fast_lane_timeout
                 )
         except WorkflowAlreadyStartedError:
-            result = "exists"  # it has run: as good as started
+            result = "exists"  # it has run already, which counts as started
         except RPCError as error:
             if error.status is not RPCStatusCode.INVALID_ARGUMENT:
                 self._failed[lease].append(row.delivery_id)
-                self._trouble = error
+                self._failure = error
                 return "failed"
             self._refused(row, error)
             return "refused"
-        except Exception as error:  # ours: one row must not hold up the others
+        except Exception as error:  # our own error: one row must not delay the others
             self._refused(row, error)
             return "refused"
         self._started[lease].append(row.delivery_id)
@@ -354,20 +360,20 @@ class Relay:
         return result
 
     def _refused(self, row: PendingDelivery, error: Exception) -> None:
-        """Not Temporal's being away but our fault: the row keeps its lease, so that it is tried
-        again only when that runs out."""
+        """Log a row that cannot be started. It keeps its lease, so it is tried again when that
+        ends."""
         log.error("A delivery cannot be started.", delivery_id=row.delivery_id, exc_info=error)
 
-    def _heard(self, error: Exception | None) -> None:
-        """Temporal took the start of a batch, or did not."""
+    def _on_batch_start(self, error: Exception | None) -> None:
+        """Note whether Temporal accepted the start of a batch."""
         if error is None:
             self._backoff = 0.0
         else:
-            self._trouble = error
+            self._failure = error
 
     async def _back_off(self) -> None:
-        error, self._trouble = self._trouble, None
-        await self._settle()
+        error, self._failure = self._failure, None
+        await self._wait_for_starts()
         self._backoff = min(max(self._backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
         pause = self._backoff * random.uniform(0.5, 1.0)  # noqa: S311 - twins should not march in step
         if isinstance(error, SQLAlchemyError | OSError | RPCError):
@@ -377,5 +383,5 @@ class Relay:
                 retry_in_seconds=round(pause, 2),
             )
         else:
-            log.error("The relay failed and goes on.", exc_info=error)
+            log.error("The relay failed, and continues.", exc_info=error)
         await asyncio.sleep(pause)

@@ -1,5 +1,5 @@
-"""What goes on the wire to an endpoint: a body encrypted where it is to be, then signed as it is
-sent. The same for deliveries and for tests of an endpoint."""
+"""The HTTP request to an endpoint: its body, encrypted if the endpoint wants that, and signed
+headers. Deliveries and tests of an endpoint share it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def outgoing_request(
     """The request's headers and body. `timestamp` is Unix time in seconds; `original` are headers
     of a request that is sent on."""
 
-    def made() -> tuple[dict[str, str], bytes]:
+    def build() -> tuple[dict[str, str], bytes]:
         sent, sent_type = body, content_type
         if target.encryption is not None:
             sent, sent_type = target.encryption.encrypt(body), ENCRYPTED
@@ -49,6 +49,6 @@ async def outgoing_request(
         return headers, sent
 
     if target.rsa is None and target.encryption is None:
-        return made()
-    # 1 ms of arithmetic and more: the event loop has other requests to see to
-    return await asyncio.to_thread(made)
+        return build()
+    # takes 1 ms or more, in which the event loop would serve no other request
+    return await asyncio.to_thread(build)

@@ -1,4 +1,4 @@
-"""When retention runs: by a Temporal Schedule at 03:00 UTC, and whenever an operator says so."""
+"""Run retention: by a Temporal Schedule at 03:00 UTC, and when an operator requests it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOUR = 3
 
 
 async def ensure_schedule(client: Client) -> None:
-    """Make the schedule, unless it is there; see `schedule.ensure`."""
+    """Create the schedule unless it exists; see `schedules.ensure`."""
     nightly = schedules.daily(
         WORKFLOW_TYPE,
         RetentionInput(),
@@ -29,13 +29,13 @@ async def ensure_schedule(client: Client) -> None:
 
 
 def workflow_id(run_id: str) -> str:
-    """The workflow of a run that was asked for."""
+    """The workflow id of a run that was requested."""
     return f"{WORKFLOW_ID}/{run_id}"
 
 
 async def start(client: Client, run_id: str, *, dry_run: bool) -> None:
-    """Run it now. One that is under way does not mind: each row goes once. Raises Unavailable while
-    Temporal is away."""
+    """Start a run now. It may overlap with another, because each row is deleted once. Raises
+    Unavailable while Temporal is away."""
     try:
         await client.start_workflow(
             WORKFLOW_TYPE,
@@ -50,8 +50,8 @@ async def start(client: Client, run_id: str, *, dry_run: bool) -> None:
 
 
 async def next_run(client: Client) -> datetime | None:
-    """When the schedule runs it next; None where there is none, it is paused, or Temporal is away:
-    there is no more to say than that it is not known."""
+    """When the schedule starts the next run. None if that is unknown: there is no schedule, it is
+    paused, or Temporal is away."""
     try:
         handle = client.get_schedule_handle(SCHEDULE_ID)
         described = await handle.describe(rpc_timeout=RPC_TIMEOUT)

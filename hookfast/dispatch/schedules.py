@@ -1,4 +1,4 @@
-"""Temporal Schedules that start something once a day."""
+"""Temporal Schedules that start a workflow once a day."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from hookfast.dispatch.start import RPC_TIMEOUT
+from hookfast.retention.daily import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, DailyInput
 from hookfast.workflow_request import CONTROL_QUEUE
 
 _CATCHUP = timedelta(hours=12)
 _PAUSE_SECONDS = 30.0
+_HOUR = 6
 
 log = structlog.get_logger()
 
 
 async def ensure(client: Client, schedule_id: str, schedule: Schedule) -> None:
-    """Make the schedule, unless it is there: any number of workers may call this, and one that was
-    paused or changed by hand stays so. While Temporal is away it tries again, so run it beside the
-    worker's other work."""
+    """Create the schedule unless it exists. Any number of workers may call this; a schedule that
+    was paused or changed by hand stays so. It tries again while Temporal is away, so run it in the
+    background."""
     while True:
         try:
             await client.create_schedule(schedule_id, schedule, rpc_timeout=RPC_TIMEOUT)
@@ -40,21 +42,23 @@ async def ensure(client: Client, schedule_id: str, schedule: Schedule) -> None:
             return
         except (RPCError, RuntimeError) as error:  # RuntimeError: a lazy client cannot connect
             log.warning(
-                "A schedule is not made yet.", schedule=schedule_id, error=type(error).__name__
+                "A schedule could not be created yet.",
+                schedule=schedule_id,
+                error=type(error).__name__,
             )
             await asyncio.sleep(_PAUSE_SECONDS)
         else:
-            log.info("A schedule is made.", schedule=schedule_id)
+            log.info("A schedule was created.", schedule=schedule_id)
             return
 
 
-def daily(workflow_type: str, order: Any, *, workflow_id: str, hour: int, summary: str) -> Schedule:
-    """The schedule of a workflow that runs each day at `hour` (UTC). A day whose start was missed
-    by up to 12 hours is caught up; one that takes longer than a day is not started twice."""
+def daily(workflow_type: str, input: Any, *, workflow_id: str, hour: int, summary: str) -> Schedule:
+    """The schedule of a workflow that runs each day at `hour` (UTC). A start that was missed by up
+    to 12 hours is caught up. A workflow that takes longer than a day is not started twice."""
     return Schedule(
         action=ScheduleActionStartWorkflow(
             workflow_type,
-            order,
+            input,
             id=workflow_id,
             task_queue=CONTROL_QUEUE,
             static_summary=summary,
@@ -62,3 +66,11 @@ def daily(workflow_type: str, order: Any, *, workflow_id: str, hour: int, summar
         spec=ScheduleSpec(calendars=[ScheduleCalendarSpec(hour=[ScheduleRange(hour)])]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCHUP),
     )
+
+
+async def ensure_daily(client: Client) -> None:
+    """Create the schedule of the daily workflow, at 06:00 UTC, unless it exists."""
+    schedule = daily(
+        WORKFLOW_TYPE, DailyInput(), workflow_id=WORKFLOW_ID, hour=_HOUR, summary="daily"
+    )
+    await ensure(client, SCHEDULE_ID, schedule)

@@ -1,10 +1,11 @@
-"""How a delivery's workflow is started, or woken where it runs."""
+"""Start the workflow of a delivery, or wake it if it runs; start a batch of first attempts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 from temporalio.common import (
     Priority,
     SearchAttributePair,
@@ -12,8 +13,10 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
+from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from hookfast.deliveries import batch_messages
+from hookfast.deliveries.batch_messages import BatchResult
 from hookfast.deliveries.messages import (
     DELIVERIES_QUEUE,
     WAKE,
@@ -21,6 +24,7 @@ from hookfast.deliveries.messages import (
     DeliveryInput,
     Labels,
     StepResult,
+    Urgency,
     workflow_id,
 )
 from hookfast.storage.deliveries.outbox import PendingDelivery
@@ -28,7 +32,7 @@ from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.temporal import connection
 
 RPC_TIMEOUT = timedelta(seconds=5)
-"""How long a call to Temporal may take when a person or another row waits behind it."""
+"""Timeout of a call to Temporal while a person or another row waits for it."""
 START_TIMEOUT = timedelta(seconds=10)
 _SUMMARY_URL_LENGTH = 120
 
@@ -36,18 +40,18 @@ _SUMMARY_URL_LENGTH = 120
 async def start_or_wake(
     client: Client, row: PendingDelivery, target: CachedEndpoint, *, fast_lane_timeout: timedelta
 ) -> None:
-    """Start the workflow of a row that has none yet, or signal the one of a row that was put back:
-    where it has ended or was lost, it starts again from the row. Raises Temporal's errors;
-    WorkflowAlreadyStartedError where a first start finds that it has run."""
+    """Start the workflow of a delivery, or signal it if the row has a workflow already. A workflow
+    that has ended or was lost starts again from the row. Raises Temporal's errors, and
+    WorkflowAlreadyStartedError if a first start finds that the workflow has run."""
     first = not row.has_workflow
     at_once = row.new and row.deliver_at is None
     fast_lane = row.new and target.timeout_seconds <= fast_lane_timeout.total_seconds()
     await client.start_workflow(
         WORKFLOW_TYPE,
-        _order(row, target, fast_lane=fast_lane, labelled=not at_once),
+        _input(row, target, fast_lane=fast_lane, labelled=not at_once),
         id=workflow_id(row.delivery_id),
         task_queue=DELIVERIES_QUEUE,
-        # A second start of a delivery that runs or has run changes nothing.
+        # Starting a delivery that runs or has run a second time changes nothing.
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE
         if first
         else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
@@ -57,7 +61,8 @@ async def start_or_wake(
         request_eager_start=first,
         start_signal=None if first else WAKE,
         start_signal_args=[] if first else [row.urgency],
-        # Most deliveries end at their first attempt: those without cost Temporal a fifth less.
+        # Most deliveries end at their first attempt. Without attributes they cost Temporal a fifth
+        # less.
         search_attributes=None if at_once else _search_attributes(row),
         static_summary=_summary(row, target),
         static_details=_details(row),
@@ -66,14 +71,42 @@ async def start_or_wake(
     )
 
 
-def _order(
+async def start_batch(
+    client: Client, batch_id: str, delivery_ids: Sequence[str]
+) -> WorkflowHandle[object, BatchResult]:
+    """Start a batch, eagerly. If it was started already, return its handle. Raises RPCError."""
+    names = [batch_messages.short_name(delivery_id) for delivery_id in delivery_ids]
+    try:
+        return await client.start_workflow(
+            batch_messages.WORKFLOW_TYPE,
+            batch_messages.BatchInput(batch_id, tuple(delivery_ids)),
+            id=batch_messages.workflow_id(batch_id),
+            task_queue=DELIVERIES_QUEUE,
+            result_type=BatchResult,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            request_eager_start=True,
+            search_attributes=TypedSearchAttributes(
+                [SearchAttributePair(connection.HOOK_DELIVERIES, names)] if names else []
+            ),
+            static_summary="First attempts",  # without a count: more may be added
+            priority=Priority(priority_key=Urgency.FIRST),
+            rpc_timeout=START_TIMEOUT,
+        )
+    except WorkflowAlreadyStartedError:  # and has ended
+        return client.get_workflow_handle(
+            batch_messages.workflow_id(batch_id), result_type=BatchResult
+        )
+
+
+def _input(
     row: PendingDelivery, target: CachedEndpoint, *, fast_lane: bool, labelled: bool
 ) -> DeliveryInput:
     life = row.life
     waits = row.new and row.deliver_at is not None
     next_at = row.deliver_at if waits else None
     if not row.new and not row.has_workflow:
-        next_at = life.next_attempt_at  # its batch left it so
+        next_at = life.next_attempt_at  # its batch left it at this time
     return DeliveryInput(
         delivery_id=row.delivery_id,
         endpoint_id=row.endpoint_id,
@@ -92,14 +125,14 @@ def _order(
 
 
 def _details(row: PendingDelivery) -> str | None:
-    """Name the batch that made the first attempt, for the Temporal UI."""
+    """The batch that made the first attempt, for the Temporal UI."""
     if row.new or row.batch_id is None:
         return None
     return f"Began in `{batch_messages.workflow_id(row.batch_id)}`."
 
 
 def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
-    """What the Temporal UI can filter deliveries by."""
+    """The attributes by which the Temporal UI filters deliveries."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(connection.HOOK_TENANT, row.tenant_id),
@@ -111,7 +144,7 @@ def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
 
 
 def _summary(row: PendingDelivery, target: CachedEndpoint) -> str:
-    """The line the Temporal UI shows, `order.invoice.paid → https://…`, without the URL's query:
-    people put tokens there."""
+    """The Temporal UI's summary, `order.invoice.paid → https://…`. The URL's query is left out,
+    because people put tokens there."""
     url = target.url.partition("?")[0][:_SUMMARY_URL_LENGTH]
     return f"{row.event_type} → {url}"

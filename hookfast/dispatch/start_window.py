@@ -17,17 +17,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 MOST = 32
-"""More only queue up in the server."""
+"""More starts at once would only queue up in the server."""
 _FIRST = 8.0
 _SLOW_SECONDS = 0.2
 _SLOW_TIMES = 3
-"""Slow is what takes so many times as long as the quickest answer: Temporal may be far away."""
+"""An answer is slow if it takes this many times as long as the quickest; Temporal may be far
+away."""
 _FORGET = 1.0005
-"""What was the quickest counts for that much more with each answer that is not quicker."""
+"""The quickest time grows by this factor with each answer that is not quicker."""
 
 
 class StartWindow:
-    """One per relay."""
+    """Limits the starts in progress. One per relay."""
 
     def __init__(self) -> None:
         self._size = _FIRST
@@ -39,13 +40,13 @@ class StartWindow:
 
     @property
     def size(self) -> int:
-        """How many may be under way at once, 1 to MOST."""
+        """How many starts may be in progress at once, 1 to MOST."""
         return int(self._size)
 
     @asynccontextmanager
     async def turn(self, urgency: int) -> AsyncIterator[None]:
-        """Wait for room, and run the block in it. The time that the block takes tells how quick
-        Temporal is. A lower `urgency` is admitted first."""
+        """Wait for room, then run the block, and learn from the time it takes. A lower `urgency`
+        number is admitted first."""
         await self._room(urgency)
         begun, answered = time.monotonic(), False
         try:
@@ -78,12 +79,15 @@ class StartWindow:
                 admitted.set_result(None)
 
     def _learn(self, begun: float, ended: float, *, answered: bool) -> None:
-        """A refused connection is quick, and says nothing of how quick Temporal is."""
+        """Adjust the window. A refused connection is quick and says nothing about Temporal's
+        speed."""
         took = ended - begun
         if answered:
             self._quickest = min(took, self._quickest * _FORGET)
         if took > max(_SLOW_SECONDS, _SLOW_TIMES * self._quickest):
-            if begun > self._halved_at:  # else it was asked in the larger window, halved already
+            if (
+                begun > self._halved_at
+            ):  # otherwise it began in the larger window, which was halved already
                 self._size = max(1.0, self._size / 2)
                 self._halved_at = ended
         elif answered:

@@ -1,5 +1,5 @@
-"""What a worker does beside its work, for as long as it lives: report that it does, and put back
-into the outbox what others left behind."""
+"""Background work of every worker: report that it is alive, and put lost deliveries back into the
+outbox."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 async def send_heartbeats(
     database: Database, worker_id: str, first_attempts: FirstAttempts
 ) -> None:
-    """Report every few seconds that this worker lives."""
+    """Report every few seconds that this worker is alive."""
     while True:
         try:
             async with database.write() as connection:
@@ -41,14 +41,14 @@ async def send_heartbeats(
                     batching=first_attempts.batched,
                 )
         except (SQLAlchemyError, OSError) as error:
-            log.warning("The worker cannot report that it lives.", error=type(error).__name__)
+            log.warning("The worker cannot report that it is alive.", error=type(error).__name__)
         await asyncio.sleep(workers.BEAT_EVERY.total_seconds())
 
 
 async def requeue_lost(database: Database) -> None:
-    """Put deliveries that are long overdue back into the outbox: their workflows were lost with
-    Temporal's data (a restored backup, say), or are late, which starting them again does not
-    change. Circuits, mail and jobs that have not moved for an hour ask for their workflow again."""
+    """Put deliveries that are long overdue back into the outbox. Their workflows were lost with
+    Temporal's data (as after restoring a backup), or are late; then starting them again changes
+    nothing. Circuits, mail and jobs without progress for an hour request their workflow again."""
     while True:
         await asyncio.sleep(_SWEEP_EVERY.total_seconds())
         now = utc_now()
@@ -57,19 +57,22 @@ async def requeue_lost(database: Database) -> None:
                 woken = await outbox.wake_lost(
                     connection, overdue_since=now - _OVERDUE_AFTER, limit=_SWEEP_BATCH
                 )
-                asked = await circuits.request_workflow(
+                requested = await circuits.request_workflow(
                     connection, overdue_since=now - _UNMOVED_AFTER
                 )
-                asked += await notices.request_workflow(
+                requested += await notices.request_workflow(
                     connection, started_before=now - _UNMOVED_AFTER
                 )
-                asked += await jobs.request_workflow(connection, unmoved_since=now - _UNMOVED_AFTER)
+                requested += await jobs.request_workflow(
+                    connection, unmoved_since=now - _UNMOVED_AFTER
+                )
         except (SQLAlchemyError, OSError) as error:
             log.warning("The sweep cannot reach the database.", error=type(error).__name__)
         else:
             if woken:
-                log.warning("Overdue deliveries go through the outbox again.", count=woken)
-            if asked:
+                log.warning("Overdue deliveries were put back into the outbox.", count=woken)
+            if requested:
                 log.info(
-                    "Circuits, mail and jobs that have not moved are looked at again.", count=asked
+                    "Circuits, mail and jobs without progress requested their workflows again.",
+                    count=requested,
                 )

@@ -1,5 +1,5 @@
-"""Endpoints that were slow or failing lately, as far as this worker knows: their first attempts do
-not go into batches."""
+"""Endpoints that were slow or failing lately, as far as this worker knows. Their first attempts are
+not batched."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from cachetools import LRUCache
 
 _FORGET_SECONDS: Final = 30.0
 _ENOUGH: Final = 3
-"""So many more bad attempts than good ones are trouble: one in a hundred that fails is not."""
+"""An endpoint with this many more bad than good attempts is unhealthy; one failure in 100 is
+not."""
 _MOST_SCORE: Final = 6
 _MOST: Final = 10_000
 
 
 class UnhealthyEndpoints:
-    """One per worker process."""
+    """Scores endpoints by their attempts. One per worker process."""
 
     def __init__(self) -> None:
-        # a score, and when it was last raised; only of endpoints that have one
+        # the score and when it was last raised, for endpoints with a score above 0
         self._scores: LRUCache[str, tuple[int, float]] = LRUCache(_MOST)
 
     def mark_unhealthy(self, endpoint_id: str) -> None:
-        """An attempt at this endpoint failed, or takes long."""
+        """Count an attempt that failed or is slow."""
         score, _ = self._scores.get(endpoint_id, (0, 0.0))
         self._scores[endpoint_id] = (min(score + 1, _MOST_SCORE), time.monotonic())
 
     def mark_healthy(self, endpoint_id: str) -> None:
-        """An attempt arrived."""
+        """Count an attempt that succeeded."""
         if endpoint_id in self._scores:
             score, at = self._scores[endpoint_id]
             if score == 1:

@@ -1,9 +1,8 @@
-"""The conductor: starts or wakes the workflow that a committed row asks for.
+"""Start or wake the workflows that committed rows request.
 
-The order protects every row: read what asks, start or signal its workflow, then mark it. A crash
-after the start repeats it, which costs one signal; a crash before it leaves the row asking.
-Marking says "as it was when I looked" (the row's module sees to that), so a row that asked again
-in between keeps asking.
+The order protects every row: find the requests, start or signal their workflows, then mark the rows
+as started. A crash after the start repeats it, which costs one signal; after a crash before it, the
+row still requests its workflow. A row that changed since it was found is not marked.
 """
 
 from __future__ import annotations
@@ -38,70 +37,70 @@ log = structlog.get_logger()
 
 
 class WorkflowRequests(Protocol):
-    """A kind of row that asks for workflows."""
+    """A kind of row that requests workflows."""
 
-    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
-        """The workflows asked for, at most `limit`."""
+    async def find(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
+        """The requested workflows, at most `limit`."""
 
     async def mark(
-        self, connection: AsyncConnection, wanted: Sequence[WorkflowRequest], *, now: datetime
+        self, connection: AsyncConnection, started: Sequence[WorkflowRequest], *, now: datetime
     ) -> None:
-        """These were started or woken."""
+        """Mark these as started, unless their row has changed since it was found."""
 
 
 def workflow_starter_for(
     settings: Settings, client: Client, database: Database, *, clock: Clock = utc_now
 ) -> WorkflowStarter:
-    """A conductor for every kind of row that asks."""
-    asking = (
+    """The starter for every kind of row that requests workflows."""
+    kinds = (
         CircuitWorkflowRequests(),
         MailWorkflowRequests(gather=settings.mail_gather, digest_every=settings.mail_digest_every),
         JobWorkflowRequests(),
     )
-    return WorkflowStarter(client, database, asking, clock=clock)
+    return WorkflowStarter(client, database, kinds, clock=clock)
 
 
 async def stopped(task: asyncio.Task[None]) -> None:
-    """Cancel a background task and see it end."""
+    """Cancel a background task and wait until it has ended."""
     task.cancel()
     await asyncio.wait([task])
 
 
 class WorkflowStarter:
-    """One per process that may start workflows. Call `run`, or `start_requested` once."""
+    """Starts requested workflows. One per process that may do so."""
 
     def __init__(
         self,
         client: Client,
         database: Database,
-        asking: Sequence[WorkflowRequests],
+        kinds: Sequence[WorkflowRequests],
         *,
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
         self._database = database
-        self._asking = asking
+        self._kinds = kinds
         self._clock = clock
-        self._rung = asyncio.Event()
+        self._woken = asyncio.Event()
 
-    def ring(self) -> None:
-        """A row was committed that asks: look now instead of within two seconds."""
-        self._rung.set()
+    def wake(self) -> None:
+        """Find requests now: a row was committed that requests a workflow."""
+        self._woken.set()
 
     async def run(self) -> None:
-        """Conduct until cancelled, whatever is away."""
+        """Start requested workflows until cancelled, even if the database or Temporal is away."""
         while True:
-            self._rung.clear()
+            self._woken.clear()
             await self._try_to_start()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_IDLE_SECONDS):
-                    await self._rung.wait()
+                    await self._woken.wait()
 
-    async def run_when_rung(self) -> None:
-        """Conduct whenever rung, until cancelled: for a process beside which a worker runs."""
+    async def run_when_woken(self) -> None:
+        """Start requested workflows whenever woken. For a process that runs beside a worker."""
         while True:
-            await self._rung.wait()
-            self._rung.clear()
+            await self._woken.wait()
+            self._woken.clear()
             await self._try_to_start()
 
     async def _try_to_start(self) -> None:
@@ -109,48 +108,49 @@ class WorkflowStarter:
             await self.start_requested()
         except (SQLAlchemyError, OSError, RPCError, RuntimeError) as error:
             log.warning(
-                "The conductor waits for the database or Temporal.",
+                "The workflow starter waits for the database or Temporal.",
                 error=f"{type(error).__name__}: {str(error)[:200]}",
             )
             await asyncio.sleep(_IDLE_SECONDS)
 
     async def start_requested(self) -> int:
-        """Start or wake everything that is asked for; returns how many that were. Raises the
-        database's errors, and Temporal's when it is away (RPCError; RuntimeError when it cannot be
-        reached)."""
+        """Start or wake all requested workflows, and return their number. Raises the database's
+        errors, RPCError, and RuntimeError if Temporal cannot be reached."""
         count = 0
-        for kind in self._asking:
+        for kind in self._kinds:
             while True:
                 async with self._database.read() as connection:
-                    wanted = await kind.wanted(connection, limit=_BATCH)
-                told = [one for one in wanted if await self._tell(one)]
-                if told:
+                    requests = await kind.find(connection, limit=_BATCH)
+                started = [one for one in requests if await self._start_or_wake(one)]
+                if started:
                     async with self._database.write() as connection:
-                        await kind.mark(connection, told, now=self._clock())
-                count += len(told)
-                if len(told) < _BATCH:
+                        await kind.mark(connection, started, now=self._clock())
+                count += len(started)
+                if len(started) < _BATCH:
                     break
         return count
 
-    async def _tell(self, wanted: WorkflowRequest) -> bool:
-        """Start or wake a workflow. False where Temporal refuses just this one: its row goes on
-        asking, and holds up nobody."""
+    async def _start_or_wake(self, request: WorkflowRequest) -> bool:
+        """Start or wake a workflow. False if Temporal rejects this one: its row keeps requesting
+        it, without delaying others."""
         try:
             await self._client.start_workflow(
-                wanted.workflow,
-                wanted.argument,
-                id=wanted.workflow_id,
+                request.workflow,
+                request.argument,
+                id=request.workflow_id,
                 task_queue=CONTROL_QUEUE,
                 start_signal=WAKE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                static_summary=wanted.summary,
+                static_summary=request.summary,
                 rpc_timeout=RPC_TIMEOUT,
             )
         except RPCError as error:
             if error.status is not RPCStatusCode.INVALID_ARGUMENT:
                 raise
             log.error(
-                "A workflow cannot be told.", workflow_id=wanted.workflow_id, error=str(error)[:200]
+                "Temporal rejects the start of a workflow.",
+                workflow_id=request.workflow_id,
+                error=str(error)[:200],
             )
             return False
         return True

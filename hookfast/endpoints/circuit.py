@@ -92,7 +92,7 @@ class Policy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circuit:
     """An endpoint's health and circuit, as stored. `probes` counts the failed probes since the
-    last success; `conducted` is whether the circuit's workflow knows how things stand."""
+    last success; `workflow_started` is whether the circuit's workflow knows how things stand."""
 
     state: State = State.CLOSED
     episode: int = 0
@@ -110,7 +110,7 @@ class Circuit:
     probed_last: str | None = None
     drain_rate: float | None = None
     drained: int = 0
-    conducted: bool = True
+    workflow_started: bool = True
 
     @property
     def clean(self) -> bool:
@@ -216,7 +216,7 @@ def _opened(circuit: Circuit, *, policy: Policy, now: datetime) -> Circuit:
         probed_last=None,
         drain_rate=None,
         drained=0,
-        conducted=False,
+        workflow_started=False,
     )
 
 
@@ -244,7 +244,7 @@ def _draining(circuit: Circuit) -> Circuit:
         probe_delivery_id=None,
         probe_until=None,
         drain_rate=None,
-        conducted=False,
+        workflow_started=False,
     )
 
 
@@ -279,11 +279,11 @@ def claim_probe(circuit: Circuit, delivery_id: str, *, until: datetime) -> Circu
         probe_until=until,
         probed_last=delivery_id,
         # the workflow knows of those it chose
-        conducted=circuit.conducted and not waits,
+        workflow_started=circuit.workflow_started and not waits,
     )
 
 
-def lose_probe(circuit: Circuit, delivery_id: str | None) -> Circuit:
+def abandon_probe(circuit: Circuit, delivery_id: str | None) -> Circuit:
     """Open again: nothing was heard of the probe (it was cancelled, or its worker died). Nothing
     is learnt, so nothing is counted."""
     if circuit.state is not State.HALF_OPEN or circuit.probe_delivery_id != delivery_id:
@@ -302,7 +302,7 @@ def release_all(circuit: Circuit, cause: Cause, *, now: datetime) -> Circuit:
         circuit = _draining(circuit)
     elif cause is Cause.RESUMED and circuit.cause is Cause.FAILURES:
         cause = Cause.FAILURES  # a pause within an outage: its owners are yet to hear of its end
-    return replace(circuit, cause=cause, drain_rate=None, conducted=False)
+    return replace(circuit, cause=cause, drain_rate=None, workflow_started=False)
 
 
 def closed(circuit: Circuit, *, held: int) -> Circuit:
@@ -310,7 +310,12 @@ def closed(circuit: Circuit, *, held: int) -> Circuit:
     if circuit.state is not State.DRAINING or held:
         return circuit
     return replace(
-        circuit, state=State.CLOSED, probes=0, drain_rate=None, probed_last=None, conducted=True
+        circuit,
+        state=State.CLOSED,
+        probes=0,
+        drain_rate=None,
+        probed_last=None,
+        workflow_started=True,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-WORKFLOW_TYPE: Final = "UpkeepWorkflow"
+WORKFLOW_TYPE: Final = "DailyWorkflow"
 SCHEDULE_ID: Final = "hookfast-upkeep"
 WORKFLOW_ID: Final = "upkeep"
 """Start of each run's workflow id; Temporal adds the time it was scheduled for."""

@@ -264,7 +264,7 @@ class Settings(BaseSettings):
     auth_failures_per_minute: int = Field(
         60,
         ge=0,
-        description="Requests without a valid API key that one client (IPv4 address or IPv6 /64) "
+        description="Attempts without a valid API key that one client (IPv4 address or IPv6 /64) "
         "may send to an API process per minute before it gets 429; 0 is no limit. Valid keys "
         "always work.",
     )
@@ -273,13 +273,13 @@ class Settings(BaseSettings):
         ge=0,
         le=100_000,
         allow_inf_nan=False,
-        description="Requests per second that one API key may send to one API process; 0 is no "
+        description="Attempts per second that one API key may send to one API process; 0 is no "
         "limit.",
     )
     key_rate_burst: int = Field(
         100,
         ge=1,
-        description="Requests that one API key may send at once when there is such a limit.",
+        description="Attempts that one API key may send at once when there is such a limit.",
     )
     response_excerpt_bytes: int = Field(
         2_048,

@@ -30,7 +30,7 @@ from temporalio.worker import Worker
 
 import worker
 from activities import heartbeat
-from activities.circuit import CircuitActivities
+from activities.circuit_breaker import CircuitActivities
 from hookfast.deliveries.life import Trigger
 from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.sender import Sender
@@ -81,7 +81,7 @@ def when_it_succeeded(record: Callable[..., Awaitable[Any]]) -> Callable[..., Aw
 def telling_nobody(give_up: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(give_up)
     async def dying(self: CircuitActivities, endpoint_id: str) -> Any:
-        self._on_news = lambda news: die()
+        self._on_commit = lambda news: die()
         return await give_up(self, endpoint_id)
 
     return dying

@@ -22,9 +22,9 @@ from typing import Any
 from temporalio.worker import Worker
 
 import worker
-from activities.attempt import AttemptActivities
+from activities.attempt import AttemptRunner
 from activities.batch import BatchActivities
-from activities.requests import Requests
+from activities.delivery import DeliveryActivities
 from hookfast.sender import Sender
 from hookfast.storage.deliveries.recorder import Recorder
 
@@ -65,12 +65,12 @@ def after(call: Call) -> Call:
 
 match os.environ["FREEZE_AT"]:
     case "admitted":
-        AttemptActivities._admit = after(AttemptActivities._admit)  # type: ignore[method-assign]
+        DeliveryActivities._admit = after(DeliveryActivities._admit)  # type: ignore[method-assign]
         BatchActivities._look = after(BatchActivities._look)  # type: ignore[method-assign]
     case "held":
-        AttemptActivities._admit = before(AttemptActivities._admit)  # type: ignore[method-assign]
+        DeliveryActivities._admit = before(DeliveryActivities._admit)  # type: ignore[method-assign]
     case "requested":
-        Requests._confirm = before(Requests._confirm)  # type: ignore[method-assign]
+        AttemptRunner._confirm = before(AttemptRunner._confirm)  # type: ignore[method-assign]
     case "answered":
         Sender.post = after(Sender.post)  # type: ignore[method-assign]
     case "recording":

@@ -9,8 +9,8 @@ from unittest.mock import AsyncMock, patch
 
 from temporalio.service import RPCError
 
+from activities.attempt import AttemptRunner
 from activities.batch import BatchActivities
-from activities.requests import Requests
 from hookfast.deliveries.batch_messages import MOST, workflow_id
 from tests.integration.delivery.conftest import Stack, eventually
 
@@ -52,7 +52,7 @@ async def a_batch_that_began_before_its_deliveries(stack: Stack) -> str:
 
 
 async def a_batch_that_was_recorded_later(stack: Stack) -> str:
-    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
+    with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
         await stack.until_status(delivery, "delivered")
     return await _batch_of(stack, [delivery])
@@ -72,7 +72,7 @@ async def a_batch_that_could_not_work(stack: Stack) -> str:
 
 
 async def an_attempt_that_its_batch_could_not_wait_for(stack: Stack) -> str:
-    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
+    with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/slow/2"))
         await stack.until_status(delivery, "delivered")
     batch = (await stack.row(delivery)).batch_id

@@ -50,10 +50,10 @@ async def owner_mail_woken_while_it_rested(stack: Stack) -> str:
     await mail.until_told()
     await mail.until_ended()
     await mail.tell(endpoint_id, episode=2)
-    await mail.conductor().start_requested()
+    await mail.workflow_starter().start_requested()
     await asyncio.sleep(1)  # it has looked, and rests
     await mail.tell(endpoint_id, NoticeKind.RECOVERED)
-    await mail.conductor().start_requested()
+    await mail.workflow_starter().start_requested()
     await mail.until_told()
     return _id(mail)
 
@@ -65,7 +65,7 @@ async def owner_mail_with_news_while_sending(stack: Stack) -> str:
 
     async def send_late(transport: FolderTransport, message: EmailMessage) -> None:
         if await mail.tell(endpoint_id, NoticeKind.RECOVERED):
-            await mail.conductor().start_requested()
+            await mail.workflow_starter().start_requested()
         await send(transport, message)
 
     with patch.object(FolderTransport, "send", send_late):

@@ -18,7 +18,7 @@ from unittest.mock import AsyncMock, patch
 
 from temporalio.client import WorkflowFailureError
 
-from activities.requests import Requests
+from activities.attempt import AttemptRunner
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import workflow_id
 from hookfast.settings.settings import Settings
@@ -126,7 +126,7 @@ async def moved_to_the_regular_lane_when_the_database_failed(stack: Stack) -> st
 
 
 async def recorded_later_when_the_database_failed(stack: Stack) -> str:
-    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
+    with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
         await stack.until_status(delivery, "delivered")
     return delivery

@@ -19,11 +19,11 @@ from tests.integration.delivery.conftest import SANDBOX
 from tests.replay.shapes import HISTORIES, SHAPES
 from workflows.batch import BatchWorkflow
 from workflows.circuit_breaker import CircuitBreakerWorkflow
+from workflows.daily import DailyWorkflow
 from workflows.delivery import DeliveryWorkflow
 from workflows.job import JobWorkflow
 from workflows.owner_mail import OwnerMailWorkflow
 from workflows.retention import RetentionWorkflow
-from workflows.upkeep import UpkeepWorkflow
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ WORKFLOWS = [
     JobWorkflow,
     OwnerMailWorkflow,
     RetentionWorkflow,
-    UpkeepWorkflow,
+    DailyWorkflow,
 ]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.worker import Worker, WorkflowRunner
 
-from activities.notify import MailActivities
+from activities.owner_mail import MailActivities
 from hookfast.clock import utc_now
 from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.mail import MailTransport
@@ -38,7 +38,7 @@ def some_owner() -> str:
 
 @dataclass
 class MailStack:
-    """A client and a database; `running` adds the worker and the conductor."""
+    """A client and a database; `running` adds the worker and the workflow_starter."""
 
     client: Client
     database: Database
@@ -67,12 +67,12 @@ class MailStack:
             workflow_runner=runner,
         )
         async with worker, asyncio.TaskGroup() as group:
-            self._running = self.conductor()
+            self._running = self.workflow_starter()
             conducting = group.create_task(self._running.run())
             yield
             conducting.cancel()
 
-    def conductor(self) -> WorkflowStarter:
+    def workflow_starter(self) -> WorkflowStarter:
         asking = MailWorkflowRequests(gather=self.gather, digest_every=self.digest_every)
         return WorkflowStarter(self.client, self.database, [asking])
 

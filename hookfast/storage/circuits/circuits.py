@@ -43,7 +43,9 @@ class Owned:
     circuit: Circuit
 
 
-_STORED = tuple(field.name for field in fields(Circuit) if field.name not in ("state", "conducted"))
+_STORED = tuple(
+    field.name for field in fields(Circuit) if field.name not in ("state", "workflow_started")
+)
 _OWNED = select(
     _E.id.label("the_endpoint_id"),
     _E.tenant_id,
@@ -94,7 +96,7 @@ async def store(
     """Write a locked circuit."""
     values = {name: getattr(after, name) for name in _STORED}
     values["circuit"] = after.state.value
-    if after.conducted:
+    if after.workflow_started:
         values["workflow_started_at"] = func.coalesce(_H.workflow_started_at, now)
     else:
         values["workflow_started_at"] = None
@@ -153,7 +155,7 @@ def _owned(row: Any) -> Owned:
         overrides=row["overrides"],
         circuit=Circuit(
             state=State(row["circuit"]),
-            conducted=row["workflow_started_at"] is not None,
+            workflow_started=row["workflow_started_at"] is not None,
             cause=None if cause is None else Cause(cause),
             **values,
         ),
@@ -321,7 +323,7 @@ _VERSION = (
 class CircuitWorkflowRequests:
     """Circuits that ask for their workflow (see `hookfast.dispatch.workflow_starter`)."""
 
-    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
+    async def find(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
         """Circuits that changed since their workflow was last told, in the order of their ids: that
         is how they are marked, and how others lock them."""
         rows = await connection.execute(

@@ -1,9 +1,9 @@
 """Whether an attempt may be made now, decided under locks where the answer changes a row.
 
-Most attempts go on what `OutgoingLoader` has read, without a transaction. One that the gate would
-not let go is judged once more here, with the delivery's row, the endpoint's and its circuit's
-locked, in this order. That is what makes "held" exact: a circuit closes in a transaction that has
-locked it too, so no delivery can be put on hold after its circuit last looked for one.
+Most attempts are made on what `OutgoingLoader` has read, without a transaction. One that the
+circuit would stop is decided again here, with the rows of the delivery, the endpoint and the
+circuit locked in this order. That makes "held" exact: a circuit closes in a transaction that has
+locked its row too, so no delivery can be put on hold after its circuit last looked for one.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _HEALTH: Table = EndpointHealth.__table__
 _H = _HEALTH.c
 
 PROBE_MARGIN = timedelta(seconds=90)
-"""How long after its deadline nothing has to be heard of a probe for it to be given up: its worker
-may die, and another make the attempt."""
+"""A probe without a result is given up this long after its deadline: its worker may die, and
+another may make the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether the attempt may go, or else what became of its delivery; neither where the delivery
-    has moved on since."""
+class Decision:
+    """Whether the attempt may be made, and how the delivery was changed if not. The delivery is
+    unchanged if it has moved on since it was read."""
 
-    goes: bool
+    admitted: bool
     change: Change
 
 
-async def judge(
+async def decide(
     connection: AsyncConnection,
     delivery_id: str,
     endpoint_id: str,
@@ -51,23 +51,23 @@ async def judge(
     backstop: timedelta,
     probe_lease: timedelta,
     now: datetime,
-) -> Verdict:
-    """Judge an attempt that should be held or refused, or that would be a probe. It goes where it
-    may go after all; otherwise its delivery is held, or a dead letter, in this transaction."""
+) -> Decision:
+    """Decide on an attempt that would be held, refused or a probe. If it may not be made after all,
+    this transaction puts its delivery on hold or makes it a dead letter."""
     locked = await lives.lock(connection, [delivery_id])
     gate = await _locked_gate(connection, endpoint_id)
     one = locked[delivery_id]
     unchanged = Change(delivery_id, endpoint_id, one.tenant_id, one.life, one.life)
     if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
-        return Verdict(False, unchanged)
+        return Decision(False, unchanged)
     fact: Held | Refused
     match admit(gate, delivery_id, attempt=attempt, released=one.life.released):
         case Admission.SEND:
-            return Verdict(True, unchanged)
+            return Decision(True, unchanged)
         case Admission.CLAIM if await circuits.claim_probe(
             connection, delivery_id, endpoint_id, until=now + probe_lease
         ):
-            return Verdict(True, unchanged)
+            return Decision(True, unchanged)
         case Admission.REFUSE:
             state = gate.endpoint_state
             reason = Reason(f"endpoint_{state}")
@@ -77,7 +77,7 @@ async def judge(
             reason = Reason.ENDPOINT_PAUSED if paused else Reason.CIRCUIT_OPEN
             fact = Held(attempt, reason, now + backstop)
     changes = await lives.apply(connection, [(delivery_id, fact)], now=now, locked=locked)
-    return Verdict(False, changes[delivery_id])
+    return Decision(False, changes[delivery_id])
 
 
 async def take_turn(
@@ -91,8 +91,8 @@ async def take_turn(
     lease: timedelta,
     clock: Clock,
 ) -> Go | Change:
-    """Ask the endpoint's limits. Go: when the attempt may start, and it counts as in flight.
-    Otherwise what became of its delivery: it waits for its turn, and no attempt is spent."""
+    """Take a permit from the endpoint's limits. Go says when the attempt may start, and counts it
+    as in flight. Otherwise the delivery waits for its turn, without spending an attempt."""
     locked = await lives.lock(connection, [delivery_id])
     turn = await permits.acquire(
         connection,

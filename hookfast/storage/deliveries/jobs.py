@@ -169,7 +169,7 @@ async def _change(connection: AsyncConnection, statement: Update) -> Job | None:
 class JobWorkflowRequests:
     """The jobs whose workflow is to be started, or told that the job is to be cancelled."""
 
-    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
+    async def find(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
         """The workflows asked for, oldest first, at most `limit`."""
         rows = await connection.execute(
             select(_JOBS).where(_C.workflow_started_at.is_(None)).order_by(_C.id).limit(limit)

@@ -48,7 +48,7 @@ _EVENT_BYTES = 700  # of one, without its body
 _PRIMED_LIMIT = 10_000
 COUNTS_FOR = 0.5
 """Seconds that what was read of a delivery and its endpoint counts. A request that begins later
-than that is preceded by a second look (see `activities.attempt`), so nothing is sent so long after
+than that is preceded by a second look (see `activities.delivery`), so nothing is sent so long after
 a cancel, a pause or a circuit's opening was committed, however long a worker was frozen."""
 
 

@@ -50,41 +50,43 @@ class AttemptRecord:
     first_try: bool = False
 
 
-class News(Flag):
-    """What a transaction left for others to do, once it is committed."""
+class Committed(Flag):
+    """Who has work to do after a commit."""
 
-    CIRCUIT = auto()  # the conductor: a circuit or a notice asks for its workflow
-    EVENTS = auto()  # the relay: operational events have deliveries
+    CIRCUIT = auto()  # the workflow starter: a circuit or a notice requests its workflow
+    OUTBOX = auto()  # the relay: operational events have deliveries
 
 
 class Recorder:
-    """One per process. `record` returns once the attempt is committed."""
+    """Records attempts, in groups. One per process."""
 
     def __init__(
         self,
         database: Database,
         *,
         policy: Policy | None = None,
-        told: Callable[[News], None] | None = None,
+        on_commit: Callable[[Committed], None] | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
         self._policy = policy or Policy()
-        self._told = told
+        self._on_commit = on_commit
         self._clock = clock
         self._group = GroupCommit(
             self._commit, name="recorder", most=_MAX_BATCH, patience=_PATIENCE_SECONDS
         )
 
     async def record(self, record: AttemptRecord, *, within: float = _PATIENCE_SECONDS) -> Change:
-        """Commit `record`; what it made of its delivery. Recording the same attempt again changes
-        nothing, so a caller that does not know whether its commit went through may repeat it; one
-        that is cancelled leaves the record to be committed. Raises NotFound for a delivery without
-        a row, the database's errors, and Unavailable after `within` seconds."""
+        """Commit the record, and return how it changed its delivery.
+
+        Recording an attempt again changes nothing, so a caller that does not know whether its
+        commit went through may repeat it. If the caller is cancelled, the record is committed
+        nevertheless. Raises NotFound for a delivery without a row, the database's errors, and
+        Unavailable after `within` seconds."""
         committed = self._group.begin(record)
         await asyncio.wait((committed,), timeout=within)
         if not committed.done():
-            self._group.give_up(committed)  # what has begun may be committed late
+            self._group.give_up(committed)  # if it has begun, it may be committed late
             raise Unavailable("The database is busy.")
         change = committed.result()
         if change is None:
@@ -92,23 +94,23 @@ class Recorder:
         return change
 
     async def close(self) -> None:
-        """Wait for what is being recorded."""
+        """Wait until all records are committed."""
         await self._group.close()
 
     async def _commit(self, records: list[AttemptRecord]) -> list[Change | None]:
         async with self._database.write(quick=len(records) <= _QUICK) as connection:
-            changes, news = await _write(
+            changes, committed_for = await _write(
                 connection, records, policy=self._policy, now=self._clock()
             )
         lives.count_ended(changes.values())
-        if news and self._told is not None:
-            self._told(news)
+        if committed_for and self._on_commit is not None:
+            self._on_commit(committed_for)
         return [changes.get(record.delivery_id) for record in records]
 
 
 async def _write(
     connection: AsyncConnection, records: list[AttemptRecord], *, policy: Policy, now: datetime
-) -> tuple[dict[str, Change], News]:
+) -> tuple[dict[str, Change], Committed]:
     locked = await lives.lock(connection, {record.delivery_id for record in records})
     # in a statement of its own: it sees what was committed up to the locks
     repeated = [record for record in records if not record.first_try]
@@ -133,10 +135,10 @@ async def _write(
         of_batches={record.delivery_id for record in new if record.in_batch},
         locked=locked,
     )
-    news = News.EVENTS if any(one.died for one in changes.values()) else News(0)
+    committed_for = Committed.OUTBOX if any(one.died for one in changes.values()) else Committed(0)
     if new:
-        news |= await _count(connection, new, changes, policy=policy, now=now)
-    return changes, news
+        committed_for |= await _count(connection, new, changes, policy=policy, now=now)
+    return changes, committed_for
 
 
 async def _count(
@@ -146,9 +148,9 @@ async def _count(
     *,
     policy: Policy,
     now: datetime,
-) -> News:
+) -> Committed:
     """What these attempts say about their endpoints."""
-    news = News(0)
+    committed_for = Committed(0)
     endpoint_of = {one.delivery_id: one.endpoint_id for one in changes.values()}
     await permits.release(
         connection,
@@ -171,7 +173,7 @@ async def _count(
         if await endpoint_state.disable(
             connection, endpoint_id, cause=Cause.GONE, reason=GONE_REASON, now=now
         ):
-            news |= News.CIRCUIT | News.EVENTS
+            committed_for |= Committed.CIRCUIT | Committed.OUTBOX
     let_go = {one.delivery_id for one in changes.values() if one.let_go}
     results = []
     for record in new:
@@ -186,8 +188,8 @@ async def _count(
         let_go.discard(record.delivery_id)
         results.append((endpoint_of[record.delivery_id], result))
     if await endpoint_health.count(connection, results, policy=policy, now=now):
-        news |= News.CIRCUIT | News.EVENTS
-    return news
+        committed_for |= Committed.CIRCUIT | Committed.OUTBOX
+    return committed_for
 
 
 async def _recorded(

@@ -45,5 +45,5 @@ async def count(
             await announcements.circuit_changed(
                 connection, owned, after, policy=own_policy, now=now
             )
-            asks = asks or (after.state is not State.CLOSED and not after.conducted)
+            asks = asks or (after.state is not State.CLOSED and not after.workflow_started)
     return asks

@@ -149,7 +149,7 @@ async def resume(connection: AsyncConnection, endpoint_id: str, *, now: datetime
 
     def resumed(owned: circuits.Owned) -> Circuit:
         if owned.circuit.state in (State.OPEN, State.HALF_OPEN):
-            return replace(owned.circuit, next_probe_at=now, conducted=False)
+            return replace(owned.circuit, next_probe_at=now, workflow_started=False)
         released = release_all(owned.circuit, Cause.RESUMED, now=now)
         # A drain that was paused is closed by its workflow, which tells of it.
         return released if owned.circuit.state is State.DRAINING else closed(released, held=held)
@@ -165,7 +165,7 @@ async def probe_now(connection: AsyncConnection, endpoint_id: str, *, now: datet
         waits = owned.circuit.state in (State.OPEN, State.HALF_OPEN)
         if not waits or owned.endpoint_state is not EndpointState.ENABLED:
             return owned.circuit
-        return replace(owned.circuit, next_probe_at=now, conducted=False)
+        return replace(owned.circuit, next_probe_at=now, workflow_started=False)
 
     changed = await circuits.change(connection, endpoint_id, hurried, now=now)
     return changed is not None and changed[0].circuit != changed[1]

@@ -179,7 +179,7 @@ async def _finish(
     status: NoticeStatus,
     values: Mapping[str, Any],
 ) -> None:
-    # A workflow that runs may be faster than the conductor: nothing is left to ask for then.
+    # A workflow that runs may be faster than the workflow_starter: nothing is left to ask for then.
     conducted = func.coalesce(_C.workflow_started_at, _C.created_at)
     await _set(
         connection, notice_ids, {**values, "status": status.value, "workflow_started_at": conducted}

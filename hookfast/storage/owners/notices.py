@@ -108,7 +108,7 @@ class MailWorkflowRequests:
         self._gather = gather
         self._digest_every = digest_every
 
-    async def wanted(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
+    async def find(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
         """The owners with news, at most `limit`, who waited longest first."""
         owners = (
             select(_C.owner_hash)

@@ -141,7 +141,7 @@ async def test_cancelling_a_job_is_a_wish_that_its_workflow_is_told_of(
         assert answer.status_code == 202
         assert (answer.json()["status"], answer.json()["cancel_requested"]) == ("running", True)
     async with context.database.read() as connection:
-        [wanted] = await JobWorkflowRequests().wanted(connection, limit=10)
+        [wanted] = await JobWorkflowRequests().find(connection, limit=10)
     assert wanted.workflow_id == f"job/{job_id}"
 
 

@@ -113,7 +113,7 @@ async def test_a_deleted_tenants_endpoints_let_go_of_what_they_hold(
     assert (await client.delete(f"/tenants/{tenant['id']}")).status_code == 204
 
     async with context.database.read() as connection:
-        asking = await CircuitWorkflowRequests().wanted(connection, limit=10)
+        asking = await CircuitWorkflowRequests().find(connection, limit=10)
     assert [one.workflow_id for one in asking] == [workflow_id(holding)]
 
 

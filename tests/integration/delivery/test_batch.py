@@ -14,14 +14,14 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import hold
+from activities.attempt import AttemptRunner
 from activities.batch import BatchActivities
-from activities.requests import Requests
 from hookfast.clock import utc_now
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.batch_messages import BatchResult
 from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch import batches
-from hookfast.dispatch.batch_start import start_batch
+from hookfast.dispatch.start import start_batch
 from hookfast.ids import new_id
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
@@ -192,7 +192,7 @@ async def test_slow_receivers_leave_room_for_another_batch(
 async def test_a_request_that_its_batch_left_behind_is_kept_when_the_database_is_slow(
     stack: Stack,
 ) -> None:
-    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
+    with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
         [late] = await deliver(stack, await stack.endpoint("/slow/2"), 1)
         await stack.until_status(late, "delivered")
     assert sent(stack) == {late: 1}
@@ -269,7 +269,7 @@ async def test_these_have_a_workflow_of_their_own_from_the_start(stack: Stack, w
 
 async def test_a_batch_whose_records_fail_hands_them_to_temporal(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
-    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
+    with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
         ids = await deliver(stack, endpoint, 100)
         for delivery in ids:
             await stack.until_status(delivery, "delivered")

@@ -169,7 +169,7 @@ async def test_looks_that_come_twice_or_too_late_change_nothing(
     first = await until_over(stack, endpoint)
     assert (first.episode, first.drained) == (1, 1)
 
-    again = await stack.client.start_workflow(  # what a conductor that was slow does
+    again = await stack.client.start_workflow(  # what a workflow_starter that was slow does
         WORKFLOW_TYPE,
         CircuitInput(endpoint),
         id=workflow_id(endpoint),
@@ -207,10 +207,10 @@ async def test_a_terminated_circuit_workflow_is_started_again_by_the_next_change
     deliveries = await held(stack, endpoint, 2)
     workflow = stack.client.get_workflow_handle(workflow_id(endpoint))
 
-    async def conducted() -> bool:
-        return (await circuit(stack, endpoint)).conducted
+    async def workflow_started() -> bool:
+        return (await circuit(stack, endpoint)).workflow_started
 
-    await eventually(conducted)
+    await eventually(workflow_started)
     await workflow.terminate("by hand")
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.circuit import CircuitActivities
+from activities.circuit_breaker import CircuitActivities
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.endpoints.circuit import Cause, Policy, State, release_all
@@ -34,7 +34,7 @@ async def draining(database: Database, count: int) -> tuple[str, list[str]]:
 
 
 async def step(database: Database, endpoint: str, *, rate: float, seconds: float) -> CircuitStatus:
-    activities = CircuitActivities(database=database, policy=Policy(), on_news=lambda _: None)
+    activities = CircuitActivities(database=database, policy=Policy(), on_commit=lambda _: None)
     order = DrainInput(endpoint, rate=rate, seconds=seconds)
     situation: CircuitStatus = await ActivityEnvironment().run(activities.drain_step, order)
     return situation

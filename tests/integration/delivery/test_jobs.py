@@ -339,11 +339,11 @@ async def test_a_job_without_a_row_ends(stack: Stack, settings: Settings) -> Non
     """Its database was restored from before it was made."""
     job_id = await seed_job(stack.database)
     table = Job.__table__
-    conductor = workflow_starter_for(settings, stack.client, stack.database)
+    workflow_starter = workflow_starter_for(settings, stack.client, stack.database)
     async with stack.database.read() as connection:
-        [wanted] = await jobs.JobWorkflowRequests().wanted(connection, limit=10)
+        [wanted] = await jobs.JobWorkflowRequests().find(connection, limit=10)
     async with stack.database.write() as connection:
         await connection.execute(table.delete().where(table.c.id == job_id))
-    await conductor._tell(wanted)
+    await workflow_starter._tell(wanted)
     result = await workflow_of(stack.client, job_id).result()
     assert result.status == "failed"

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import select, update
 from standardwebhooks import Webhook
 
-from activities.requests import Requests
+from activities.attempt import AttemptRunner
 from hookfast.clock import utc_now
 from hookfast.errors import Unavailable
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
@@ -234,7 +234,7 @@ async def test_an_attempt_whose_record_fails_is_recorded_later_and_not_sent_agai
     stack: Stack,
 ) -> None:
     """The database goes away between the answer and the record."""
-    with patch.object(Requests, "_try_to_record", AsyncMock(return_value=None)):
+    with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
         row = await stack.until_status(delivery, "delivered")
 

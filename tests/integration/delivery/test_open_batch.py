@@ -143,7 +143,7 @@ async def test_what_a_batch_was_never_told_of_is_taken_again(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """A crash between the commit and the batch: the rows are its own until their time runs out."""
-    monkeypatch.setattr(relay, "BATCH_HOLD", timedelta(seconds=9))
+    monkeypatch.setattr(relay, "BATCH_LEASE", timedelta(seconds=9))
     endpoint = await stack.endpoint("/ok")
     first = await deliver(stack, endpoint)
     await delivered(stack, first)

@@ -67,18 +67,18 @@ class Outages:
 
 
 class _WhenTold:
-    """A conductor that waits until a test has its deliveries waiting."""
+    """A workflow_starter that waits until a test has its deliveries waiting."""
 
-    def __init__(self, conductor: WorkflowStarter, told: asyncio.Event) -> None:
-        self._conductor = conductor
+    def __init__(self, workflow_starter: WorkflowStarter, told: asyncio.Event) -> None:
+        self._starter = workflow_starter
         self._told = told
 
     def ring(self) -> None:
-        self._conductor.ring()
+        self._starter.wake()
 
     async def run(self) -> None:
         await self._told.wait()
-        await self._conductor.run()
+        await self._starter.run()
 
 
 @pytest.fixture
@@ -91,13 +91,13 @@ async def outages(
 ) -> AsyncIterator[Outages]:
     starting = asyncio.Event()
 
-    def conductor(settings: Settings, _: Client, database: Database) -> _WhenTold:
+    def workflow_starter(settings: Settings, _: Client, database: Database) -> _WhenTold:
         # what is started through the environment's own client skips time
         return _WhenTold(
             workflow_starter_for(settings, skipping_temporal.client, database), starting
         )
 
-    monkeypatch.setattr(worker, "workflow_starter_for", conductor)
+    monkeypatch.setattr(worker, "workflow_starter_for", workflow_starter)
     client = await skipping_temporal.connect_client(data_converter=DATA_CONVERTER)
     async with worker.running_worker(settings, client, database, workflow_runner=SANDBOX):
         yield Outages(Stack(client, database, receiver), starting)

@@ -211,7 +211,7 @@ async def test_what_happens_while_mail_is_sent_is_told_too(
 
     async def recover() -> None:
         await stack.tell(endpoint_id, NoticeKind.RECOVERED)
-        await stack.conductor().start_requested()
+        await stack.workflow_starter().start_requested()
 
     async with stack.running(Meddling(SmtpTransport(server.url()), first=recover)):
         await stack.tell(endpoint_id)
@@ -232,7 +232,7 @@ async def test_a_refused_address_is_kept_with_the_reason_and_not_tried_again(
         (row,) = await stack.until_told()
         await stack.until_ended()
         assert await stack.tell(endpoint_id) == 0
-        assert await stack.conductor().start_requested() == 0
+        assert await stack.workflow_starter().start_requested() == 0
 
     assert (row.status, row.error, row.tries) == ("refused", "550 5.1.1 No such user", 1)
     assert row.sent_at is None

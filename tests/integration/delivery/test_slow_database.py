@@ -18,9 +18,9 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 import worker
 from activities import heartbeat, requests
-from activities.attempt import AttemptActivities
+from activities.attempt import AttemptRunner
+from activities.delivery import DeliveryActivities
 from activities.fast_lane import FastLane
-from activities.requests import Requests
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import StepInput
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN
@@ -86,11 +86,11 @@ class Attempts:
         self.recorder = Recorder(database)
         self.environment = ActivityEnvironment()
         loader = OutgoingLoader(database, KEYRING)
-        self._activities = AttemptActivities(
+        self._activities = DeliveryActivities(
             client=None,  # type: ignore[arg-type] # nothing is cancelled here
             database=database,
             loader=loader,
-            requests=Requests(
+            requests=AttemptRunner(
                 loader=loader,
                 sender=sender,
                 recorder=self.recorder,
@@ -99,7 +99,7 @@ class Attempts:
             recorder=self.recorder,
             fast_lane=FastLane(16),
             held_backstop=timedelta(hours=6),
-            on_news=lambda _: None,
+            on_commit=lambda _: None,
             lateness=Lateness(),
         )
 

@@ -13,8 +13,8 @@ from temporalio.client import Client, ScheduleOverlapPolicy
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.upkeep import UpkeepActivities
-from hookfast.dispatch.daily_schedule import ensure_schedule
+from activities.daily import DailyActivities
+from hookfast.dispatch.schedules import ensure_schedule
 from hookfast.ids import new_id
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
 from hookfast.storage.database.engine import Database
@@ -24,7 +24,7 @@ from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth,
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX, eventually
 from tests.support.seed import seed_delivery, seed_endpoint
-from workflows.upkeep import UpkeepWorkflow
+from workflows.daily import DailyWorkflow
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -34,8 +34,8 @@ OWNERS = ["ann@shop.example", "bob@shop.example"]
 
 
 @pytest.fixture
-def activities(database: Database) -> UpkeepActivities:
-    return UpkeepActivities(database=database, clock=lambda: NOW)
+def activities(database: Database) -> DailyActivities:
+    return DailyActivities(database=database, clock=lambda: NOW)
 
 
 async def endpoint_of(database: Database, *owners: str) -> str:
@@ -90,7 +90,7 @@ async def left(database: Database, table: Any) -> int:
 
 
 async def test_owners_are_told_of_the_last_day_s_dead_letters_once(
-    database: Database, activities: UpkeepActivities
+    database: Database, activities: DailyActivities
 ) -> None:
     endpoint_id = await endpoint_of(database, *OWNERS)
     await ended(database, endpoint_id, NOW - 3 * HOUR)
@@ -124,13 +124,13 @@ async def test_an_endpoint_is_told_of_once_a_day(database: Database) -> None:
     environment = ActivityEnvironment()
     for at, notices_added in ((NOW, 1), (NOW + 10 * HOUR, 0), (NOW + DAY, 1)):
         await ended(database, endpoint_id, at - HOUR)
-        upkeep_then = UpkeepActivities(database=database, clock=lambda at=at: at)
+        upkeep_then = DailyActivities(database=database, clock=lambda at=at: at)
         summarised = await environment.run(upkeep_then.summarise_dead_letters)
         assert summarised == Summarised(1, notices_added)
 
 
 async def test_nobody_is_told_of_a_deleted_endpoint_or_one_without_owners(
-    database: Database, activities: UpkeepActivities
+    database: Database, activities: DailyActivities
 ) -> None:
     nobodys, deleted = await endpoint_of(database), await endpoint_of(database, OWNERS[0])
     for endpoint_id in (nobodys, deleted):
@@ -176,7 +176,7 @@ async def unscheduled(temporal: WorkflowEnvironment) -> AsyncIterator[Client]:
 
 
 async def test_a_schedule_starts_it_however_many_workers_make_one(
-    unscheduled: Client, database: Database, activities: UpkeepActivities
+    unscheduled: Client, database: Database, activities: DailyActivities
 ) -> None:
     endpoint_id = await endpoint_of(database, OWNERS[0])
     await ended(database, endpoint_id, NOW - HOUR)
@@ -193,7 +193,7 @@ async def test_a_schedule_starts_it_however_many_workers_make_one(
     worker = Worker(
         unscheduled,
         task_queue=CONTROL_QUEUE,
-        workflows=[UpkeepWorkflow],
+        workflows=[DailyWorkflow],
         activities=activities.all,
         workflow_runner=SANDBOX,
     )

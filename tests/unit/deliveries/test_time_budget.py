@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from api.forms.endpoint import EndpointForm
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.deliveries.time_budget import (
-    BATCH_HOLD,
+    BATCH_LEASE,
     FAST_LANE,
     HEARTBEAT_AT,
     LOCAL_STEP,
@@ -36,7 +36,7 @@ def test_a_request_its_record_and_the_hand_over_fit_into_a_step(request_time: ti
 
 def test_a_batch_that_another_worker_repeats_has_its_deliveries_for_long_enough() -> None:
     # 10 + 5 + 2 + 1 = 18 <= 20 s
-    assert WORKFLOW_TASK + FAST_LANE + RECORD_SHARE + SLACK <= BATCH_HOLD
+    assert WORKFLOW_TASK + FAST_LANE + RECORD_SHARE + SLACK <= BATCH_LEASE
 
 
 def test_a_local_step_ends_before_its_workflow_task_has_to_ask_for_more_time() -> None:

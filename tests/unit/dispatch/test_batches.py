@@ -49,7 +49,7 @@ async def test_what_is_added_is_attempted() -> None:
     batch.open(taken)
     assert batch.add(rows(2, first=1))
     assert taken.ids == ["dlv_1", "dlv_2"]
-    assert batch.in_hand == {"ep_1": 3}
+    assert batch.in_progress == {"ep_1": 3}
     assert batch.room == MOST - 3
     assert not batch.complete.done()
 
@@ -59,7 +59,7 @@ async def test_what_has_ended_takes_no_room_in_hand_but_its_place_in_the_batch()
     batch = Batch("btc_1", rows(3))
     batch.open(Taken())
     batch.finished(["dlv_0", "dlv_2", "dlv_unknown"])
-    assert batch.in_hand["ep_1"] == 1
+    assert batch.in_progress["ep_1"] == 1
     assert batch.room == MOST - 3
 
 

@@ -1,4 +1,4 @@
-"""The conductor starts what is asked for, whatever becomes of one of them."""
+"""The starter starts what is asked for, whatever becomes of one of them."""
 
 from __future__ import annotations
 

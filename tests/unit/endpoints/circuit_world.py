@@ -37,12 +37,12 @@ from hookfast.endpoints.circuit import (
     Gate,
     Policy,
     State,
+    abandon_probe,
     admit,
     after_attempt,
     begin_probe,
     claim_probe,
     closed,
-    lose_probe,
     ramp_rate,
     release_all,
 )
@@ -122,7 +122,7 @@ class World(RuleBasedStateMachine):
             for one in self.deliveries:
                 one.is_the_probe = False
         self.workflow_started_at = (
-            (self.workflow_started_at or self.now) if changed.conducted else None
+            (self.workflow_started_at or self.now) if changed.workflow_started else None
         )
 
     def tell(self, one: Delivery, fact: Fact) -> None:
@@ -262,9 +262,9 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def start_requested(self) -> None:
-        """The conductor starts or wakes the workflow of a circuit that asks."""
-        if self.circuit.state is not State.CLOSED and not self.circuit.conducted:
-            self.store(replace(self.circuit, conducted=True))
+        """The workflow_starter starts or wakes the workflow of a circuit that asks."""
+        if self.circuit.state is not State.CLOSED and not self.circuit.workflow_started:
+            self.store(replace(self.circuit, workflow_started=True))
             self.conducts, self.wakes_at = True, self.now
 
     @rule(arrive=st.lists(st.booleans(), max_size=MOST))
@@ -279,7 +279,7 @@ class World(RuleBasedStateMachine):
         since, due = self.now - HOUR, self.circuit.next_probe_at
         unmoved = self.workflow_started_at is not None and self.workflow_started_at < since
         if self.circuit.state is not State.CLOSED and unmoved and (due is None or due < since):
-            self.store(replace(self.circuit, conducted=False))
+            self.store(replace(self.circuit, workflow_started=False))
 
     @rule(arrive=st.lists(st.booleans(), max_size=MOST))
     def turn(self, arrive: list[bool]) -> None:
@@ -289,7 +289,7 @@ class World(RuleBasedStateMachine):
         if self.endpoint.over and self.circuit.state in WAITING:
             self.store(release_all(self.circuit, Cause.DISABLED, now=self.now))
         if self.circuit.state is not State.CLOSED:
-            self.store(replace(self.circuit, conducted=True))
+            self.store(replace(self.circuit, workflow_started=True))
         if self.endpoint is EndpointState.PAUSED and self.circuit.state is not State.CLOSED:
             self.wakes_at = self.now + HOUR
             return
@@ -320,7 +320,7 @@ class World(RuleBasedStateMachine):
         assert circuit.probe_until is not None
         lost = self.now >= circuit.probe_until
         if lost or not self._wake_probe(probe, all(arrive)):
-            self.store(lose_probe(circuit, probe), by_probe=True)
+            self.store(abandon_probe(circuit, probe), by_probe=True)
 
     def _drain(self, arrive: list[bool]) -> None:
         if not self.held():
@@ -376,12 +376,12 @@ class World(RuleBasedStateMachine):
             case "disable", (EndpointState.ENABLED | EndpointState.PAUSED):
                 self._disable(Cause.DISABLED)
             case "probe", _ if self.circuit.state in WAITING:
-                self.store(replace(self.circuit, next_probe_at=self.now, conducted=False))
+                self.store(replace(self.circuit, next_probe_at=self.now, workflow_started=False))
 
     def _resume(self) -> None:
         self.endpoint = EndpointState.ENABLED
         if self.circuit.state in WAITING:
-            self.store(replace(self.circuit, next_probe_at=self.now, conducted=False))
+            self.store(replace(self.circuit, next_probe_at=self.now, workflow_started=False))
         else:
             changed = release_all(self.circuit, Cause.RESUMED, now=self.now)
             self.store(closed(changed, held=len(self.held())))

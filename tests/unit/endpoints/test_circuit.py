@@ -22,12 +22,12 @@ from hookfast.endpoints.circuit import (
     Gate,
     Policy,
     State,
+    abandon_probe,
     admit,
     after_attempt,
     begin_probe,
     claim_probe,
     closed,
-    lose_probe,
     ramp_rate,
     release_all,
 )
@@ -57,7 +57,7 @@ def failing(number: int, *, apart: float = 5) -> Iterator[AttemptResult]:
     return (result(index * apart) for index in range(number))
 
 
-OPEN = replace(after(Circuit(), *failing(5)), conducted=True)  # at 20 s
+OPEN = replace(after(Circuit(), *failing(5)), workflow_started=True)  # at 20 s
 PROBING = begin_probe(OPEN, "dlv_1", until=at(200))
 ARMED = begin_probe(OPEN, None, until=at(200))
 DRAINING = after(PROBING, result(90, succeeded=True))
@@ -73,7 +73,7 @@ def test_the_fifth_failure_in_ten_seconds_or_more_opens() -> None:
     assert (OPEN.first_failure_at, OPEN.last_failure_at, OPEN.opened_at) == (at(0), at(20), at(20))
     assert (OPEN.consecutive_failures, OPEN.last_error) == (5, "503")
     assert OPEN.next_probe_at == at(80)
-    assert not after(four, result(20)).conducted
+    assert not after(four, result(20)).workflow_started
 
 
 def test_a_burst_of_failures_opens_only_once_it_has_lasted() -> None:
@@ -137,7 +137,7 @@ def test_any_success_since_the_opening_begins_the_drain(circuit: Circuit, delive
     assert (drains.state, drains.cause, drains.episode) == (State.DRAINING, Cause.FAILURES, 1)
     assert (drains.consecutive_failures, drains.probes, drains.drain_rate) == (0, 0, None)
     assert (drains.probe_delivery_id, drains.probe_until, drains.next_probe_at) == (None,) * 3
-    assert not drains.conducted
+    assert not drains.workflow_started
 
 
 def test_probes_are_made_after_1_2_4_to_32_minutes_and_then_hourly() -> None:
@@ -179,17 +179,17 @@ def test_only_an_armed_circuit_is_claimed_and_only_by_one() -> None:
     assert (claimed.probe_delivery_id, claimed.probe_until) == ("dlv_2", at(300))
     for other in (Circuit(), OPEN, PROBING, DRAINING, claimed):
         assert claim_probe(other, "dlv_3", until=at(400)) == other
-    assert not claimed.conducted
+    assert not claimed.workflow_started
     # one that was chosen, and of which the workflow knows: its time runs from when it is sent
-    claimed = replace(claimed, conducted=True)
+    claimed = replace(claimed, workflow_started=True)
     assert claim_probe(claimed, "dlv_2", until=at(400)) == replace(claimed, probe_until=at(400))
 
 
 def test_a_lost_probe_teaches_nothing_and_is_passed_over_next() -> None:
-    lost = lose_probe(PROBING, "dlv_1")
+    lost = abandon_probe(PROBING, "dlv_1")
     assert lost == replace(OPEN, probed_last="dlv_1")
     for other in (Circuit(), OPEN, ARMED, DRAINING, begin_probe(OPEN, "dlv_2", until=at(200))):
-        assert lose_probe(other, "dlv_1") == other
+        assert abandon_probe(other, "dlv_1") == other
 
 
 # -- draining -----------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_five_failures_in_a_row_end_a_drain_however_fast_they_come(cause: Cause)
 def test_a_drain_ends_when_nothing_is_held() -> None:
     assert closed(DRAINING, held=1) == DRAINING
     done = closed(DRAINING, held=0)
-    assert (done.state, done.drain_rate, done.conducted) == (State.CLOSED, None, True)
+    assert (done.state, done.drain_rate, done.workflow_started) == (State.CLOSED, None, True)
     for other in (OPEN, PROBING, ARMED):
         assert closed(other, held=0) == other
 
@@ -222,7 +222,7 @@ def test_everything_held_is_let_go_of_whatever_the_circuit_does(
     circuit: Circuit, cause: Cause
 ) -> None:
     let_go = release_all(circuit, cause, now=at(500))
-    assert (let_go.state, let_go.cause, let_go.conducted) == (State.DRAINING, cause, False)
+    assert (let_go.state, let_go.cause, let_go.workflow_started) == (State.DRAINING, cause, False)
     assert (let_go.next_probe_at, let_go.probe_delivery_id, let_go.probe_until) == (None,) * 3
     assert let_go.episode == 1
     assert let_go.opened_at == (at(20) if circuit.episode else at(500))

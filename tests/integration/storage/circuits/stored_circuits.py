@@ -21,7 +21,7 @@ from hookfast.endpoints.circuit import (
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import admission, lives
-from hookfast.storage.deliveries.admission import Verdict
+from hookfast.storage.deliveries.admission import Decision
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import announcements
 from hookfast.storage.tables import Event, Notice
@@ -108,11 +108,11 @@ async def planned(database: Database, endpoint: str, delivery: str) -> Attempt:
 
 async def judged(
     database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
-) -> Verdict:
+) -> Decision:
     """What the attempt asks that finds its endpoint's gate shut."""
     attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:
-        return await admission.judge(
+        return await admission.decide(
             connection,
             delivery,
             endpoint,

@@ -211,7 +211,7 @@ async def test_nothing_is_held_behind_an_endpoint_that_was_resumed(workers: list
 async def test_an_armed_circuit_is_claimed_by_one(workers: list[Database], endpoint: str) -> None:
     await open_circuit(workers[0], endpoint)
     await change(workers[0], endpoint, lambda now: begin_probe(now, None, until=at(0)))
-    await change(workers[0], endpoint, lambda now: replace(now, conducted=True))
+    await change(workers[0], endpoint, lambda now: replace(now, workflow_started=True))
     deliveries = [await seed_due(workers[0], endpoint) for _ in range(12)]
     verdicts = await asyncio.gather(
         *(ask(workers[index % 3], endpoint, one) for index, one in enumerate(deliveries))
@@ -221,7 +221,7 @@ async def test_an_armed_circuit_is_claimed_by_one(workers: list[Database], endpo
     circuit = await circuit_of(workers[0], endpoint)
     assert (circuit.probe_delivery_id, circuit.probed_last) == (probe, probe)
     assert circuit.probe_until == at(700)
-    assert not circuit.conducted  # its workflow has to hear of it
+    assert not circuit.workflow_started  # its workflow has to hear of it
     assert await held(workers[0], endpoint) == 11
 
 
@@ -229,7 +229,7 @@ async def test_a_probe_has_its_time_from_when_it_is_sent(database: Database, end
     await open_circuit(database, endpoint)
     chosen, other = [await seed_due(database, endpoint) for _ in range(2)]
     await change(database, endpoint, lambda now: begin_probe(now, chosen, until=at(601)))
-    before = await change(database, endpoint, lambda now: replace(now, conducted=True))
+    before = await change(database, endpoint, lambda now: replace(now, workflow_started=True))
     assert not await ask(database, endpoint, other)
     assert await circuit_of(database, endpoint) == before
     assert await ask(database, endpoint, chosen)
@@ -283,7 +283,7 @@ async def test_probes_go_round_so_that_one_bad_delivery_is_not_the_only_probe(
 
 async def asking(database: Database) -> list[Any]:
     async with database.read() as connection:
-        return await CircuitWorkflowRequests().wanted(connection, limit=100)
+        return await CircuitWorkflowRequests().find(connection, limit=100)
 
 
 async def mark(database: Database, wanted: list[Any]) -> None:
@@ -302,7 +302,7 @@ async def test_a_circuit_asks_until_its_workflow_was_told(
     assert len(await asking(database)) == 1
     await mark(database, [wanted])
     assert await asking(database) == []
-    assert (await circuit_of(database, endpoint)).conducted
+    assert (await circuit_of(database, endpoint)).workflow_started
 
 
 async def _succeed(database: Database, endpoint: str) -> None:

@@ -399,36 +399,36 @@ async def test_jobs_are_listed_newest_first(database: Database) -> None:
 async def test_a_new_job_asks_for_its_workflow_until_it_is_started(database: Database) -> None:
     job = await add_job(database)
     async with database.write() as connection:
-        [wanted] = await JobWorkflowRequests().wanted(connection, limit=10)
+        [wanted] = await JobWorkflowRequests().find(connection, limit=10)
         await JobWorkflowRequests().mark(connection, [wanted], now=LATER)
     assert wanted.workflow_id == f"job/{job.id}"
     assert wanted.argument == JobInput(job.id, "resend", JobProgress(total=1_200))
     assert wanted.summary == "action: resend 1,200 deliveries"
     async with database.read() as connection:
-        assert await JobWorkflowRequests().wanted(connection, limit=10) == []
+        assert await JobWorkflowRequests().find(connection, limit=10) == []
     assert (await stored(database, job)).workflow_started_at == LATER
 
 
 async def test_a_job_that_is_cancelled_while_it_is_started_still_asks(database: Database) -> None:
     job = await add_job(database)
     async with database.read() as connection:
-        seen = await JobWorkflowRequests().wanted(connection, limit=10)
+        seen = await JobWorkflowRequests().find(connection, limit=10)
     async with database.write() as connection:
         await jobs.request_cancel(connection, job.id, now=LATER)
         await JobWorkflowRequests().mark(connection, seen, now=LATER)
 
     async with database.write() as connection:
-        [wanted] = await JobWorkflowRequests().wanted(connection, limit=10)
+        [wanted] = await JobWorkflowRequests().find(connection, limit=10)
         assert wanted.workflow_id == f"job/{job.id}"
         await JobWorkflowRequests().mark(connection, [wanted], now=LATER)
-        assert await JobWorkflowRequests().wanted(connection, limit=10) == []
+        assert await JobWorkflowRequests().find(connection, limit=10) == []
 
 
 async def test_a_job_that_has_ended_asks_for_nothing(database: Database) -> None:
     job = await add_job(database)
     async with database.write() as connection:
         await jobs.finish(connection, job.id, status=JobStatus.DONE, now=LATER)
-        assert await JobWorkflowRequests().wanted(connection, limit=10) == []
+        assert await JobWorkflowRequests().find(connection, limit=10) == []
 
 
 @pytest.mark.parametrize(
@@ -455,5 +455,5 @@ async def test_only_a_job_that_has_not_moved_for_long_is_asked_for_again(
     async with database.write() as connection:
         assert await jobs.request_workflow(connection, unmoved_since=NOW - hour) == int(asks)
     async with database.read() as connection:
-        wanted = await JobWorkflowRequests().wanted(connection, limit=10)
+        wanted = await JobWorkflowRequests().find(connection, limit=10)
     assert [one.workflow_id for one in wanted] == [f"job/{job.id}"] * asks

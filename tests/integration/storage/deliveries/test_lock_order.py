@@ -52,15 +52,15 @@ async def test_a_circuit_that_is_being_moved_is_not_asked_for_again(postgresql: 
     ]
     for endpoint in (moving, unmoved):
         await open_circuit(postgresql, endpoint)
-    async with postgresql.write() as conductor:
-        wanted = await CircuitWorkflowRequests().wanted(conductor, limit=9)
-        await CircuitWorkflowRequests().mark(conductor, wanted, now=NOON)
+    async with postgresql.write() as workflow_starter:
+        wanted = await CircuitWorkflowRequests().find(workflow_starter, limit=9)
+        await CircuitWorkflowRequests().mark(workflow_starter, wanted, now=NOON)
     async with postgresql.write() as other, asyncio.timeout(PATIENCE):
         await circuits.lock(other, [moving])
         async with postgresql.write() as sweep:
             assert await circuits.request_workflow(sweep, overdue_since=NOON + 2 * HOUR) == 1
     async with postgresql.read() as connection:
-        [asking] = await CircuitWorkflowRequests().wanted(connection, limit=9)
+        [asking] = await CircuitWorkflowRequests().find(connection, limit=9)
     assert asking.key[0] == unmoved
 
 
@@ -78,5 +78,5 @@ async def test_circuits_are_marked_in_the_order_in_which_attempts_lock_them(
     async with postgresql.read() as connection:
         for plan in ("indexscan", "bitmapscan", "mergejoin"):  # as it may be with other statistics
             await connection.execute(text(f"SET LOCAL enable_{plan} = off"))
-        wanted = await CircuitWorkflowRequests().wanted(connection, limit=9)
+        wanted = await CircuitWorkflowRequests().find(connection, limit=9)
     assert [one.key[0] for one in wanted] == endpoints

@@ -19,7 +19,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.lives import Change
-from hookfast.storage.deliveries.recorder import AttemptRecord, News, Recorder
+from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 
@@ -36,9 +36,9 @@ class Records:
         self.delivery = delivery
         self.endpoint = endpoint
         self.emitted = utc_now()
-        self.news: list[News] = []
+        self.news: list[Committed] = []
         self.recorder = Recorder(
-            database, told=self.news.append, clock=lambda: self.emitted + timedelta(hours=1)
+            database, on_commit=self.news.append, clock=lambda: self.emitted + timedelta(hours=1)
         )
 
     def make(
@@ -130,10 +130,10 @@ async def test_a_record_of_a_delivery_that_was_put_back_leaves_it_in_the_outbox(
 
 @pytest.mark.parametrize(
     ("status_code", "plan", "news"),
-    [(200, MINUTES, []), (503, MINUTES, []), (503, NO_RETRIES, [News.EVENTS])],
+    [(200, MINUTES, []), (503, MINUTES, []), (503, NO_RETRIES, [Committed.OUTBOX])],
 )
 async def test_a_record_says_what_there_is_to_be_told_of(
-    records: Records, status_code: int, plan: PlanSpec, news: list[News]
+    records: Records, status_code: int, plan: PlanSpec, news: list[Committed]
 ) -> None:
     await records.record(1, status_code, at=0, plan=plan)
     assert records.news == news
@@ -142,7 +142,7 @@ async def test_a_record_says_what_there_is_to_be_told_of(
 async def test_a_410_ends_its_endpoint_too(records: Records) -> None:
     await records.record(1, 410, at=0)
     assert await records.stand() == ("gone", 1)
-    assert records.news == [News.EVENTS | News.CIRCUIT]
+    assert records.news == [Committed.OUTBOX | Committed.CIRCUIT]
     async with records.database.read() as connection:
         owned = await circuits.get(connection, records.endpoint)
     assert owned is not None
@@ -277,7 +277,7 @@ async def test_a_retry_of_the_round_before_counts_for_nothing(records: Records) 
 
 async def test_what_leaves_its_hold_in_a_drain_is_counted_once(records: Records) -> None:
     async def stand(state: State) -> None:
-        drain = Circuit(state=state, episode=1, cause=Cause.FAILURES, conducted=True)
+        drain = Circuit(state=state, episode=1, cause=Cause.FAILURES, workflow_started=True)
         async with records.database.write() as connection:
             await circuits.lock(connection, [records.endpoint])
             await circuits.store(connection, records.endpoint, drain, now=records.at(0))

@@ -152,14 +152,14 @@ async def test_what_was_held_while_paused_goes_on_the_ramp(
     await do(database, endpoint, resume)
     circuit = await circuit_of(database, endpoint)
     assert (circuit.state, circuit.cause) == (State.DRAINING, Cause.RESUMED)
-    assert not circuit.conducted
+    assert not circuit.workflow_started
     assert await told(database) == ([], [])
 
 
 async def test_a_pause_that_held_nothing_needs_no_drain(database: Database, endpoint: str) -> None:
     await do(database, endpoint, pause, resume)
     circuit = await circuit_of(database, endpoint)
-    assert (circuit.state, circuit.conducted) == (State.CLOSED, True)
+    assert (circuit.state, circuit.workflow_started) == (State.CLOSED, True)
 
 
 @pytest.mark.parametrize("half_open", [False, True])
@@ -169,12 +169,12 @@ async def test_an_open_circuit_is_probed_at_once_when_it_is_resumed(
     await open_circuit(database, endpoint)
     if half_open:
         await change(database, endpoint, lambda now: begin_probe(now, None, until=at(0)))
-    before = await change(database, endpoint, lambda now: replace(now, conducted=True))
+    before = await change(database, endpoint, lambda now: replace(now, workflow_started=True))
     await do(database, endpoint, pause)
     assert await circuit_of(database, endpoint) == before
     await do(database, endpoint, resume)
     after = await circuit_of(database, endpoint)
-    assert after == replace(before, next_probe_at=at(610), conducted=False)
+    assert after == replace(before, next_probe_at=at(610), workflow_started=False)
     assert await told(database) == OPENED
 
 
@@ -196,10 +196,10 @@ async def test_only_an_open_circuit_is_probed_now(database: Database, endpoint: 
     async with database.write() as connection:
         assert not await probe_now(connection, endpoint)
     await open_circuit(database, endpoint)
-    await change(database, endpoint, lambda now: replace(now, conducted=True))
+    await change(database, endpoint, lambda now: replace(now, workflow_started=True))
     await do(database, endpoint, probe_now)
     circuit = await circuit_of(database, endpoint)
-    assert (circuit.next_probe_at, circuit.conducted) == (at(630), False)
+    assert (circuit.next_probe_at, circuit.workflow_started) == (at(630), False)
     await record(database, endpoint, 700, succeeded=True)
     async with database.write() as connection:
         assert not await probe_now(connection, endpoint)
@@ -243,7 +243,7 @@ async def test_disabling_lets_go_of_everything_held(
     await do(database, endpoint, disable)
     circuit = await circuit_of(database, endpoint)
     assert (circuit.state, circuit.cause) == (State.DRAINING, Cause.DISABLED)
-    assert not circuit.conducted
+    assert not circuit.workflow_started
     assert circuit.probe_delivery_id is None
 
 

@@ -54,9 +54,9 @@ async def add(
         )
 
 
-async def wanted(database: Database, *, limit: int = 100) -> list[WorkflowRequest]:
+async def find(database: Database, *, limit: int = 100) -> list[WorkflowRequest]:
     async with database.read() as connection:
-        return await ASKING.wanted(connection, limit=limit)
+        return await ASKING.find(connection, limit=limit)
 
 
 async def mark(database: Database, some: Sequence[WorkflowRequest]) -> None:
@@ -125,7 +125,7 @@ async def test_one_workflow_is_asked_for_per_owner_without_the_address(
     for endpoint_id in (first, second):
         await add(database, endpoint_id)
 
-    asked = await wanted(database)
+    asked = await find(database)
 
     assert {one.workflow_id for one in asked} == {
         f"mail/{owner_hash(ANN)}",
@@ -143,21 +143,21 @@ async def test_what_was_marked_asks_no_more(database: Database) -> None:
     await add(database, endpoint_id)
 
     for _ in range(2):
-        (one,) = await wanted(database, limit=1)
+        (one,) = await find(database, limit=1)
         await mark(database, [one])
 
-    assert await wanted(database) == []
+    assert await find(database) == []
 
 
 async def test_a_notice_that_came_after_the_look_keeps_asking(database: Database) -> None:
     endpoint_id = await endpoint_of(database, ANN)
     await add(database, endpoint_id)
-    seen = await wanted(database)
+    seen = await find(database)
     await add(database, endpoint_id, kind=NoticeKind.DISABLED)
 
     await mark(database, seen)
 
-    (left,) = await wanted(database)
+    (left,) = await find(database)
     assert len(left.key) == 1
     assert left.key != seen[0].key
 
@@ -176,10 +176,10 @@ async def test_more_notices_than_a_statement_has_parameters_are_marked(
                 facts={},
                 at=utc_now(),
             )
-    asked = await wanted(database)
+    asked = await find(database)
     assert [len(one.key) for one in asked] == [2_100]
     await mark(database, asked)
-    assert await wanted(database) == []
+    assert await find(database) == []
 
 
 async def test_what_has_waited_long_asks_again_and_what_was_sent_does_not(
@@ -188,7 +188,7 @@ async def test_what_has_waited_long_asks_again_and_what_was_sent_does_not(
     waits, sent = [await endpoint_of(database, ANN) for _ in range(2)]
     for endpoint_id in (waits, sent):
         await add(database, endpoint_id)
-    await mark(database, await wanted(database))
+    await mark(database, await find(database))
     async with database.write() as connection:
         c = Notice.__table__.c
         ids = await connection.execute(select(c.id).where(c.endpoint_id == sent))
@@ -200,7 +200,7 @@ async def test_what_has_waited_long_asks_again_and_what_was_sent_does_not(
         assert await notices.request_workflow(connection, started_before=now - day) == 0
         assert await notices.request_workflow(connection, started_before=now + day) == 1
 
-    (asked,) = await wanted(database)
+    (asked,) = await find(database)
     assert len(asked.key) == 1
 
 
@@ -209,4 +209,4 @@ async def test_what_was_sent_before_anyone_looked_asks_for_nothing(database: Dat
     async with database.write() as connection:
         ids = await connection.execute(select(Notice.__table__.c.id))
         await digests.mark_sent(connection, list(ids.scalars()), at=utc_now())
-    assert await wanted(database) == []
+    assert await find(database) == []

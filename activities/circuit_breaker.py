@@ -1,5 +1,5 @@
-"""The circuit breaker's activities: look, probe, drain, give up. Each changes the circuit's row in
-one transaction and answers with how things stand then."""
+"""The circuit breaker's activities: read, probe, drain, disable. Each changes the circuit's row in
+one transaction and returns the circuit's status after it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hookfast.endpoints.circuit import (
     EndpointState,
     Policy,
     State,
+    abandon_probe,
     begin_probe,
     closed,
-    lose_probe,
     release_all,
 )
 from hookfast.endpoints.outage import CircuitStatus, DrainInput
@@ -36,73 +36,73 @@ from hookfast.storage.circuits.circuits import Owned
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import deliveries, lives, outbox, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
-from hookfast.storage.deliveries.recorder import News
+from hookfast.storage.deliveries.recorder import Committed
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.owners import announcements
 
 _TICK = 0.2
-"""Seconds between two looks at a probe, or two handfuls of released deliveries."""
-_MOST_LET_GO = 200
-"""Deliveries let go in one transaction."""
+"""Seconds between two checks of a probe, and between two releases of held deliveries."""
+_MAX_RELEASED = 200
+"""Deliveries released in one transaction."""
 
 log = structlog.get_logger()
 
 
 class CircuitActivities:
-    """One per worker process."""
+    """The activities of `CircuitBreakerWorkflow`. One per worker process."""
 
     def __init__(
         self,
         *,
         database: Database,
         policy: Policy,
-        on_news: Callable[[News], None],
+        on_commit: Callable[[Committed], None],
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
         self._policy = policy
-        self._on_news = on_news
+        self._on_commit = on_commit
         self._clock = clock
 
     @property
     def all(self) -> list[Callable[..., object]]:
         """Every activity, for the worker."""
         return [
-            self.look_at_circuit,
+            self.read_circuit,
             self.probe_endpoint,
             self.drain_step,
-            self.give_up,
+            self.disable_endpoint,
             self.warn_owners,
-            self.tell_recovered,
+            self.notify_recovered,
         ]
 
     @activity.defn
-    async def look_at_circuit(self, endpoint_id: str) -> CircuitStatus:
-        """How the circuit stands."""
+    async def read_circuit(self, endpoint_id: str) -> CircuitStatus:
+        """Return the circuit's status."""
         return await self._change(endpoint_id, lambda owned: owned.circuit)
 
     @activity.defn
     async def probe_endpoint(self, endpoint_id: str) -> CircuitStatus:
-        """Let one held delivery find out whether the endpoint is back, and wait for its attempt.
+        """Send one held delivery as a probe, and wait for its attempt.
 
-        With nothing held, the next delivery that comes will find out. A retry of this activity
-        (its worker died) goes on waiting for the probe that was begun.
+        If nothing is held, the next delivery becomes the probe. A retry of this activity (its
+        worker died) waits for the probe that was begun.
         """
         async with heartbeat():
             probe = await self._begin_probe(endpoint_id)
             if probe is not None:
-                # After the circuit's commit: what is woken before it finds that it is no probe.
+                # After the circuit's commit: a delivery that is woken earlier is not the probe yet.
                 async with self._database.write() as connection:
                     await outbox.wake(connection, [probe])
-                self._on_news(News.EVENTS)
-                await self._see_it_end(endpoint_id, probe)
-            return await self.look_at_circuit(endpoint_id)
+                self._on_commit(Committed.OUTBOX)
+                await self._wait_for_probe(endpoint_id, probe)
+            return await self.read_circuit(endpoint_id)
 
-    async def _lose(self, endpoint_id: str, probe: str) -> None:
-        await self._change(endpoint_id, lambda owned: lose_probe(owned.circuit, probe))
+    async def _abandon(self, endpoint_id: str, probe: str) -> None:
+        await self._change(endpoint_id, lambda owned: abandon_probe(owned.circuit, probe))
 
     async def _begin_probe(self, endpoint_id: str) -> str | None:
-        """The delivery that is the probe now; None when there is none to wait for."""
+        """Choose the probe. Return its delivery id, or None if there is none to wait for."""
         now = self._clock()
         async with self._database.write() as connection:
             locked = await circuits.lock(connection, [endpoint_id])
@@ -113,19 +113,19 @@ class CircuitActivities:
             if before.state is State.HALF_OPEN and before.probe_delivery_id is not None:
                 if before.probe_until is None or before.probe_until > now:
                     return before.probe_delivery_id
-                before = lose_probe(before, before.probe_delivery_id)
+                before = abandon_probe(before, before.probe_delivery_id)
             probe = await circuits.next_probe(connection, owned)
             lease = timedelta(seconds=owned.timeout_seconds) + PROBE_MARGIN
             after = begin_probe(before, probe, until=now + lease)
             if after.state is not State.HALF_OPEN:
                 return None
-            if probe is None:  # armed; look again when the next probe would be due
+            if probe is None:  # armed; check again when the next probe would be due
                 delay = self._policy_of(owned).probe_delay(after.probes)
                 after = replace(after, next_probe_at=now + delay)
             await circuits.store(connection, endpoint_id, after, now=now)
             return probe
 
-    async def _see_it_end(self, endpoint_id: str, probe: str) -> None:
+    async def _wait_for_probe(self, endpoint_id: str, probe: str) -> None:
         """Wait until the probe's attempt is recorded, or given up."""
         while True:
             async with self._database.read() as connection:
@@ -137,23 +137,24 @@ class CircuitActivities:
             if circuit.state is not State.HALF_OPEN or circuit.probe_delivery_id != probe:
                 return
             status = DeliveryStatus(delivery.status)
-            if status is DeliveryStatus.PAUSED or status.finished:  # a person was faster
-                await self._lose(endpoint_id, probe)
+            if status is DeliveryStatus.PAUSED or status.finished:  # somebody paused or ended it
+                await self._abandon(endpoint_id, probe)
                 return
             if circuit.probe_until is not None and circuit.probe_until <= self._clock():
-                log.warning("Nothing was heard of a probe.", endpoint_id=endpoint_id)
-                await self._lose(endpoint_id, probe)
+                log.warning(
+                    "A probe has no result in time and is given up.", endpoint_id=endpoint_id
+                )
+                await self._abandon(endpoint_id, probe)
                 return
             await asyncio.sleep(_TICK)
 
     @activity.defn
     async def drain_step(self, input: DrainInput) -> CircuitStatus:
-        """Let held deliveries go, oldest first, evenly at the order's rate, for its time; and close
-        the circuit when none is left. Stops when the circuit opens again or is paused.
+        """Release held deliveries, oldest first, evenly at the given rate and for the given time.
+        Close the circuit when none is left. Stop when the circuit opens again or is paused.
 
-        A delivery that was let go is woken through the outbox, and counts as held, and not as
-        drained, until its attempt is recorded or waits for the endpoint's limits. So a crash here
-        loses none.
+        A released delivery is woken through the outbox. It counts as held, and not as drained,
+        until its attempt is recorded or waits for the endpoint's limits, so a crash loses none.
         """
         async with heartbeat():
             spacing = Spacing(input.rate, first_at=_loop_time(), catch_up=input.seconds)
@@ -168,15 +169,17 @@ class CircuitActivities:
                         break
                     state = owned.endpoint_state
                     if state is EndpointState.PAUSED or state != begun.endpoint_state:
-                        break  # nothing may go, or at another rate
+                        break  # stop releasing, or release at another rate
                     held = await circuits.count_held(connection, input.endpoint_id)
                 if not held and await self._close(input.endpoint_id):
                     break
-                await self._let_go(input.endpoint_id, spacing.take(_loop_time(), most=_MOST_LET_GO))
+                await self._release(
+                    input.endpoint_id, spacing.take(_loop_time(), most=_MAX_RELEASED)
+                )
                 await asyncio.sleep(_TICK)
-            return await self.look_at_circuit(input.endpoint_id)
+            return await self.read_circuit(input.endpoint_id)
 
-    async def _let_go(self, endpoint_id: str, limit: int) -> None:
+    async def _release(self, endpoint_id: str, limit: int) -> None:
         if not limit:
             return
         async with self._database.write() as connection:
@@ -188,13 +191,13 @@ class CircuitActivities:
                 wake=Urgency.RETRY,
             )
         if ids:
-            self._on_news(News.EVENTS)
+            self._on_commit(Committed.OUTBOX)
 
     async def _close(self, endpoint_id: str) -> bool:
-        """Close the circuit if nothing is held any more; whether it is closed."""
+        """Close the circuit if nothing is held. Return whether it is closed."""
         now = self._clock()
         async with self._database.write() as connection:
-            # locked first, so that nothing can be put on hold between the count and the end
+            # locked first, so that nothing can be put on hold between the count and the commit
             locked = await circuits.lock(connection, [endpoint_id])
             if not locked:
                 return True
@@ -207,17 +210,18 @@ class CircuitActivities:
             await permits.reset(connection, endpoint_id, now=now)
             policy = self._policy_of(owned)
             await announcements.circuit_changed(connection, owned, after, policy=policy, now=now)
-        self._on_news(News.CIRCUIT | News.EVENTS)
+        self._on_commit(Committed.CIRCUIT | Committed.OUTBOX)
         return True
 
     @activity.defn
-    async def give_up(self, endpoint_id: str) -> CircuitStatus:
-        """Disable an endpoint that has failed for too long: what is held becomes dead letters."""
+    async def disable_endpoint(self, endpoint_id: str) -> CircuitStatus:
+        """Disable an endpoint that has failed for too long. Its held deliveries become dead
+        letters."""
         now = self._clock()
         async with self._database.write() as connection:
             await endpoint_state.lock(connection, [endpoint_id])
             owned = next(iter(await circuits.lock(connection, [endpoint_id])), None)
-            # unless a success came in between
+            # unless an attempt has succeeded in between
             if owned is not None and owned.circuit.state in (State.OPEN, State.HALF_OPEN):
                 lasted = format_duration(self._policy_of(owned).disable_after)
                 reason = (
@@ -227,20 +231,20 @@ class CircuitActivities:
                 await endpoint_state.disable(
                     connection, endpoint_id, cause=Cause.GAVE_UP, reason=reason, now=now
                 )
-        self._on_news(News.CIRCUIT | News.EVENTS)
-        return await self.look_at_circuit(endpoint_id)
+        self._on_commit(Committed.CIRCUIT | Committed.OUTBOX)
+        return await self.read_circuit(endpoint_id)
 
     @activity.defn
     async def warn_owners(self, endpoint_id: str) -> CircuitStatus:
-        """Write to the owners that half of the time until it is disabled has passed."""
-        return await self._tell(endpoint_id, NoticeKind.STILL_FAILING)
+        """Mail the owners: half of the time until the endpoint is disabled has passed."""
+        return await self._notify(endpoint_id, NoticeKind.STILL_FAILING)
 
     @activity.defn
-    async def tell_recovered(self, endpoint_id: str) -> CircuitStatus:
-        """Write to the owners that it recovered, although its drain goes on."""
-        return await self._tell(endpoint_id, NoticeKind.RECOVERED)
+    async def notify_recovered(self, endpoint_id: str) -> CircuitStatus:
+        """Mail the owners that the endpoint has recovered, although it is still draining."""
+        return await self._notify(endpoint_id, NoticeKind.RECOVERED)
 
-    async def _tell(self, endpoint_id: str, kind: NoticeKind) -> CircuitStatus:
+    async def _notify(self, endpoint_id: str, kind: NoticeKind) -> CircuitStatus:
         now = self._clock()
         async with self._database.write() as connection:
             owned = await circuits.get(connection, endpoint_id)
@@ -255,21 +259,21 @@ class CircuitActivities:
                         policy=self._policy_of(owned),
                         now=now,
                     )
-        self._on_news(News.CIRCUIT)
-        return await self.look_at_circuit(endpoint_id)
+        self._on_commit(Committed.CIRCUIT)
+        return await self.read_circuit(endpoint_id)
 
     async def _change(
         self, endpoint_id: str, transition: Callable[[Owned], Circuit]
     ) -> CircuitStatus:
-        """Apply a transition to the row; how things stand after it. An endpoint that is disabled
-        or deleted needs no probes: then everything held is let go."""
+        """Apply a transition to the row, and return the status after it. A disabled or deleted
+        endpoint needs no probes: everything that it holds is released."""
         now = self._clock()
 
         def normal(owned: Owned) -> Circuit:
             after = transition(owned)
             if owned.endpoint_state.over and after.state in (State.OPEN, State.HALF_OPEN):
                 after = release_all(after, Cause.DISABLED, now=now)
-            return after if after.state is State.CLOSED else replace(after, conducted=True)
+            return after if after.state is State.CLOSED else replace(after, workflow_started=True)
 
         async with self._database.write() as connection:
             changed = await circuits.change(connection, endpoint_id, normal, now=now)
@@ -277,11 +281,9 @@ class CircuitActivities:
                 return CircuitStatus(State.CLOSED, EndpointState.DELETED)
             owned, after = changed
             held = await circuits.count_held(connection, endpoint_id)
-        return self._situation(owned, after, held=held, now=now)
+        return self._status(owned, after, held=held, now=now)
 
-    def _situation(
-        self, owned: Owned, circuit: Circuit, *, held: int, now: datetime
-    ) -> CircuitStatus:
+    def _status(self, owned: Owned, circuit: Circuit, *, held: int, now: datetime) -> CircuitStatus:
         policy = self._policy_of(owned)
         armed = circuit.state is State.HALF_OPEN and circuit.probe_delivery_id is None
         under_way = circuit.state is State.HALF_OPEN and not armed

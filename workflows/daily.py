@@ -1,4 +1,4 @@
-"""The daily upkeep: owners are told of yesterday's dead letters. (Retention deletes old ones.)"""
+"""The daily run: notify owners of the last 24 hours' dead letters."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HEARTBEAT_TIMEOUT = timedelta(minutes=2)
 
 
 @workflow.defn(name=WORKFLOW_TYPE)
-class UpkeepWorkflow:
-    """One day's upkeep, started by a schedule (`hookfast.dispatch.daily_schedule`)."""
+class DailyWorkflow:
+    """One day's run, started by a schedule (`hookfast.dispatch.schedules`)."""
 
     @workflow.run
     async def run(self, input: DailyInput) -> Summarised:
-        """Tell the owners."""
-        workflow.set_current_details("summing up the dead letters of the last 24 hours")
+        """Add the notices."""
+        workflow.set_current_details("counting the dead letters of the last 24 hours")
         summarised: Summarised = await workflow.execute_activity(
             "summarise_dead_letters",
             result_type=Summarised,

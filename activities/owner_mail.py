@@ -1,8 +1,7 @@
-"""Mail to owners: see what waits, and send one message.
+"""Mail to owners: find what waits, and send one message.
 
-A mail server that is away makes `send_mail` fail, and Temporal tries again until it is back. What
-such a failure says stays in history, so it names no address; the server's own words go into the
-database.
+While the mail server is away, `send_mail` fails and Temporal tries again. The failure's message is
+kept in workflow history, so it names no address; the server's reply goes into the database.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """The notices of one mail, which is fixed from here on."""
+    """The notices of one mail, fixed once the mail has a Message-ID."""
 
     message_id: str
     notices: Sequence[BatchedNotice]
@@ -47,8 +46,8 @@ class _Batch:
 
 
 class MailActivities:
-    """The activities of owners' mail. One per worker process. Raises Misconfigured for a sender
-    (`mail_from`) that is no address."""
+    """The activities of `OwnerMailWorkflow`. One per worker process. Raises Misconfigured if the
+    sender (`mail_from`) is not an address."""
 
     def __init__(
         self,
@@ -60,7 +59,8 @@ class MailActivities:
         links: OwnerLinks | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        """`links`: those that open without an API key; None: the mail's links ask for one."""
+        """`links` creates links that open without an API key. None: the mail's links require
+        one."""
         self._database = database
         self._transport = transport
         self._sender = parse_sender(mail_from)
@@ -70,12 +70,12 @@ class MailActivities:
 
     @property
     def all(self) -> list[Callable[..., Any]]:
-        """What a worker registers."""
+        """Every activity, for the worker."""
         return [self.waiting_mail, self.send_mail]
 
     @activity.defn(name="waiting_mail")
     async def waiting_mail(self, input: MailInput) -> Waiting:
-        """What waits for this owner, and for how long each kind still has to."""
+        """Return the kinds of notices that wait for this owner, and when each is due."""
         async with self._database.read() as connection:
             kinds = await digests.waiting_kinds(
                 connection,
@@ -87,11 +87,11 @@ class MailActivities:
 
     @activity.defn(name="send_mail")
     async def send_mail(self, input: SendInput) -> SendResult:
-        """Send one mail with everything of this kind that waits.
+        """Send one mail with all waiting notices of this kind.
 
-        The batch and its Message-ID are committed before the mail goes out. A crash after the mail
-        server took it and before we noted that sends the same message, with the same Message-ID,
-        once more.
+        The batch and its Message-ID are committed before the mail is sent. A crash after the mail
+        server accepted it and before that is recorded sends the same message again, with the same
+        Message-ID.
         """
         batch = await self._begin(input)
         if batch is None:
@@ -103,7 +103,7 @@ class MailActivities:
                 await digests.mark_refused(connection, batch.notice_ids, error=refusal.words)
             instruments.MAIL.add(kind=input.kind, result="refused")
             log.warning(
-                "An owner's address is refused for good.",
+                "The mail server rejects an owner's address permanently.",
                 owner_hash=input.owner_hash,
                 endpoint_id=batch.notices[-1].endpoint_id,
             )
@@ -119,7 +119,7 @@ class MailActivities:
         return SendResult(endpoints=batch.endpoints)
 
     async def _begin(self, input: SendInput) -> _Batch | None:
-        """Fix the batch, unless an earlier try did. None: nobody is left to tell."""
+        """Fix the batch, unless an earlier try did. None if no owner is left to notify."""
         async with self._database.write() as connection:
             found = await digests.read_batch(connection, input.owner_hash, input.kind)
             left = [notice for notice in found if notice.email in notice.owners]
@@ -141,7 +141,7 @@ class MailActivities:
 
     async def _send(self, input: SendInput, batch: _Batch) -> None:
         async with self._database.read() as connection:
-            # as of now: much may have come since the notice was decided
+            # as of now: more may have come since the notice was created
             waiting = await digests.count_waiting(
                 connection, (notice.endpoint_id for notice in batch.notices)
             )

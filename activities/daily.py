@@ -1,4 +1,4 @@
-"""What is done once a day: owners are told of the dead letters of the last 24 hours."""
+"""The daily activity: notify owners of the dead letters of the last 24 hours."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hookfast.storage.retention import dead_letter_upkeep
 
 _DAY = timedelta(days=1)
 _ENDPOINTS_AT_ONCE = 100
-"""So many go into one transaction: on SQLite, deliveries wait for it."""
+"""Endpoints per transaction: on SQLite, deliveries wait for it."""
 
 
-class UpkeepActivities:
-    """The activities of the daily upkeep. One per worker process."""
+class DailyActivities:
+    """The activities of `DailyWorkflow`. One per worker process."""
 
     def __init__(self, *, database: Database, clock: Clock = utc_now) -> None:
         self._database = database
@@ -29,12 +29,12 @@ class UpkeepActivities:
 
     @property
     def all(self) -> list[Callable[..., Any]]:
-        """What a worker registers."""
+        """Every activity, for the worker."""
         return [self.summarise_dead_letters]
 
     @activity.defn(name="summarise_dead_letters")
     async def summarise_dead_letters(self) -> Summarised:
-        """Have the owners told of the last 24 hours' dead letters, once per endpoint and day."""
+        """Add a notice of the last 24 hours' dead letters, once per endpoint and day."""
         now = self._clock()
         async with self._database.read() as connection:
             counts = await dead_letter_upkeep.count_by_endpoint(connection, since=now - _DAY)

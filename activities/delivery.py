@@ -1,0 +1,285 @@
+"""The step of a delivery: load its row, ask circuit and limits, make the attempt, record it.
+
+A receiver that fails is an outcome, not an activity error. An activity error means that Hookfast
+could not work (the database was away), and Temporal tries again until it can.
+
+What each ordering protects against:
+
+- A permit (one of the endpoint's requests in flight) is taken before the request and given back
+  with its record, or when the request is not made after all.
+- Where only the record fails, the attempt goes to the workflow, which records it: a crash after
+  that repeats the record and never the request.
+
+`activities.attempt` makes the request itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+from temporalio import activity
+from temporalio.client import Client
+
+from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
+from activities.fast_lane import FastLane
+from activities.heartbeat import TimeLeft, heartbeat
+from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.life import Attempt, Life, Phase, Trigger, next_step
+from hookfast.deliveries.messages import (
+    CANCELLED_IN_ITS_ROW,
+    RECORD,
+    STEP,
+    RecordInput,
+    StepInput,
+    StepResult,
+)
+from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
+from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
+from hookfast.dispatch.lateness import Lateness
+from hookfast.endpoints.circuit import Admission, admit
+from hookfast.endpoints.limits import Go
+from hookfast.errors import NotFound, Unavailable
+from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries import actions, admission, lives, permits
+from hookfast.storage.deliveries.admission import PROBE_MARGIN
+from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
+
+_LEASE_MARGIN = timedelta(seconds=60)
+"""If a worker dies, its permits are free again this long after the longest request: longer than the
+database may take to record one."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _StepDone:
+    """The delivery after a step. `outcome` is that of the step's attempt, if it made one."""
+
+    life: Life
+    outcome: Outcome | None = None
+
+
+class DeliveryActivities:
+    """The activities of `DeliveryWorkflow`. One per worker process."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        database: Database,
+        loader: OutgoingLoader,
+        requests: AttemptRunner,
+        recorder: Recorder,
+        fast_lane: FastLane,
+        held_backstop: timedelta,
+        on_commit: Callable[[Committed], None],
+        lateness: Lateness,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._client = client
+        self._database = database
+        self._loader = loader
+        self._requests = requests
+        self._recorder = recorder
+        self._fast_lane = fast_lane
+        self._held_backstop = held_backstop
+        self._on_commit = on_commit
+        self._lateness = lateness
+        self._clock = clock
+
+    @activity.defn(name=STEP)
+    async def step(self, input: StepInput) -> StepResult:
+        """Do what the delivery's row says: make the attempt that is due, or nothing."""
+        # From the first line on: a worker that waits for the database is alive. A second try would
+        # wait beside it and send the same when the database is back.
+        async with heartbeat() as heartbeats:
+            report = await self._step(input, TimeLeft(heartbeats))
+            if report.status is DeliveryStatus.CANCELLED and not input.cancelled:
+                await self._cancel_workflow()
+            return report
+
+    @activity.defn(name=RECORD)
+    async def record_attempt(self, input: RecordInput) -> StepResult:
+        """Record an attempt whose record failed. The response excerpt is lost, because bodies do
+        not enter workflow history."""
+        record = AttemptRecord(delivery_id=input.delivery_id, ended=input.ended)
+        async with heartbeat():
+            try:
+                change = await self._recorder.record(record)
+            except NotFound as error:
+                return _gone(input.delivery_id, error)
+            report = _result_of(change.after, input.ended.plan, after=input.ended.outcome)
+            if report.status is DeliveryStatus.CANCELLED:
+                await self._cancel_workflow()
+            return report
+
+    async def _step(self, input: StepInput, left: TimeLeft) -> StepResult:
+        try:
+            if input.signals is not None:
+                async with self._database.write() as connection:
+                    change = await actions.apply_signals(
+                        connection, input.delivery_id, input.signals, now=self._clock()
+                    )
+                lives.count_ended([change])
+            while True:
+                try:
+                    return await self._read_and_attempt(input, left)
+                except NoLongerDue:  # nothing was sent; read the row again
+                    continue
+        except NotFound as error:
+            return _gone(input.delivery_id, error)
+
+    async def _read_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
+        outgoing = await self._loader.load(input.delivery_id, plan=input.plan, fresh=input.fresh)
+        now = _clock_of(input.now, self._clock)
+        attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
+        step: _StepDone | StepResult = _StepDone(outgoing.life)
+        if isinstance(attempt, Attempt):
+            if attempt.trigger is Trigger.RETRY and input.due is not None:
+                self._lateness.note(now() - input.due)
+            step = await self._attempt(PlannedAttempt(outgoing, attempt, now), left)
+        if isinstance(step, StepResult):
+            return step
+        return _result_of(step.life, outgoing.plan, after=step.outcome)
+
+    async def _attempt(self, planned: PlannedAttempt, left: TimeLeft) -> _StepDone | StepResult:
+        """Make the attempt, unless the circuit or the fast lane says no."""
+        if (change := await self._admit(planned)) is not None:
+            return _StepDone(change.after)
+        if not activity.info().is_local:
+            return await self._attempt_within_limits(planned, left)
+        with self._fast_lane.enter(planned.endpoint_id) as entered:
+            # The endpoint's timeout may have been raised since the workflow chose the lane.
+            if not entered or not left.fits(planned.time_needed):
+                return StepResult(lane_full=True)
+            return await self._attempt_within_limits(planned, left)
+
+    async def _admit(self, planned: PlannedAttempt) -> Change | None:
+        """None if the attempt may be made; otherwise how the delivery was changed."""
+        outgoing = planned.outgoing
+        decision = admit(
+            outgoing.gate,
+            planned.delivery_id,
+            attempt=planned.attempt,
+            released=outgoing.life.released,
+        )
+        if decision is Admission.SEND:
+            return None
+        async with self._database.write() as connection:
+            decided = await admission.decide(
+                connection,
+                planned.delivery_id,
+                planned.endpoint_id,
+                planned.attempt,
+                backstop=self._held_backstop,
+                probe_lease=timedelta(seconds=outgoing.target.timeout_seconds) + PROBE_MARGIN,
+                now=planned.now(),
+            )
+        if decided.admitted:
+            return None
+        lives.count_ended([decided.change])
+        if decided.change.died:
+            self._on_commit(Committed.OUTBOX)
+        return decided.change
+
+    async def _attempt_within_limits(
+        self, planned: PlannedAttempt, left: TimeLeft
+    ) -> _StepDone | StepResult:
+        """Make the attempt, or wait for a turn if the endpoint's limits require it."""
+        target = planned.outgoing.target
+        if target.limits is not None:
+            async with self._database.write() as connection:
+                turn = await admission.take_turn(
+                    connection,
+                    planned.delivery_id,
+                    planned.endpoint_id,
+                    planned.attempt,
+                    limits=target.limits,
+                    waited=planned.outgoing.life.waited,
+                    lease=timedelta(seconds=target.timeout_seconds) + _LEASE_MARGIN,
+                    clock=planned.now,
+                )
+            if not isinstance(turn, Go):
+                return _StepDone(turn.after)
+            await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
+        if not left.fits(planned.time_needed):
+            # The database took too long. Temporal would not wait for the record and would have it
+            # sent a second time, so it is not sent now.
+            raise Unavailable("There is too little time left for the request and its record.")
+        try:
+            made = await self._requests.send_and_record(planned, left)
+        except NoLongerDue:
+            await self._return_permit(planned)
+            raise
+        if made.change is None:
+            return StepResult(unrecorded=made.ended)
+        return _StepDone(made.change.after, made.outcome)
+
+    async def _return_permit(self, planned: PlannedAttempt) -> None:
+        if planned.outgoing.target.limits is None:
+            return
+        unused = permits.Ended(endpoint_id=planned.endpoint_id, delivery_id=planned.delivery_id)
+        async with self._database.write() as connection:
+            await permits.release(connection, [unused])
+
+    async def _cancel_workflow(self) -> None:
+        """Cancel the workflow in Temporal, so that it ends as Canceled."""
+        info = activity.info()
+        if info.workflow_id is None:
+            return
+        handle = self._client.get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
+        await handle.cancel(reason=CANCELLED_IN_ITS_ROW)
+
+
+def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
+    """A clock that is never behind the workflow's: a timer that has fired has fired, even if the
+    server's clock is ahead of this machine's (or skips time, in a test)."""
+    ahead = max(timedelta(0), workflow_now - clock())
+    return lambda: clock() + ahead
+
+
+def _gone(delivery_id: str, error: NotFound) -> StepResult:
+    """The result for a delivery without a row, as after restoring an older database: nothing can be
+    sent or recorded, now or later."""
+    log.error("A delivery has no row; its workflow ends.", delivery_id=delivery_id)
+    return StepResult(DeliveryStatus.DEAD, "not_found", last_error=error.message)
+
+
+def _result_of(life: Life, plan: PlanSpec, *, after: Outcome | None = None) -> StepResult:
+    """The result of a step that left the delivery in this state; `after` is its attempt's
+    outcome."""
+    return StepResult(
+        status=life.status,
+        reason=None if life.reason is None else life.reason.value,
+        attempts=life.attempts,
+        retries=life.retries,
+        next_at=life.next_attempt_at,
+        waits_for=_waits_for(life, plan, after),
+        last_error=life.last_error,
+    )
+
+
+def _waits_for(life: Life, plan: PlanSpec, after: Outcome | None) -> str:
+    """What the delivery waits for, in words: "retry 3 of 78, after 503"."""
+    if life.phase.ended:
+        return ""
+    if life.phase is Phase.PAUSED:
+        return "paused; send the signal `resume`, `resend` or `cancel`"
+    if life.phase is Phase.HELD:
+        paused = life.reason is Reason.ENDPOINT_PAUSED
+        return "held: its endpoint is paused" if paused else "held: its endpoint's circuit is open"
+    if life.resend is not None:
+        return f"attempt {life.attempts + 1}: resend"
+    if life.attempts == 0:
+        what = "first attempt"
+    else:
+        what = f"retry {life.retries + 1} of {len(parse_plan(plan).delays)}"
+    if life.phase is Phase.LIMITED:
+        return f"{what}, when its endpoint's limits let it"
+    return what if after is None else f"{what}, after {after.status_code or after.result.value}"
