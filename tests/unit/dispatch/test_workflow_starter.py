@@ -29,16 +29,16 @@ class Rows:
 
     write = read
 
-    async def wanted(self, connection: Any, *, limit: int) -> list[WorkflowRequest]:
+    async def find(self, connection: Any, *, limit: int) -> list[WorkflowRequest]:
         return [
             WorkflowRequest(key=(id,), workflow="W", workflow_id=id, argument=None, summary="")
             for id in self.asking[:limit]
         ]
 
     async def mark(
-        self, connection: Any, wanted: Sequence[WorkflowRequest], *, now: object
+        self, connection: Any, started: Sequence[WorkflowRequest], *, now: object
     ) -> None:
-        for one in wanted:
+        for one in started:
             self.asking.remove(one.workflow_id)
 
 
@@ -59,7 +59,7 @@ def conducting(temporal: Temporal, *kinds: Rows) -> WorkflowStarter:
     return WorkflowStarter(temporal, kinds[0], kinds)  # type: ignore[arg-type]
 
 
-async def test_a_workflow_that_temporal_refuses_holds_up_no_other_one() -> None:
+async def test_a_workflow_that_temporal_rejects_delays_no_other() -> None:
     temporal = Temporal(b=RPCStatusCode.INVALID_ARGUMENT)
     circuits, jobs = Rows("a", "b", "c"), Rows("d")
     with capture_logs() as lines:
