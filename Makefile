@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images forbid Python to keep what it compiled; the tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -63,6 +63,9 @@ emit-bench: $(VENV)/.dev-ready ## what emitting costs the API alone, on SQLite a
 
 telemetry-bench: $(VENV)/.dev-ready ## what traces and metrics cost a delivery
 	$(BIN)/python -m bench.telemetry
+
+shortcuts-bench: $(VENV)/.dev-ready ## what our own payload converter and SQLite connection save
+	$(BIN)/python -m bench.shortcuts
 
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 	$(BIN)/hookfast openapi > docs/openapi.json
