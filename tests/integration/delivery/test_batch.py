@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities import hold
+from activities import batch_member
 from activities.attempt import AttemptRunner
 from activities.batch import BatchActivities
 from hookfast.clock import utc_now
@@ -43,7 +43,7 @@ def first_attempts() -> str:
 
 async def deliver(stack: Stack, endpoint: str, count: int) -> list[str]:
     ids = [await stack.deliver(endpoint) for _ in range(count)]
-    await stack.ring()
+    await stack.ring_doorbell()
     return ids
 
 
@@ -152,7 +152,7 @@ async def test_a_batch_has_so_many_requests_open_to_one_endpoint_and_no_more(sta
     for one in ids:
         await stack.until_status(one, "delivered")
     taken_by = {(await stack.row(one)).batch_id for one in ids}  # one, unless the machine is busy
-    assert 1 < stack.receiver.most_under_way <= batch_messages.PER_ENDPOINT * len(taken_by)
+    assert 1 < stack.receiver.most_in_flight <= batch_messages.PER_ENDPOINT * len(taken_by)
 
 
 async def test_requests_wait_for_no_record_of_those_before_them(stack: Stack) -> None:
@@ -177,7 +177,7 @@ async def test_slow_receivers_leave_room_for_another_batch(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many batches as may be at work wait for them, and would for longer than this takes."""
-    monkeypatch.setattr(hold, "SLOW", timedelta(minutes=1))
+    monkeypatch.setattr(batch_member, "SLOW", timedelta(minutes=1))
     late: list[str] = []
     for _ in range(2):
         late += await deliver(stack, await stack.endpoint("/slow/4"), 1)
@@ -217,7 +217,7 @@ async def test_a_wish_that_comes_before_the_first_attempt_counts(stack: Stack, a
             return (await stack.row(delivery)).batch_until
 
         await eventually(taken)
-        await stack.ask(delivery, action)
+        await stack.request(delivery, action)
         asked.set()
         expected = {"cancel": "cancelled", "pause": "paused", "resend": "delivered"}[action]
         await stack.until_status(delivery, expected)
@@ -232,7 +232,7 @@ async def test_a_wish_that_comes_during_the_first_attempt_waits_for_its_end(stac
     [delivery] = await deliver(stack, await stack.endpoint("/slow/2?status=500", plan=PATIENT), 1)
     await stack.receiver.wait_for(1)
     stack.receiver.routes["/slow/2?status=500"] = "/ok"
-    await stack.ask(delivery, "resend")
+    await stack.request(delivery, "resend")
     await stack.receiver.wait_for(2)
     first, second = stack.receiver.requests
     assert second.at - first.at > 1.5
@@ -261,7 +261,7 @@ async def test_these_have_a_workflow_of_their_own_from_the_start(stack: Stack, w
             await stack.until_status(failed, "retrying")
     stack.receiver.routes["/hook"] = "/ok"
     delivery = await stack.deliver(endpoint, **options)
-    await stack.ring()
+    await stack.ring_doorbell()
     await stack.until_status(delivery, "held" if why == "paused endpoint" else "delivered")
     assert (await stack.row(delivery)).batch_id is None
     assert await has_workflow(stack, delivery)
@@ -345,20 +345,20 @@ async def test_one_that_a_batch_took_in_vain_hears_what_is_asked_of_it(
     if how == "given back":
         async with stack.database.write() as connection:
             await outbox.return_from_batch(connection, [delivery], batch_id="btc_1")
-    await stack.ring()
+    await stack.ring_doorbell()
     await stack.until_status(delivery, "retrying")
-    await stack.until_told(delivery)
+    await stack.until_relayed(delivery)
     assert (await stack.row(delivery)).batch_id is None
     assert await (await stack.workflow(delivery).describe()).static_details() is None
     stack.receiver.routes["/hook"] = "/ok"
-    await stack.ask(delivery, "resend")
+    await stack.request(delivery, "resend")
     await stack.until_status(delivery, "delivered")
 
 
 async def test_a_delivery_that_is_delivered_can_be_sent_again(stack: Stack) -> None:
     [delivery] = await deliver(stack, await stack.endpoint("/ok"), 1)
     await stack.until_status(delivery, "delivered")
-    await stack.ask(delivery, "resend")
+    await stack.request(delivery, "resend")
     await stack.receiver.wait_for(2)
     await stack.until_closed(delivery)
     made = await stack.attempts(delivery)
@@ -368,7 +368,7 @@ async def test_a_delivery_that_is_delivered_can_be_sent_again(stack: Stack) -> N
 async def test_a_workflow_after_a_batch_is_started_once(stack: Stack) -> None:
     """The relay dies between the start and the mark: the second start changes nothing."""
     [delivery] = await deliver(stack, await stack.endpoint("/status/500", plan=PATIENT), 1)
-    await stack.until_told(delivery)
+    await stack.until_relayed(delivery)
     before = await stack.workflow(delivery).describe()
     async with stack.database.write() as connection:
         await connection.execute(
@@ -376,8 +376,8 @@ async def test_a_workflow_after_a_batch_is_started_once(stack: Stack) -> None:
             .where(Delivery.__table__.c.id == delivery)
             .values(started_at=None)
         )
-    await stack.ring()
-    await stack.until_told(delivery)
+    await stack.ring_doorbell()
+    await stack.until_relayed(delivery)
     after = await stack.workflow(delivery).describe()
     assert after.run_id == before.run_id
     assert after.history_length == before.history_length

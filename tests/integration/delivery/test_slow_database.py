@@ -17,7 +17,7 @@ from sqlalchemy import text
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 import worker
-from activities import heartbeat, requests
+from activities import attempt, heartbeat
 from activities.attempt import AttemptRunner
 from activities.delivery import DeliveryActivities
 from activities.fast_lane import FastLane
@@ -33,7 +33,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
 from tests.integration.delivery.conftest import Stack, eventually, running_stack
-from tests.support.database_cut import DatabaseLine
+from tests.support.database_proxy import DatabaseProxy
 from tests.support.receiver import Receiver
 from tests.support.seed import KEY, KEYRING, attempt_rows, seed_delivery, seed_endpoint
 from tests.support.waiting import PATIENCE
@@ -62,7 +62,7 @@ async def activities_scheduled(stack: Stack, delivery: str) -> list[str]:
 async def test_a_record_that_waits_too_long_is_handed_to_the_workflow(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "RECORD_SHARE", timedelta(seconds=0.5))
+    monkeypatch.setattr(attempt, "RECORD_SHARE", timedelta(seconds=0.5))
     delivery = await stack.deliver(await stack.endpoint("/slow/0.5"))
     await stack.receiver.wait_for(1)
 
@@ -177,7 +177,7 @@ async def test_a_worker_whose_database_stands_still_ends_when_it_is_told_to(
 ) -> None:
     for module in (worker, relay):
         monkeypatch.setattr(module, "_LEAVE_SECONDS", 0.5)
-    async with DatabaseLine(postgresql_url) as line, Database(line.url) as database:
+    async with DatabaseProxy(postgresql_url) as line, Database(line.url) as database:
         settings = Settings(
             home=tmp_path,
             database_url=line.url,
