@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from hookfast.cli import remote
-from hookfast.cli.remote.lazy_group import lazy_group
+from hookfast.cli.remote.commands import lazy_group
 from hookfast.errors import HookfastError
 from hookfast.supervisor.output_encoding import escape_what_cannot_be_written
 
@@ -81,7 +81,7 @@ def _worker() -> None:
     from hookfast.cli.console import read_settings
 
     settings = read_settings()  # complains about a wrong setting in words
-    from hookfast.cli.reach import reach
+    from hookfast.cli.database import reach
 
     asyncio.run(reach(settings))  # and this about a database that is not there
     import worker
@@ -124,9 +124,9 @@ def _doctor(
 @app.command("openapi")
 def _openapi() -> None:
     """Print the OpenAPI document of the API."""
-    from hookfast.cli import openapi
+    from hookfast.cli import api
 
-    openapi.main()
+    api.print_openapi()
 
 
 @app.command("version")

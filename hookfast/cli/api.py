@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 from contextlib import closing
 
 import structlog
+import typer
 import uvicorn
 
 from api.app import create_app
@@ -83,3 +85,9 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
     providers.finish()
     if not server.started:
         raise Misconfigured("the API did not start; the log says why")
+
+
+def print_openapi() -> None:
+    """Print the API's OpenAPI document, for `docs/openapi.json` and for generators."""
+    document = create_app(read_settings()).openapi()
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))

@@ -6,7 +6,7 @@ import asyncio
 
 from api.access.authentication import ensure_operator_key
 from hookfast.cli.console import out, print_operator_key, read_settings
-from hookfast.cli.reach import reached
+from hookfast.cli.database import reached
 from hookfast.clock import utc_now
 from hookfast.logs import configure_logging
 from hookfast.settings.settings import Settings

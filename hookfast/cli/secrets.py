@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from hookfast.cli.console import read_settings
-from hookfast.cli.reach import reached
-from hookfast.cli.remote.moment import duration
+from hookfast.cli.database import reached
 from hookfast.cli.remote.screen import counted, say
+from hookfast.cli.remote.times import duration
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings

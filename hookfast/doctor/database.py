@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.doctor.finding import Finding, fail, ok, warn
-from hookfast.doctor.fleet import alive, look_at_clocks, look_at_workers
 from hookfast.doctor.postgresql import look_at as look_at_postgresql
+from hookfast.doctor.workers import alive, look_at_clocks, look_at_workers
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, newest_revision, schema

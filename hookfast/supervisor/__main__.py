@@ -8,11 +8,13 @@ import sys
 
 from hookfast.errors import HookfastError
 from hookfast.logs import configure_logging
-from hookfast.supervisor.banner import banner
 from hookfast.supervisor.interrupt import interruptible
 from hookfast.supervisor.output_encoding import escape_what_cannot_be_written
 from hookfast.supervisor.plan import Plan
-from hookfast.supervisor.service import service
+from hookfast.supervisor.service import Service, service
+from hookfast.version import VERSION
+
+_BOLD, _YELLOW, _GREEN = "1", "33", "32"
 
 
 def main() -> None:
@@ -33,6 +35,31 @@ async def _run(plan: Plan) -> None:
     async with interruptible() as hurry, service(plan, hurry) as running:
         print(banner(running, home=plan.home, coloured=coloured), flush=True)
         await asyncio.Event().wait()
+
+
+def banner(running: Service, *, home: str, coloured: bool) -> str:
+    """Where everything is, in lines that are never cut."""
+
+    def styled(code: str, text: str) -> str:
+        return f"\033[{code}m{text}\033[0m" if coloured else text
+
+    if running.missing:
+        lacks = ", ".join(running.missing)
+        state = styled(_YELLOW, f"is up but not ready; it lacks: {lacks}")
+    else:
+        state = f"{styled(_GREEN, 'is ready.')} Ctrl-C stops it."
+    facts = {
+        "Dashboard": f"{running.api_url}/  (sign in with an API key)",
+        "API": running.api_url,
+        "API docs": f"{running.api_url}/docs",
+        "Temporal UI": running.temporal_ui_url or "(set HOOKFAST_TEMPORAL_UI_URL)",
+        "Temporal": f"{running.temporal_address}, namespace {running.temporal_namespace}",
+        "Data": home,
+    }
+    title = f"Hookfast {VERSION}"
+    width = max(map(len, (title, *facts))) + 3
+    lines = [f"{styled(_BOLD, title)}{' ' * (width - len(title))}{state}"]
+    return "\n".join([*lines, *(f"{name:{width}}{value}" for name, value in facts.items())])
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
+from urllib.parse import urlsplit
 
 from hookfast.settings import up_file
 from hookfast.settings.local_url import local_url
@@ -19,7 +21,6 @@ from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, embedded_tem
 from hookfast.supervisor.listener import listen
 from hookfast.supervisor.plan import Plan
 from hookfast.supervisor.processes import CannotStart, Part, Supervisor, run_once
-from hookfast.supervisor.readiness import wait_until_ready
 
 API_GRACE_SECONDS = 10
 """Time that the API's running requests have to end on SIGTERM."""
@@ -169,3 +170,33 @@ def _environment(plan: Plan, port: int, *, temporal: EmbeddedTemporal | None) ->
     elif plan.temporal_ui_url is not None:
         environment["HOOKFAST_TEMPORAL_UI_URL"] = plan.temporal_ui_url
     return environment
+
+
+_READY_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+
+
+async def wait_until_ready(api_url: str) -> tuple[str, ...]:
+    """Nothing, as soon as the service is ready; else what it lacks after 30 s."""
+    missing: tuple[str, ...] = ("api",)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_READY_SECONDS):
+            while missing:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                # nothing listens, it was killed in the middle, or its answer was cut
+                with suppress(OSError, EOFError, ValueError):
+                    missing = await _missing(api_url)
+    return missing
+
+
+async def _missing(api_url: str) -> tuple[str, ...]:
+    place = urlsplit(api_url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    try:
+        writer.write(
+            b"GET /readyz HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % place.netloc.encode()
+        )
+        answer = await reader.read()
+    finally:
+        writer.close()
+    return tuple(json.loads(answer.partition(b"\r\n\r\n")[2])["missing"])

@@ -9,19 +9,18 @@ from typing import Annotated
 
 import typer
 
-from hookfast.cli.remote.lazy_group import lazy_group
-from hookfast.cli.remote.option_groups import command
+from hookfast.cli.remote.commands import command, lazy_group
 from hookfast.cli.remote.remote import Remote
 
 _PANEL = "A running Hookfast"
 _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "deliveries": (
         "Look at deliveries, wait for them, and act on one or a million.",
-        ("deliveries", "delivery_wait"),
+        ("deliveries",),
     ),
     "endpoints": (
         "The URLs that receive: their state, their health, their recovery.",
-        ("endpoints", "endpoint_checks", "endpoint_control", "endpoint_poll", "endpoint_secrets"),
+        ("endpoints", "endpoint_health", "endpoint_poll"),
     ),
     "dead-letters": (
         "Deliveries that ended without success, and sending them again.",
@@ -292,8 +291,8 @@ def _portal_link(
 
     Needs TENANT or --endpoint. It ends early when the API key that made it is revoked.
     """
-    from hookfast.cli.remote.moment import duration
-    from hookfast.cli.remote.portal_link import portal_link
+    from hookfast.cli.remote.tenants import portal_link
+    from hookfast.cli.remote.times import duration
 
     if tenant is None and endpoint is None:
         raise typer.BadParameter("give TENANT, --endpoint, or both")

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hookfast.cli.remote.delivery_filter import Limit, Tenant
-from hookfast.cli.remote.moment import ago, distance
-from hookfast.cli.remote.option_groups import command
+from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.options import Limit, Tenant
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import short, show_table
+from hookfast.cli.remote.times import ago, distance
 
 app = typer.Typer()
 

@@ -74,7 +74,7 @@ def confirm(question: str) -> None:
 
 
 def _follow(remote: Remote, answer: Answer, *, no_wait: bool) -> None:
-    from hookfast.cli.remote.job_progress import follow, started
+    from hookfast.cli.remote.jobs import follow, started
 
     if new := answer.value.get("new_deliveries"):
         say(f"{counted(new, 'new delivery')} made.")

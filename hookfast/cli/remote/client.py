@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -11,7 +12,6 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from hookfast.cli.remote.connection_failure import reason
 from hookfast.errors import FieldError, HookfastError
 from hookfast.version import VERSION
 
@@ -277,3 +277,12 @@ def is_local(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+_SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def reason(error: Exception) -> str:
+    """What the error says, to stand within a sentence; else what it is called: `read error`."""
+    text = str(error).strip().rstrip(".")
+    return text or _SEAM.sub(" ", type(error).__name__).lower()

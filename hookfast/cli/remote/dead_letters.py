@@ -8,15 +8,15 @@ from typing import Any
 import typer
 
 from hookfast.cli.remote.bulk import JobOptions, act
+from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.deliveries import show_deliveries
-from hookfast.cli.remote.delivery_filter import (
+from hookfast.cli.remote.options import (
     DeadLetterFilter,
     Endpoint,
     Everything,
     Limit,
     Tenant,
 )
-from hookfast.cli.remote.option_groups import command
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import say, show_facts, show_table
 

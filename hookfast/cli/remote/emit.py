@@ -9,9 +9,9 @@ from pathlib import Path
 import typer
 
 from hookfast.cli.remote.client import Answer
-from hookfast.cli.remote.moment import ahead
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import counted
+from hookfast.cli.remote.times import ahead
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import parse
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from hookfast.cli.remote.client import Answer, Api, Query, Refused, Unreachable, path_of
+from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.endpoints import EndpointId
-from hookfast.cli.remote.moment import shown
-from hookfast.cli.remote.option_groups import command
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import INTERRUPTED, plain, say
+from hookfast.cli.remote.times import shown
 
 app = typer.Typer()
 

@@ -11,11 +11,11 @@ import typer
 
 from hookfast.cli.remote.bulk import confirm
 from hookfast.cli.remote.client import path_of
-from hookfast.cli.remote.delivery_filter import Limit
-from hookfast.cli.remote.moment import shown
-from hookfast.cli.remote.option_groups import command
+from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.options import Limit
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import say, show_facts, show_table
+from hookfast.cli.remote.times import duration, shown
 
 app = typer.Typer()
 
@@ -202,3 +202,33 @@ def _object(text: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise typer.BadParameter(f"{where} is not a JSON object")
     return value
+
+
+@command(app, "rotate-secret")
+def rotate_secret(
+    remote: Remote,
+    endpoint_id: EndpointId,
+    overlap: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="For how long the old one signs too, up to 7d; 0s: not."),
+    ] = "24h",
+) -> None:
+    """Give an endpoint a new secret and print it, the only time anyone sees it."""
+    seconds = int(duration(overlap).total_seconds())
+    answer = remote.api.post(
+        path_of("endpoints", endpoint_id, "rotate-secret"), {"overlap_seconds": seconds}
+    )
+    if remote.as_json:
+        remote.print_json(answer)
+        return
+    for secret in answer.value["secrets"]:
+        if secret["expires_at"] is None:
+            if secret["public_key"] is not None:
+                say(f"Its new public key is {secret['public_key']}.")
+        else:
+            say(
+                f"The {secret['kind']} secret of {shown(secret['created_at'])} signs too until "
+                f"{shown(secret['expires_at'])}."
+            )
+    say("Its new secret is shown this once:")
+    typer.echo(answer.value["secret"])

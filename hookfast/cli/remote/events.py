@@ -9,11 +9,11 @@ import typer
 
 from hookfast.cli.remote.bulk import JobOptions, act
 from hookfast.cli.remote.client import path_of
+from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.deliveries import show_deliveries
-from hookfast.cli.remote.moment import ago, distance, shown
-from hookfast.cli.remote.option_groups import command
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import counted, say, show_facts, show_table
+from hookfast.cli.remote.times import ago, distance, shown
 
 app = typer.Typer()
 

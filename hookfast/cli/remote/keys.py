@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from hookfast.cli.remote.client import path_of
-from hookfast.cli.remote.delivery_filter import Limit
-from hookfast.cli.remote.moment import ahead, distance
-from hookfast.cli.remote.option_groups import command
+from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.options import Limit
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import say, show_table
+from hookfast.cli.remote.times import ahead, distance
 
 app = typer.Typer()
 

@@ -18,9 +18,8 @@ from typing import Any
 
 from hookfast.cli.remote.client import Api
 from hookfast.cli.remote.listen_forward import Forwarder, Outcome
-from hookfast.cli.remote.listen_place import Place
-from hookfast.cli.remote.listen_show import Show
-from hookfast.cli.remote.listen_stream import Happening, Message, Query, follow
+from hookfast.cli.remote.listen_output import Show
+from hookfast.cli.remote.listen_stream import Happening, Message, Place, Query, follow
 from hookfast.cli.remote.remote import Remote
 from hookfast.errors import Misconfigured
 from hookfast.signing.signature import generate_secret, secret_key

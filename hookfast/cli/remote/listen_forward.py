@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from hookfast.cli.remote.connection_failure import reason
+from hookfast.cli.remote.client import reason
 from hookfast.deliveries.headers import request_headers
 from hookfast.errors import InvalidInput
 from hookfast.signing.signature import DEFAULT_PROFILES, HashName, secret_key

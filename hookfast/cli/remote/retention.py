@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hookfast.cli.remote.moment import distance, shown
-from hookfast.cli.remote.option_groups import command
+from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import say, show_facts, show_table
+from hookfast.cli.remote.times import distance, shown
 
 app = typer.Typer()
 

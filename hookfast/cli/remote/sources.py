@@ -12,11 +12,11 @@ import typer
 
 from hookfast.cli.remote.bulk import confirm
 from hookfast.cli.remote.client import Answer, Refused, path_of
-from hookfast.cli.remote.delivery_filter import Limit
-from hookfast.cli.remote.moment import distance, duration, shown
-from hookfast.cli.remote.option_groups import command
+from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.options import Limit
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import say, show_facts, show_table
+from hookfast.cli.remote.times import distance, duration, shown
 
 app = typer.Typer()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.cli.prepare import prepare
-from hookfast.cli.reach import reach
+from hookfast.cli.database import reach
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.supervisor import home_lock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from hookfast.cli.remote.connection_failure import reason
+from hookfast.cli.remote.client import reason
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from hookfast.cli.remote.job_progress import EXIT_CODES, counts, outcome, pace, started
+from hookfast.cli.remote.jobs import EXIT_CODES, counts, outcome, pace, started
 from hookfast.deliveries.job import JobStatus
 
 _NOW = datetime(2026, 11, 20, 12, 0, 20, tzinfo=UTC)

@@ -9,8 +9,7 @@ import pytest
 import typer
 
 from hookfast.cli.remote.listen_forward import Forwarder, body_of, is_near
-from hookfast.cli.remote.listen_place import Place
-from hookfast.cli.remote.listen_stream import Events, Message
+from hookfast.cli.remote.listen_stream import Events, Message, Place
 from hookfast.errors import InvalidInput, Misconfigured
 from hookfast.signing.signature import generate_secret
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 import typer
 
-from hookfast.cli.remote.moment import ago, ahead, distance, shown, span
+from hookfast.cli.remote.times import ago, ahead, distance, shown, span
 
 _NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from hookfast.cli.remote.option_groups import command
+from hookfast.cli.remote.commands import command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

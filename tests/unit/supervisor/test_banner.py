@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.supervisor.banner import banner
+from hookfast.supervisor.__main__ import banner
 from hookfast.supervisor.service import Service
 
 

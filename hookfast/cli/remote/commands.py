@@ -15,9 +15,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
+from importlib import import_module
 from typing import Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -71,3 +74,23 @@ def _parameter(kind: type[Any], field: Field[Any]) -> inspect.Parameter:
         default=default,
         annotation=get_type_hints(kind, include_extras=True)[field.name],
     )
+
+
+def lazy_group(*modules: str) -> type[TyperGroup]:
+    """The class of a group whose commands are those of `app` in each of `modules`."""
+
+    class LazyGroup(TyperGroup):
+        def list_commands(self, ctx: Any) -> list[str]:
+            self._load()
+            return super().list_commands(ctx)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            self._load()
+            return super().get_command(ctx, cmd_name)
+
+        def _load(self) -> None:
+            if not self.commands:
+                for module in modules:
+                    self.commands.update(get_group(import_module(module).app).commands)
+
+    return LazyGroup

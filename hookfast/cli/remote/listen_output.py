@@ -13,8 +13,8 @@ from rich.text import Text
 
 from hookfast.cli.remote.listen_forward import Outcome
 from hookfast.cli.remote.listen_stream import Connected, Lost, Message
-from hookfast.cli.remote.moment import shown
 from hookfast.cli.remote.screen import counted, plain, say
+from hookfast.cli.remote.times import shown
 
 if TYPE_CHECKING:
     from hookfast.cli.remote.listen import Tally

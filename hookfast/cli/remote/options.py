@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hookfast.cli.remote.moment import ago
+from hookfast.cli.remote.times import ago
 
 _PANEL = "Which ones"
 
