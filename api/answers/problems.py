@@ -1,9 +1,9 @@
 """Errors as problem details (RFC 9457, `application/problem+json`).
 
-Every error answer has the members `type` (a URN that ends in the code), `title`, `status`,
-`detail` and `code`, and the `request_id`; input errors add `errors`, a list of `{"pointer",
-"detail"}`. Nothing private is ever in one, and of what the caller sent at most the names of members
-and its own `X-Request-Id`.
+Every error response has the members `type` (a URN that ends in the code), `title`, `status`,
+`detail`, `code` and `request_id`; input errors add `errors`, a list of `{"pointer", "detail"}`. No
+problem contains private data, and it repeats at most the member names and the `X-Request-Id` that
+the caller sent.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ from hookfast.errors import (
     Unauthenticated,
     Unavailable,
 )
-from hookfast.inbox import Refused, UnsupportedContentType
-from hookfast.inbox.reading import UnreadablePayload
+from hookfast.inbox import RequestRejected, UnreadablePayload, UnsupportedContentType
 from hookfast.storage.database.availability import AWAY, passes, sqlstate
 
 MAX_FIELD_ERRORS = 20
@@ -54,13 +53,13 @@ class UnsupportedMediaType(HookfastError):
 
 
 class BodyTimeout(HookfastError):
-    """The body took too long to arrive; nothing was stored. Send it again."""
+    """The body took too long to arrive; nothing was stored. Send the request again."""
 
     code = "body_timeout"
 
 
 class TooManyRequests(HookfastError):
-    """Over a limit; nothing was done. Try again in `retry_after` seconds."""
+    """The caller is over a limit; nothing was done. Retry after `retry_after` seconds."""
 
     code = "too_many_requests"
 
@@ -81,32 +80,32 @@ _STATUSES: Mapping[type[HookfastError], int] = {
     BodyTimeout: 408,
     TooManyRequests: 429,
     UnreadablePayload: 400,
-    Refused: 401,
+    RequestRejected: 401,
     UnsupportedContentType: 415,
 }
 
 
 class FieldProblem(BaseModel):
-    """One thing wrong with the input."""
+    """One error in the input."""
 
     pointer: str = Field(
         description="JSON pointer (RFC 6901) into the body, or a parameter's name."
     )
-    detail: str = Field(description="What is wrong and what would be right.")
+    detail: str = Field(description="What is wrong, and what is expected.")
 
 
 class ProblemModel(BaseModel):
-    """An error answer (RFC 9457)."""
+    """An error response (RFC 9457)."""
 
     type: str = Field(description="URN of the kind of problem.")
-    title: str = Field(description="The HTTP status in words.")
+    title: str = Field(description="The name of the HTTP status.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What happened and what to do, for people; may change.")
     code: str = Field(description="What happened, for programs; stable.")
-    errors: list[FieldProblem] | None = Field(
-        None, description="Input errors: each thing that is wrong."
+    errors: list[FieldProblem] | None = Field(None, description="All errors found in the input.")
+    instance: str | None = Field(
+        None, description="Id of this occurrence, to find it in the server's log."
     )
-    instance: str | None = Field(None, description="Names this occurrence in the server's log.")
     request_id: str | None = Field(
         None, description="The request's id, as in the header `X-Request-Id`."
     )
@@ -114,7 +113,7 @@ class ProblemModel(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One error answer before it is written out."""
+    """An error response before it is serialised."""
 
     status: int
     code: str
@@ -124,7 +123,7 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """The members of the JSON document."""
+        """Return the members of the JSON document."""
         document: dict[str, Any] = {
             "type": f"urn:hookfast:problem:{self.code}",
             "title": _title(self.status),
@@ -142,7 +141,7 @@ class Problem:
         return document
 
     def response(self, scope: Scope) -> JSONResponse:
-        """The answer to the request of this ASGI scope, with the request's id."""
+        """Return the response to the request of this ASGI scope, with the request's id."""
         document = self.document()
         name = request_id(scope)
         if name is not None:
@@ -156,15 +155,15 @@ class Problem:
 
 
 def problem_of(error: HookfastError) -> Problem:
-    """The problem that tells a caller of `error`. Errors that are not the caller's to know about
-    (a misconfiguration) become a bare 500."""
+    """Return the problem that reports `error` to the caller. Internal errors, such as a
+    misconfiguration, become a 500 without details."""
     status = next((_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES), None)
     if status is None:
         return _unexpected(error)
     headers = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="hookfast"'
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRejected):
         headers["WWW-Authenticate"] = 'Signature realm="hookfast"'
     if isinstance(error, Unavailable | TooManyRequests):
         headers["Retry-After"] = str(error.retry_after)
@@ -178,13 +177,13 @@ def problem_of(error: HookfastError) -> Problem:
 
 
 def invalid_request(error: RequestValidationError) -> InvalidInput:
-    """What FastAPI found wrong with a request: pydantic's messages, never its copy of the input."""
+    """Convert FastAPI's validation error: pydantic's messages, never its copy of the input."""
     errors = error.errors()[:MAX_FIELD_ERRORS]
-    return _invalid(_of_request(each, error.body) for each in errors)
+    return _invalid(_request_error(each, error.body) for each in errors)
 
 
 def invalid_members(error: ValidationError, given: Any) -> InvalidInput:
-    """What pydantic found wrong with what was `given` for a model, likewise."""
+    """Convert pydantic's validation error about the input `given`, likewise without the input."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     return _invalid(
         FieldError(_pointer(each, each["loc"], given), _detail(each))
@@ -198,7 +197,7 @@ def _invalid(errors: Iterable[FieldError]) -> InvalidInput:
 
 
 def install(app: FastAPI) -> None:
-    """Make every error `app` can answer with a problem document."""
+    """Make `app` answer every error with a problem document."""
     app.add_exception_handler(HookfastError, _on_hookfast_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
@@ -224,7 +223,7 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
     phrase = _title(error.status_code)
     details = {
         404: "There is nothing at this path.",
-        405: "This path does not have this method; see the Allow header.",
+        405: "This path does not support this method; see the Allow header.",
     }
     return Problem(
         status=error.status_code,
@@ -243,11 +242,11 @@ async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
 
 
 def problem_for(request: Request, error: Exception) -> Problem:
-    """The problem that tells of an error nobody raised on purpose; logs it."""
+    """Log an unforeseen error, such as the database's, and return the problem that reports it."""
     if not passes(error):
         return _unexpected(error)
-    # without the traceback: SQLAlchemy's messages repeat the statement's parameters
-    # whether a commit that was under way arrived is not known
+    # Logged without the traceback: SQLAlchemy's messages repeat the statement's parameters.
+    # Whether a commit in progress succeeded is not known.
     state = sqlstate(error) or None
     what = "The database is away." if state is None else "The database cannot do this now."
     log.warning(what, method=request.method, error=type(error).__name__, sqlstate=state)
@@ -260,7 +259,8 @@ def _unexpected(error: Exception) -> Problem:
     return Problem(
         status=500,
         code="internal_error",
-        detail="Something went wrong here; it is not your request. The log knows it by `instance`.",
+        detail="The server failed; your request is not the cause. Its log has the error under "
+        "`instance`.",
         instance=instance,
     )
 
@@ -271,7 +271,7 @@ def _title(status: int) -> str:
     return renamed.get(status) or HTTPStatus(status).phrase
 
 
-def _of_request(error: Any, body: Any) -> FieldError:
+def _request_error(error: Any, body: Any) -> FieldError:
     place, *location = error["loc"]
     if place == "body":
         return FieldError(_pointer(error, location, body), _detail(error))
@@ -279,8 +279,8 @@ def _of_request(error: Any, body: Any) -> FieldError:
 
 
 def _pointer(error: Any, location: Sequence[str | int], given: Any) -> str:
-    """Where in what was given the error is. Of a union pydantic also says which of its types each
-    error is about: that is no place in the input."""
+    """Return the JSON pointer to the error in the input `given`. For a union, pydantic's location
+    also names the type that was tried, which is no place in the input."""
     pointer = ""
     for part in location:
         try:
@@ -295,7 +295,7 @@ def _pointer(error: Any, location: Sequence[str | int], given: Any) -> str:
 _DETAILS: Mapping[str, str] = {
     "extra_forbidden": "there is no such member; remove it",
     "missing": "is required",
-    # whoever sends JSON need not know what Python calls it
+    # JSON's words instead of Python's
     "dict_type": "must be a JSON object",
     "list_type": "must be a JSON array",
     "model_attributes_type": "must be a JSON object",

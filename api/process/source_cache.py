@@ -17,8 +17,8 @@ from hookfast.clock import Clock
 from hookfast.errors import NotFound
 from hookfast.ids import is_id
 from hookfast.inbox import BusinessKeys, Provider, compile_expression, provider
-from hookfast.inbox.reading import Rules
 from hookfast.inbox.source_secrets import OpenSecret, open_secrets
+from hookfast.inbox.verified_request import SourceRules
 from hookfast.settings.settings import Network
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
@@ -41,7 +41,7 @@ class OpenSource:
     id: str
     tenant_id: str
     provider: Provider
-    rules: Rules
+    rules: SourceRules
     networks: tuple[Network, ...]
     secrets: tuple[OpenSecret, ...] = field(repr=False)
 
@@ -133,11 +133,11 @@ def opened_source(row: Source, keyring: Keyring, *, now: datetime) -> OpenSource
     )
 
 
-def rules_of(row: Source, bound: Provider) -> Rules:
+def rules_of(row: Source, bound: Provider) -> SourceRules:
     """What a source says of its events beside its provider. Raises InvalidInput, at the member."""
     fact = row.idempotency
     expression = row.id_expression
-    return Rules(
+    return SourceRules(
         event_types=row.event_types,
         id_expression=None
         if expression is None

@@ -15,8 +15,8 @@ from api.http.request_body import streamed_body
 from api.process.context import AppContext, Context
 from api.process.source_cache import OpenSource
 from hookfast.errors import Forbidden, HookfastError, Unavailable
-from hookfast.inbox import Answer, Received, Refused, RequestHeaders
-from hookfast.inbox.reading import Reading, read
+from hookfast.inbox import Answer, InboundRequest, RequestHeaders, RequestRejected
+from hookfast.inbox.verified_request import VerifiedRequest, verify_and_parse
 from hookfast.storage.inbox.inbox_batch import Arrival, Taken
 from hookfast.telemetry import instruments, spans, traceparent
 
@@ -155,16 +155,16 @@ async def _admitting(caller: str | None, source: OpenSource, context: Context) -
     return newer
 
 
-async def _received(request: Request, source: OpenSource, context: Context) -> Received:
+async def _received(request: Request, source: OpenSource, context: Context) -> InboundRequest:
     """The request with its body, which is taken only once all else fits."""
     caller = client_address(request) or ""
     headers = RequestHeaders.from_raw(request.scope["headers"])
     url = _url(request, context)
     now = context.clock()
-    early = Received(method="POST", url=url, headers=headers, body=b"", caller=caller, at=now)
+    early = InboundRequest(method="POST", url=url, headers=headers, body=b"", caller=caller, at=now)
     source.provider.check_content_type(early)
     body = await streamed_body(request).read()
-    return Received(
+    return InboundRequest(
         method="POST",
         url=url,
         headers=headers,
@@ -186,13 +186,13 @@ def _url(request: Request, context: Context) -> str:
 
 
 async def _judged(
-    source: OpenSource, received: Received, context: Context
-) -> tuple[OpenSource, Answer | Reading]:
+    source: OpenSource, received: InboundRequest, context: Context
+) -> tuple[OpenSource, Answer | VerifiedRequest]:
     """What the request says, and the source that believes it: as it is now, where the remembered
-    one does not. Raises Refused."""
+    one does not. Raises RequestRejected."""
     try:
         return source, await _read(source, received)
-    except Refused:
+    except RequestRejected:
         newer = await context.sources.renewed(source)
         if newer is None:
             raise
@@ -200,9 +200,9 @@ async def _judged(
     return newer, await _read(newer, received)
 
 
-async def _read(source: OpenSource, received: Received) -> Answer | Reading:
-    def reading() -> Answer | Reading:
-        return read(
+async def _read(source: OpenSource, received: InboundRequest) -> Answer | VerifiedRequest:
+    def reading() -> Answer | VerifiedRequest:
+        return verify_and_parse(
             source.provider,
             received,
             rules=source.rules,
@@ -215,7 +215,7 @@ async def _read(source: OpenSource, received: Received) -> Answer | Reading:
     return reading()
 
 
-def _arrival(source: OpenSource, received: Received, reading: Reading) -> Arrival:
+def _arrival(source: OpenSource, received: InboundRequest, reading: VerifiedRequest) -> Arrival:
     return Arrival(
         source_id=source.id,
         tenant_id=source.tenant_id,

@@ -17,8 +17,8 @@ from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
 from hookfast.errors import Conflict, InvalidInput
-from hookfast.inbox import Received, RequestHeaders, provider
-from hookfast.inbox.reading import data_text, payload_of
+from hookfast.inbox import InboundRequest, RequestHeaders, provider
+from hookfast.inbox.verified_request import data_text, parse_payload
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.inbox import inbox_entries, inbox_keys, inbox_retry, sources
 from hookfast.storage.inbox.inbox_entries import EntrySummary, InboxFilter
@@ -175,7 +175,7 @@ def _retried(entry: InboxEntry, source: Source) -> Retried:
         raise Conflict(
             f"Only what failed can be tried again; this was {entry.status}.", code="not_failed"
         )
-    received = Received(
+    received = InboundRequest(
         method="POST",
         url="",
         headers=RequestHeaders(
@@ -188,7 +188,7 @@ def _retried(entry: InboxEntry, source: Source) -> Retried:
         caller="",
         at=entry.received_at,
     )
-    payload = payload_of(provider(source.provider, source.options), received)
+    payload = parse_payload(provider(source.provider, source.options), received)
     fact = source.idempotency
     return Retried(
         entry=entry,

@@ -1,24 +1,25 @@
-"""Receiving: what a provider's request must prove, what it is called, what makes it the same again.
+"""Receive webhooks from providers: verify a request, name its event and find its idempotency key.
 
-Pure: no I/O, no storage, no HTTP framework. `provider(name, options)` gives what a source needs.
+Pure: no I/O, no storage, no HTTP framework. `provider(name, options)` returns a source's provider.
 """
 
+from hookfast.inbox.errors import RequestRejected, UnreadablePayload, UnsupportedContentType
 from hookfast.inbox.expression import Expression, compile_expression
 from hookfast.inbox.idempotency_key import BusinessKeys, delivery_key
 from hookfast.inbox.provider import Answer, Provider
 from hookfast.inbox.providers import PROVIDERS, provider
-from hookfast.inbox.received import Received, RequestHeaders
-from hookfast.inbox.refused import Refused, UnsupportedContentType
+from hookfast.inbox.request import InboundRequest, RequestHeaders
 
 __all__ = [
     "PROVIDERS",
     "Answer",
     "BusinessKeys",
     "Expression",
+    "InboundRequest",
     "Provider",
-    "Received",
-    "Refused",
     "RequestHeaders",
+    "RequestRejected",
+    "UnreadablePayload",
     "UnsupportedContentType",
     "compile_expression",
     "delivery_key",

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import ClassVar
 
-from hookfast.inbox.hmac_check import Encoding, decoded, keys_of, require_match, signature
+from hookfast.inbox.errors import RequestRejected
+from hookfast.inbox.hmac_check import (
+    Encoding,
+    decode_signature,
+    hmac_keys,
+    hmac_signature,
+    require_signature,
+)
 from hookfast.inbox.provider import Provider, Unsigned, usable_id
-from hookfast.inbox.received import Received
-from hookfast.inbox.refused import Refused
+from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
 
 
@@ -23,21 +29,25 @@ class BodyHmac(Provider):
     delivery_headers: ClassVar[Sequence[str]] = ()
     """Headers that may hold the delivery's id; the first that is there counts."""
 
-    def verify(self, received: Received, *, secrets: Sequence[str], now: datetime) -> None:
-        self.require_signed(received, self.signature_header, keys_of(secrets))
+    def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
+        self.require_signed(request, self.signature_header, hmac_keys(secrets))
 
-    def require_signed(self, received: Received, header: str, keys: Sequence[bytes]) -> None:
-        """Raise Refused unless this header holds a signature of the body with one of `keys`."""
-        text = received.headers.required(header)
+    def require_signed(self, request: InboundRequest, header: str, keys: Sequence[bytes]) -> None:
+        """Raise RequestRejected unless one of the keys made the body's signature in this header."""
+        text = request.headers.required(header)
         if not text.startswith(self.prefix):
-            raise Refused("signature_malformed", f"{header} does not begin with {self.prefix}")
-        raw = decoded(text.removeprefix(self.prefix), header=header, encoding=self.encoding)
-        require_match([raw], keys, received.body)
+            raise RequestRejected(
+                "signature_malformed", f"{header} does not begin with {self.prefix}"
+            )
+        raw = decode_signature(
+            text.removeprefix(self.prefix), header=header, encoding=self.encoding
+        )
+        require_signature([raw], keys, request.body)
 
-    def delivery_id(self, received: Received, payload: JsonValue) -> str | None:
-        found = (received.headers.only(name) for name in self.delivery_headers)
+    def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
+        found = (request.headers.only(name) for name in self.delivery_headers)
         return usable_id(next(filter(None, found), None))
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
-        text = signature(secret, unsigned.body, encoding=self.encoding)
+        text = hmac_signature(secret, unsigned.body, encoding=self.encoding)
         return {self.signature_header: f"{self.prefix}{text}"}

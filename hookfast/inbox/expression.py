@@ -1,14 +1,14 @@
-"""Key expressions: JMESPath over a payload, bounded in what they may cost. Pure.
+"""Key expressions: JMESPath over a payload, with a bounded cost of evaluation. Pure.
 
 https://jmespath.org/specification.html, without expression types (`&`) and with the functions in
-FUNCTIONS only. An expression names what must not happen twice, for example
+FUNCTIONS only. An expression identifies what must not happen twice, for example
 `[repository.full_name, ref, after]`.
 
-The bounds: JMESPath has no way back to the root from inside a projection, so a node of an
-expression costs what the data at hand is long. What could multiply that data is limited when the
-expression is compiled: multi-selects (their lengths multiplied at most MAX_FAN_OUT), `to_string`
-(each doubles the backslashes of the one inside), the glue of `join` (a short literal). The steps of
-an evaluation are counted besides.
+JMESPath cannot refer to the root from inside a projection, so each node costs as much as the
+current data is long. Everything that could multiply the data is limited at compile time:
+multi-selects (the product of their lengths is at most MAX_FAN_OUT), `to_string` (each one doubles
+the backslashes of the one inside) and the glue of `join` (a short literal). Evaluation also counts
+its steps.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import JsonValue
 
 MAX_LENGTH = 300
-"""Characters of an expression."""
+"""Longest expression, in characters."""
 MAX_DEPTH = 16
 MAX_NODES = 80
 MAX_FAN_OUT = 32
 MAX_TO_STRING = 2
 MAX_GLUE = 16
 MAX_STEPS = 50_000
-"""Nodes visited and list elements made in one evaluation: 0.1 s for the worst expression found."""
+"""Nodes visited and list elements created in one evaluation: 0.1 s for the worst known case."""
 MAX_KEY_LENGTH = 200
-"""Characters of a key; a longer one is replaced by its SHA-256."""
+"""Longest key, in characters; a longer one is replaced by its SHA-256."""
 
 FUNCTIONS: Final = frozenset(
     {
@@ -61,24 +61,24 @@ FUNCTIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A compiled expression. Equal when the text is."""
+    """A compiled key expression. Two are equal when their texts are."""
 
     text: str
     _tree: Any = field(repr=False, compare=False)
 
     def key(self, payload: JsonValue) -> str | None:
-        """The key of a payload; None, no key, when the result is null, an empty text, list or
-        object, or a list or object with such a member: half a key would make unlike things equal.
+        """Return the key of a payload, or None when the result is null or empty, or contains a
+        null or empty member: an incomplete key would make different events equal.
 
-        Texts are keys as they are, all else is canonical JSON: sorted members, no white space.
-        Never raises, whatever the payload; what cannot be evaluated within the bounds has no key.
+        A string is the key itself; any other result becomes canonical JSON: sorted members, no
+        white space. Never raises; an evaluation beyond the limits has no key.
         """
         value = self.value(payload)
-        if _is_nothing(value):
+        if _is_empty(value):
             return None
         if isinstance(value, list | dict):
             members = value.values() if isinstance(value, dict) else value
-            if any(_is_nothing(member) for member in members):
+            if any(_is_empty(member) for member in members):
                 return None
         text = value if isinstance(value, str) else _canonical(value)
         if len(text) <= MAX_KEY_LENGTH:
@@ -86,28 +86,28 @@ class Expression:
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
     def value(self, payload: JsonValue) -> JsonValue:
-        """The result; null when it cannot be evaluated within the bounds."""
+        """Return the result, or None when the evaluation fails or exceeds the limits."""
         try:
             result: JsonValue = _Bounded().visit(self._tree, payload)
         except Exception:
-            # The library's own errors are not all there is: comparing a text with a number raises
-            # TypeError. None of them is worth losing a request for.
+            # Not only the library's own errors: comparing a string with a number raises TypeError.
+            # No such error is worth losing a request.
             return None
         return result
 
 
 def compile_expression(text: str, *, pointer: str) -> Expression:
-    """The expression. Raises InvalidInput (`invalid_expression`) for what is no JMESPath, or may
-    cost too much."""
+    """Compile an expression. Raises InvalidInput (`invalid_expression`) unless it is JMESPath
+    within the limits."""
     if not 0 < len(text) <= MAX_LENGTH:
         raise _invalid(pointer, f"a key expression has 1 to {MAX_LENGTH} characters")
     try:
         tree: Any = jmespath.compile(text).parsed
     except Exception:
-        # JMESPath errors, and RecursionError for what nests as deep as it is long; the library's
-        # texts quote the expression in several lines, so none of them is passed on
+        # JMESPath errors, and RecursionError for deep nesting. The library's messages are not
+        # passed on, because they quote the expression over several lines.
         raise _invalid(
-            pointer, "this is no JMESPath expression, e.g. '[repository.full_name, ref, after]'"
+            pointer, "this is not a JMESPath expression, e.g. '[repository.full_name, ref, after]'"
         ) from None
     _check(tree, pointer)
     return Expression(text, tree)
@@ -138,7 +138,7 @@ def _check(tree: Any, pointer: str) -> None:
         for node in level:
             kind, children = node["type"], node["children"]
             if kind == "expref":
-                raise _invalid(pointer, "a key expression has no expression types ('&')")
+                raise _invalid(pointer, "a key expression cannot use expression types ('&')")
             if kind.startswith("multi_select"):
                 fan_out *= len(children)
             if kind == "function_expression":
@@ -154,25 +154,25 @@ def _check(tree: Any, pointer: str) -> None:
     if fan_out > MAX_FAN_OUT or to_string > MAX_TO_STRING:
         raise _invalid(
             pointer,
-            f"the lengths of a key expression's multi-selects multiply to {MAX_FAN_OUT} at most, "
-            f"and to_string comes {MAX_TO_STRING} times at most",
+            f"the product of the lengths of a key expression's multi-selects is at most "
+            f"{MAX_FAN_OUT}, and it uses to_string at most {MAX_TO_STRING} times",
         )
 
 
 def _check_call(node: Any, pointer: str) -> None:
     if node["value"] not in FUNCTIONS:
-        raise _invalid(pointer, f"a key expression may use {', '.join(sorted(FUNCTIONS))} only")
+        raise _invalid(pointer, f"a key expression can only use {', '.join(sorted(FUNCTIONS))}")
     if node["value"] == "join":
         glue = node["children"][0] if node["children"] else {"type": "nothing"}
         if glue["type"] != "literal" or len(str(glue["value"])) > MAX_GLUE:
             raise _invalid(
-                pointer, f"join's first argument is a literal of at most {MAX_GLUE} characters"
+                pointer, f"join's first argument must be a literal of at most {MAX_GLUE} characters"
             )
 
 
-def _is_nothing(value: object) -> bool:
+def _is_empty(value: object) -> bool:
     if isinstance(value, float) and not math.isfinite(value):
-        return True  # the sum of finite numbers may be none
+        return True  # the sum of finite numbers may be infinite
     return value is None or value == "" or value == [] or value == {}
 
 

@@ -1,4 +1,4 @@
-"""Bodies that are HTML forms (application/x-www-form-urlencoded), read as strictly as JSON."""
+"""Parse form bodies (application/x-www-form-urlencoded) as strictly as JSON."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from hookfast.strict_json.parser import JsonValue, parse
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 MAX_FIELDS = 1000
-# no escape is cut in two
-_PIECE = re.compile(r"(?:%[0-9A-Fa-f]{2}|.){1,4096}+", re.DOTALL)
+_PIECE = re.compile(r"(?:%[0-9A-Fa-f]{2}|.){1,4096}+", re.DOTALL)  # never splits an escape
 
 
 def form_pairs(body: bytes) -> list[tuple[str, str]]:
-    """The fields in their order, empty ones too. Raises InvalidInput (`invalid_form`) unless it is
-    ASCII whose escapes are UTF-8, without NUL (PostgreSQL has no such character)."""
+    """Return the form's fields in order, including empty ones. Raises InvalidInput (`invalid_form`)
+    unless the body is ASCII and its escapes UTF-8 without NUL, which PostgreSQL cannot store."""
     try:
         fields = body.decode("ascii").split("&", MAX_FIELDS) if body else []
         if len(fields) > MAX_FIELDS:
@@ -28,28 +27,28 @@ def form_pairs(body: bytes) -> list[tuple[str, str]]:
             f"the form is malformed, not UTF-8, or has more than {MAX_FIELDS} fields"
         ) from None
     if any("\0" in text for pair in pairs for text in pair):
-        raise _invalid("the form holds the character NUL; remove it")
+        raise _invalid("the form contains the character NUL; remove it")
     return pairs
 
 
 def form_object(body: bytes) -> dict[str, JsonValue]:
-    """The form as an object. A field that comes several times is a list of its values."""
+    """Return the form as an object. A repeated field becomes a list of its values."""
     fields: dict[str, JsonValue] = {}
     for name, value in form_pairs(body):
         if name not in fields:
             fields[name] = value
             continue
-        before = fields[name]
-        if isinstance(before, list):
-            before.append(value)
+        earlier = fields[name]
+        if isinstance(earlier, list):
+            earlier.append(value)
         else:
-            fields[name] = [before, value]
+            fields[name] = [earlier, value]
     return fields
 
 
 def json_field(body: bytes, name: str) -> JsonValue:
-    """The JSON in a form's field. Raises InvalidInput when the field is missing or there twice, or
-    is not JSON."""
+    """Parse the JSON in one field of a form. Raises InvalidInput when the field is missing,
+    repeated or not JSON."""
     values = [value for field, value in form_pairs(body) if field == name]
     if len(values) != 1:
         raise _invalid(f"the form must have the field {name!r} exactly once")
@@ -57,15 +56,15 @@ def json_field(body: bytes, name: str) -> JsonValue:
 
 
 def _pair(field: str) -> tuple[str, str]:
-    name, mark, value = field.partition("=")
-    if not mark:
+    name, separator, value = field.partition("=")
+    if not separator:
         raise ValueError
     return _unescaped(name), _unescaped(value)
 
 
 def _unescaped(text: str) -> str:
-    """As `urllib.parse.unquote_plus`, a piece at a time: that takes 230 bytes for each escape, and
-    a form of 5 MB may be nothing else, of somebody who is not verified yet."""
+    """Decode as `urllib.parse.unquote_plus`, but in pieces: it needs 230 bytes of memory for each
+    escape, and an unverified sender may send a form of 5 MB that consists of escapes."""
     pieces = _PIECE.finditer(text.replace("+", " "))
     return b"".join(unquote_to_bytes(piece[0]) for piece in pieces).decode()
 

@@ -1,4 +1,4 @@
-"""HMACs of shared secrets, as providers send them: read strictly, compared in constant time."""
+"""HMAC signatures as providers send them: decoded strictly, compared in constant time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from hookfast.inbox.refused import Refused
+from hookfast.inbox.errors import RequestRejected
 
 Hash: TypeAlias = Literal["sha1", "sha256", "sha384", "sha512"]
 Encoding: TypeAlias = Literal["hex", "base64", "base64url"]
@@ -18,80 +18,69 @@ Encoding: TypeAlias = Literal["hex", "base64", "base64url"]
 _HEX = re.compile(r"[0-9a-f]+")
 
 
-def keys_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
-    """The secrets as HMAC keys (their UTF-8), without those that are empty or blank: an HMAC with
-    an empty key is one anybody can make. Raises Refused (`secret_missing`) when none is left."""
+def hmac_keys(secrets: Iterable[str]) -> tuple[bytes, ...]:
+    """Return the secrets as HMAC keys (UTF-8), without empty or blank ones: anybody can compute an
+    HMAC with an empty key. Raises RequestRejected (`secret_missing`) when none is left."""
     keys = tuple(key for secret in secrets if secret.strip() and (key := _utf8(secret)))
     if not keys:
-        raise Refused("secret_missing", "the source has no secret; give it one")
+        raise RequestRejected("secret_missing", "the source has no secret; add one to it")
     return keys
 
 
-def require_match(
+def require_signature(
     signatures: Sequence[bytes],
     keys: Sequence[bytes],
-    message: bytes,
-    *,
+    *messages: bytes,
     hash_name: Hash = "sha256",
 ) -> None:
-    """Raise Refused (`signature_mismatch`) unless a key made one of these signatures."""
-    require_any(signatures, keys, [message], hash_name=hash_name)
+    """Raise RequestRejected (`signature_mismatch`) unless one of the signatures is the HMAC of a
+    message under one of the keys. Several messages: the forms that a provider may have signed.
 
-
-def require_any(
-    signatures: Sequence[bytes],
-    keys: Sequence[bytes],
-    messages: Sequence[bytes],
-    *,
-    hash_name: Hash = "sha256",
-) -> None:
-    """Raise Refused (`signature_mismatch`) unless a key made one of these signatures of one of the
-    messages: more than one where a provider leaves open how it wrote what it signed.
-
-    Every key is tried with every signature whatever fitted before, so that the time this takes
-    tells neither which of them was near nor which secret is in use.
+    Every key is tried with every signature, even after a match, so that the time taken reveals
+    neither which signature was close nor which secret is in use.
     """
-    fits = False
+    matches = False
     for key in keys:
         for message in messages:
             expected = hmac.digest(key, message, hash_name)
-            for one in signatures:
-                fits |= hmac.compare_digest(expected, one)
-    if not fits:
-        raise mismatch()
+            for signature in signatures:
+                matches |= hmac.compare_digest(expected, signature)
+    if not matches:
+        raise signature_mismatch()
 
 
 def require_token(token: str, keys: Sequence[bytes]) -> None:
-    """Raise Refused (`signature_mismatch`) unless `token` is one of the secrets themselves."""
-    fits = False
+    """Raise RequestRejected (`signature_mismatch`) unless `token` is one of the secrets."""
+    matches = False
     for key in keys:
-        fits |= hmac.compare_digest(key, token.encode())
-    if not fits:
-        raise mismatch()
+        matches |= hmac.compare_digest(key, token.encode())
+    if not matches:
+        raise signature_mismatch()
 
 
-def mismatch() -> Refused:
-    """The one answer to every signature that does not fit."""
-    return Refused(
+def signature_mismatch() -> RequestRejected:
+    """Return the one error for every signature that does not match, whatever the reason."""
+    return RequestRejected(
         "signature_mismatch",
-        "no secret of this source fits the signature: compare it with the provider's, and see that "
-        "no proxy changes the body",
+        "no secret of this source matches the signature: compare it with the provider's secret, "
+        "and check that no proxy changes the body",
     )
 
 
-def decoded(text: str, *, header: str, encoding: Encoding, hash_name: Hash = "sha256") -> bytes:
-    """The bytes of one signature. Raises Refused (`signature_malformed`) unless `text` is the one
-    spelling its encoding has (lower-case hex, padded base64) of as many bytes as the hash gives."""
+def decode_signature(
+    text: str, *, header: str, encoding: Encoding, hash_name: Hash = "sha256"
+) -> bytes:
+    """Return the bytes of one signature. Raises RequestRejected (`signature_malformed`) unless
+    `text` is the canonical encoding (lower-case hex, padded base64) of a digest's length."""
     raw = _from_hex(text) if encoding == "hex" else _from_base64(text, encoding=encoding)
     size = hashlib.new(hash_name, usedforsecurity=False).digest_size
     if raw is None or len(raw) != size:
         kind = "lower-case hex digits" if encoding == "hex" else f"padded {encoding}"
-        raise Refused("signature_malformed", f"{header} does not hold {size} bytes as {kind}")
+        raise RequestRejected("signature_malformed", f"{header} is not {size} bytes as {kind}")
     return raw
 
 
-def encoded(raw: bytes, encoding: Encoding) -> str:
-    """A signature as text."""
+def _encoded(raw: bytes, encoding: Encoding) -> str:
     match encoding:
         case "hex":
             return raw.hex()
@@ -101,17 +90,17 @@ def encoded(raw: bytes, encoding: Encoding) -> str:
             return base64.urlsafe_b64encode(raw).decode()
 
 
-def signature(
+def hmac_signature(
     secret: str, message: bytes, *, hash_name: Hash = "sha256", encoding: Encoding = "hex"
 ) -> str:
-    """What a provider with this secret would send."""
-    return encoded(hmac.digest(secret.encode(), message, hash_name), encoding)
+    """Return the encoded signature that a provider with this secret would send."""
+    return _encoded(hmac.digest(secret.encode(), message, hash_name), encoding)
 
 
 def _utf8(secret: str) -> bytes:
     try:
         return secret.encode()
-    except UnicodeEncodeError:  # a lone surrogate: no provider can have this secret
+    except UnicodeEncodeError:  # a lone surrogate, which no provider's secret contains
         return b""
 
 
@@ -125,5 +114,5 @@ def _from_base64(text: str, *, encoding: Encoding) -> bytes | None:
         raw = base64.b64decode(text, altchars=altchars, validate=True)
     except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
         return None
-    # b64decode passes over bits it does not need; a signature has one spelling here
-    return raw if encoded(raw, encoding) == text else None
+    # b64decode ignores unused trailing bits; only the canonical encoding is accepted
+    return raw if _encoded(raw, encoding) == text else None

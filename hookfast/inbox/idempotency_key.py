@@ -1,7 +1,7 @@
-"""Idempotency keys: what makes two requests the same request, and two events the same fact.
+"""Idempotency keys of inbound requests: one per provider delivery, one per business fact.
 
-The first, `delivery_key`, is what an inbox is unique by. The second, `BusinessKeys`, is optional:
-it names the business fact of an event, which then emits once even under different delivery ids.
+`delivery_key` is unique in the inbox. `BusinessKeys` are optional: they identify the business fact
+of an event, so that it is emitted once even when it arrives under different delivery ids.
 """
 
 from __future__ import annotations
@@ -13,63 +13,67 @@ from hookfast.errors import InvalidInput
 from hookfast.events.event_type import matches, parse_pattern
 from hookfast.inbox.expression import Expression, compile_expression
 from hookfast.inbox.provider import Provider
-from hookfast.inbox.received import Received
+from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
 
 MAX_RULES = 32
 SUGGESTED = "suggested"
-"""In place of business keys: those the provider suggests."""
+"""Given instead of business keys: use the keys that the provider suggests."""
 
 
 def delivery_key(
     provider: Provider,
-    received: Received,
+    request: InboundRequest,
     *,
     payload: JsonValue,
     expression: Expression | None = None,
 ) -> str:
-    """The key of a request, at most 204 printable characters where the provider or the body gives
-    it: `id:` and the provider's delivery id; else `key:` and what `expression` gives; else
-    `sha256:` and the hex digest of the body. The prefix keeps one kind from passing for another.
+    """Return the idempotency key of a request; at most 204 printable characters, unless it is from
+    `expression`. It is `id:` and the provider's delivery id; otherwise `key:` and the result of
+    `expression`; otherwise `sha256:` and the hex digest of the body. The prefix tells them apart.
     """
-    given = provider.delivery_id(received, payload)
-    if given is not None:
-        return f"id:{given}"
+    delivery_id = provider.delivery_id(request, payload)
+    if delivery_id is not None:
+        return f"id:{delivery_id}"
     key = None if expression is None else expression.key(payload)
-    return received.content_key if key is None else f"key:{key}"
+    return request.content_key if key is None else f"key:{key}"
 
 
 @dataclass(frozen=True, slots=True)
 class BusinessKeys:
-    """Key expressions by event type pattern; the first pattern that matches decides."""
+    """Key expressions by event type pattern. The first pattern that matches applies."""
 
     rules: tuple[tuple[str, Expression], ...]
 
     @classmethod
     def parse(
-        cls, given: str | Mapping[str, str], *, provider: Provider, pointer: str
+        cls, keys: str | Mapping[str, str], *, provider: Provider, pointer: str
     ) -> BusinessKeys:
-        """Of one expression for every event, of an object of patterns and expressions, or of
-        SUGGESTED. Raises InvalidInput: `invalid_expression` or `invalid_pattern`, at the member."""
-        if given == SUGGESTED:
-            given = provider.suggested_keys
-            if not given:
-                raise _invalid(pointer, f"no keys are suggested for {provider.name}; write them")
-        if isinstance(given, str):
-            return cls((("**", compile_expression(given, pointer=pointer)),))
-        if not 0 < len(given) <= MAX_RULES:
+        """Parse one expression for all events, expressions by event type pattern, or SUGGESTED.
+
+        Raises InvalidInput: `invalid_expression` or `invalid_pattern`, pointing at the member.
+        """
+        if keys == SUGGESTED:
+            keys = provider.suggested_keys
+            if not keys:
+                raise _invalid(
+                    pointer, f"{provider.name} has no suggested keys; write key expressions"
+                )
+        if isinstance(keys, str):
+            return cls((("**", compile_expression(keys, pointer=pointer)),))
+        if not 0 < len(keys) <= MAX_RULES:
             raise _invalid(pointer, f"give 1 to {MAX_RULES} patterns with their expressions")
         rules = []
-        for pattern, text in given.items():
+        for pattern, text in keys.items():
             member = pattern.replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3
             at = f"{pointer}/{member}"
             rules.append((parse_pattern(pattern, pointer=at), compile_expression(text, pointer=at)))
         return cls(tuple(rules))
 
     def key(self, event_type: str, payload: JsonValue) -> str | None:
-        """`<event type>:<key>`, None when no pattern matches or the expression gives no key: such
-        an event is a fact of its own. `event_type` is the provider's name, not an override's, so
-        that the suggested patterns match."""
+        """Return `<event type>:<key>`, or None when no pattern matches or the expression has no
+        result: such an event is never a duplicate. `event_type` is the provider's event type, not
+        the one that the source emits, so that the suggested patterns match."""
         for pattern, expression in self.rules:
             if matches(pattern, event_type):
                 key = expression.key(payload)

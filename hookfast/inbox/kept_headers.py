@@ -1,10 +1,9 @@
-"""Which of a request's headers are kept with it and may be forwarded.
+"""Choose the headers of an inbound request that are stored and may be forwarded.
 
-Kept is what says what the request is about (`X-GitHub-Event`). Left out is what belongs to the one
-connection it came over, what only the sender of a request may say (who it is for, how long, whose
-trace), what Hookfast itself sends, and everything that proves something: tokens and passwords, and
-signatures too. Who has a body and a signature that carries no time, GitHub's for one, could send
-both to the source again under another delivery id.
+Headers that describe the event are kept (`X-GitHub-Event`). Dropped are headers of the connection,
+headers that only the sender of a request may set (host, length, trace), headers that Hookfast sends
+itself, and all credentials: tokens, passwords and also signatures. Anyone with a body and a
+signature without a time, such as GitHub's, could replay both under another delivery id.
 """
 
 from __future__ import annotations
@@ -20,69 +19,59 @@ MAX_TOTAL = 16_384
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110, section 5.6.2
 _VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
-_PROOF = re.compile(
+_CREDENTIAL = re.compile(
     r"token|secret|passw|credential|signature|hmac|session|auth(?!or(?!i))|cookie|csrf|jwt|digest"
     r"|(api|access|private|master)[-_]?key|(^|-)(sign|sig|mac)(-|$)"
 )
-_HARMLESS: Final = frozenset({"i-twilio-idempotency-token", "idempotency-key"})
-"""Ids, in spite of their names."""
-_LEFT_OUT: Final = frozenset(
+_NOT_CREDENTIALS: Final = frozenset({"i-twilio-idempotency-token", "idempotency-key"})
+"""Ids whose names look like those of credentials."""
+_DROPPED: Final = frozenset(
     {
         *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control"),
         *("connection", "date", "expect", "forwarded", "from", "host", "keep-alive", "origin"),
         *("pragma", "range", "referer", "te", "trailer", "transfer-encoding", "upgrade"),
         *("user-agent", "via", "traceparent", "tracestate", "baggage", "true-client-ip"),
-        *(
-            "upgrade-insecure-requests",
-            "x-real-ip",
-            "x-client-ip",
-            "x-cluster-client-ip",
-        ),
+        *("upgrade-insecure-requests", "x-real-ip", "x-client-ip", "x-cluster-client-ip"),
         *("x-amzn-trace-id", "x-cloud-trace-context", "cdn-loop"),
     }
 )
 _REQUEST_IDS: Final = frozenset({"x-request-id", "x-correlation-id"})
-"""Of a proxy on the way, mostly; of the delivery where the provider has it there."""
-_LEFT_OUT_PREFIXES = (
+"""Usually set by a proxy; kept only when the provider sends its delivery id in them."""
+_DROPPED_PREFIXES = (
     *("content-", "if-", "proxy-", "sec-", "x-forwarded-", "x-envoy-", "x-b3-", "cf-", "fly-"),
-    *("webhook-", "x-hook-", "x-webhook-"),  # ours, where a delivery is signed anew
+    *("webhook-", "x-hook-", "x-webhook-"),  # ours: each delivery is signed again
 )
 
 
 def kept_headers(
     headers: Iterable[tuple[str, str]],
     *,
-    proofs: Iterable[str] = (),
+    credentials: Iterable[str] = (),
     ids: Iterable[str] = (),
 ) -> list[tuple[str, str]]:
-    """The headers to keep, in their order. `proofs` are names a source's options give to what
-    proves something, `ids` those under which its provider sends the delivery's id, in any case."""
-    named = {name.lower() for name in proofs}
-    left_out = _REQUEST_IDS - {name.lower() for name in ids}
+    """Return the headers to keep, in their order. `credentials` are header names that the source's
+    options name as credentials, `ids` those in which its provider sends the delivery id."""
+    dropped = {name.lower() for name in credentials}
+    dropped |= _REQUEST_IDS - {name.lower() for name in ids}
     kept: list[tuple[str, str]] = []
-    left = MAX_TOTAL
+    remaining = MAX_TOTAL
     for name, value in headers:
         lowered = name.lower()
         text = value.strip(" \t")
-        if (
-            lowered in named
-            or lowered in left_out
-            or not _is_kept(lowered)
-            or len(text) > MAX_VALUE
-        ):
+        if lowered in dropped or not _may_be_kept(lowered) or len(text) > MAX_VALUE:
             continue
         if not (_TOKEN.fullmatch(name) and _VALUE.fullmatch(text)):
             continue
-        left -= len(name) + len(text)
-        if left < 0 or len(kept) == MAX_HEADERS:
+        remaining -= len(name) + len(text)
+        if remaining < 0 or len(kept) == MAX_HEADERS:
             break
         kept.append((name, text))
     return kept
 
 
-def _is_kept(lowered: str) -> bool:
-    if lowered in _HARMLESS:
+def _may_be_kept(lowered: str) -> bool:
+    if lowered in _NOT_CREDENTIALS:
         return True
-    if lowered in _LEFT_OUT or lowered.startswith(_LEFT_OUT_PREFIXES):
+    if lowered in _DROPPED or lowered.startswith(_DROPPED_PREFIXES):
         return False
-    return _PROOF.search(lowered) is None
+    return _CREDENTIAL.search(lowered) is None

@@ -1,4 +1,4 @@
-"""Kinds of options that several providers have."""
+"""Types of options that several providers share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookfast.inbox.naming import MAX_NAMESPACE, is_event_type
 
 def _namespace(text: str) -> str:
     if text == RESERVED_NAMESPACE:
-        raise ValueError(f"the namespace {text!r} is Hookfast's own; choose another")
+        raise ValueError(f"the namespace {text!r} is reserved for Hookfast; choose another")
     return text
 
 
@@ -29,7 +29,9 @@ def _expression(text: str) -> str:
 
 def _event_type(text: str) -> str:
     if not is_event_type(text) or is_reserved(text):
-        raise ValueError("this is no event type a source may emit, e.g. 'acme.order.created'")
+        raise ValueError(
+            "this is not an event type that a source may emit; use e.g. 'acme.order.created'"
+        )
     return text
 
 
@@ -40,7 +42,9 @@ def _public_url(text: str) -> str:
     except ValueError:
         usable = False
     if not usable or not (text.isascii() and text.isprintable()) or " " in text:
-        raise ValueError("give the whole URL as it is set at the provider, e.g. https://…/in/src_…")
+        raise ValueError(
+            "give the complete URL as configured at the provider, e.g. https://…/in/src_…"
+        )
     return text
 
 
@@ -52,7 +56,7 @@ Namespace: TypeAlias = Annotated[
 ]
 Tolerance: TypeAlias = Annotated[
     int,
-    Field(ge=1, le=3600, description="Seconds the signed time may be off, both ways."),
+    Field(ge=1, le=3600, description="Seconds that the signed time may differ from now."),
 ]
 HeaderName: TypeAlias = Annotated[
     str,

@@ -1,11 +1,11 @@
-"""What a provider is: how its requests are verified, told apart and named.
+"""The interface of a provider: verify its requests, identify deliveries and name events. Pure.
 
-A provider is one class in `hookfast/inbox/providers/`; its fields are the options a source of it
-may have, so an instance is a source's provider with the options bound. All of it is pure.
+The fields of a provider class are the options of its sources, so an instance is the provider with
+one source's options. `hookfast/inbox/providers/` has all of them.
 
-The order in which the HTTP side uses one: `check_content_type`, `verify`, and only then anything
-else, for nothing of a request is believed before. Then `payload`, `answer`, `delivery_id`,
-`event_type`, `acknowledgement`.
+The HTTP layer calls `check_content_type`, then `verify`, and only then the other methods, because
+an unverified request cannot be trusted: `payload`, `answer`, `delivery_id`, `event_type`,
+`acknowledgement`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hookfast.errors import FieldError, InvalidInput
 from hookfast.events.event_type import matches
+from hookfast.inbox.errors import UnsupportedContentType
 from hookfast.inbox.form import JSON
-from hookfast.inbox.received import Received
-from hookfast.inbox.refused import UnsupportedContentType
+from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue, parse
 
 MIN_SECRET_LENGTH = 16
 MAX_SECRET_LENGTH = 1024
-"""Characters of a secret at the creation of a source."""
+"""Bounds of a secret when a source is created, in characters."""
 MAX_ID_LENGTH = 200
-"""Characters of a delivery id; a longer one is none."""
+"""Longest delivery id, in characters; a longer one is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a provider wants to hear. Without a content type the body is empty."""
+    """The HTTP response that a provider expects. Without a content type, the body is empty."""
 
     status: int
     content_type: str | None = None
@@ -43,13 +43,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsigned:
-    """A request that a provider is to sign."""
+    """A sample request to sign as the provider would."""
 
     body: bytes
     content_type: str
     url: str
     id: str
-    """Something new, for schemes that sign an id."""
+    """A new id, for schemes that sign one."""
     at: datetime
 
     @property
@@ -59,80 +59,79 @@ class Unsigned:
 
 
 class Provider(BaseModel):
-    """The base of every provider. Options nobody knows are refused. A provider that leaves out an
-    abstract method cannot be made."""
+    """The base class of all providers. Unknown options are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     name: ClassVar[str]
-    """What a source calls it: the name of its module."""
+    """The value of a source's `provider`, and the first part of the event types."""
     content_types: ClassVar[frozenset[str]] = frozenset({JSON})
     lets_choose_secret: ClassVar[bool] = False
-    """Whether the secret is one's own to make up: then Hookfast can."""
+    """Whether the user chooses the secret at the provider; then Hookfast can generate one."""
     suggested_keys: ClassVar[Mapping[str, str]] = {}
-    """Event type patterns and the key expression that names the business fact of such an event."""
+    """The key expression that identifies the business fact, by event type pattern."""
     id_headers: ClassVar[frozenset[str]] = frozenset()
-    """Headers that hold the delivery's id here, and something else elsewhere."""
+    """Headers that hold this provider's delivery id, and something else at other providers."""
 
     def check_secret(self, secret: str, *, pointer: str) -> None:
-        """Raise InvalidInput (`invalid_secret`), without the secret, for one that cannot be the
-        provider's."""
+        """Raise InvalidInput (`invalid_secret`) for a secret that cannot be the provider's. The
+        message does not contain the secret."""
         if secret != secret.strip() or not secret.isprintable():
             raise invalid_secret(
-                pointer, "a secret has no white space around it and no control characters"
+                pointer, "remove white space around the secret and control characters in it"
             )
         if not MIN_SECRET_LENGTH <= len(secret) <= MAX_SECRET_LENGTH:
             raise invalid_secret(
                 pointer,
-                f"a secret of {self.name} has {MIN_SECRET_LENGTH} to {MAX_SECRET_LENGTH} "
-                "characters; make a long random one",
+                f"use a secret of {MIN_SECRET_LENGTH} to {MAX_SECRET_LENGTH} characters for "
+                f"{self.name}, long and random",
             )
         try:
             secret.encode()
         except UnicodeEncodeError:
-            raise invalid_secret(pointer, "a secret is text that UTF-8 can write") from None
+            raise invalid_secret(pointer, "a secret must be text that UTF-8 can encode") from None
 
-    def check_content_type(self, received: Received) -> None:
-        """Raise UnsupportedContentType unless the body is of a type this provider sends."""
-        if received.content_type not in self.content_types:
+    def check_content_type(self, request: InboundRequest) -> None:
+        """Raise UnsupportedContentType unless this provider sends bodies of this type."""
+        if request.content_type not in self.content_types:
             raise UnsupportedContentType(
                 f"{self.name} sends {' or '.join(sorted(self.content_types))}"
             )
 
     @abstractmethod
-    def verify(self, received: Received, *, secrets: Sequence[str], now: datetime) -> None:
-        """Raise Refused unless the provider signed exactly this request with one of `secrets`
-        (current first, then the previous one)."""
+    def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
+        """Raise RequestRejected unless the provider signed exactly this request with one of the
+        secrets (the current one first, then the previous ones)."""
 
-    def payload(self, received: Received) -> JsonValue:
-        """The body as a value. Raises InvalidInput when it is not what its content type says."""
-        return parse(received.body)
+    def payload(self, request: InboundRequest) -> JsonValue:
+        """Return the parsed body. Raises InvalidInput when it does not match its content type."""
+        return parse(request.body)
 
-    def answer(self, received: Received, payload: JsonValue) -> Answer | None:
-        """What to answer at once, for a request that is a question and no event: nothing of it is
-        recorded. None for nearly all."""
+    def answer(self, request: InboundRequest, payload: JsonValue) -> Answer | None:
+        """Return the immediate answer to a request that is a question, which is not recorded. None
+        for events, which nearly all requests are."""
         return None
 
-    def acknowledgement(self, received: Received, payload: JsonValue) -> Answer | None:
-        """What to answer once the request is taken in, where the provider acts on what it is
-        answered; None for those that look at the status alone: they are told what was taken."""
+    def acknowledgement(self, request: InboundRequest, payload: JsonValue) -> Answer | None:
+        """Return the answer to an accepted request when the provider acts on its content. None when
+        the provider only reads the status: it then gets the inbox entry."""
         return None
 
-    def delivery_id(self, received: Received, payload: JsonValue) -> str | None:
-        """What is the same when the provider sends this again; None when it says nothing usable:
-        the key is then an expression's or the body's (`Received.content_key`)."""
+    def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
+        """Return the id that is the same when the provider sends this request again. None when it
+        has no usable id: the key is then the source's expression or `content_key`."""
         return None
 
     @abstractmethod
-    def event_type(self, received: Received, payload: JsonValue) -> str:
-        """A valid event type, whatever the request holds."""
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
+        """Return a valid event type, whatever the request contains."""
 
     @abstractmethod
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
-        """The headers with which the provider would sign this: for samples and for tests."""
+        """Return the headers with which the provider would sign a sample or test request."""
 
     def suggested_key(self, event_type: str) -> str | None:
-        """The key expression suggested for an event type, None when there is none."""
+        """Return the key expression suggested for an event type, if any."""
         for pattern, expression in self.suggested_keys.items():
             if matches(pattern, event_type):
                 return expression
@@ -140,8 +139,8 @@ class Provider(BaseModel):
 
 
 def bind(provider: type[Provider], options: Mapping[str, Any], *, pointer: str) -> Provider:
-    """The provider with a source's options. Raises InvalidInput (`invalid_options`), pointing at
-    each option that is wrong; never with its value."""
+    """Return the provider with a source's options. Raises InvalidInput (`invalid_options`), which
+    points at each wrong option and never contains its value."""
     try:
         return provider.model_validate(dict(options))
     except ValidationError as error:
@@ -152,7 +151,7 @@ def bind(provider: type[Provider], options: Mapping[str, Any], *, pointer: str) 
         first = errors[0]
         option = first.pointer.removeprefix(pointer).removeprefix("/")
         raise InvalidInput(
-            f"the options do not fit a source of {provider.name}: "
+            f"the options are not valid for the provider {provider.name}: "
             + (f"{option}: {first.detail}" if option else first.detail),
             code="invalid_options",
             errors=errors,
@@ -160,20 +159,20 @@ def bind(provider: type[Provider], options: Mapping[str, Any], *, pointer: str) 
 
 
 def invalid_secret(pointer: str, detail: str) -> InvalidInput:
-    """The error for a secret that cannot be the provider's."""
+    """Return the error for a secret that cannot be the provider's."""
     return InvalidInput.at(pointer, detail, code="invalid_secret")
 
 
 def usable_id(value: object) -> str | None:
-    """`value` when it can be part of an idempotency key: printable ASCII, not empty, not longer
-    than MAX_ID_LENGTH."""
+    """Return `value` when it can be part of an idempotency key: 1 to MAX_ID_LENGTH characters of
+    printable ASCII. Otherwise None."""
     if isinstance(value, str) and 0 < len(value) <= MAX_ID_LENGTH and value.isascii():
         return value if value.isprintable() else None
     return None
 
 
 def member(payload: JsonValue, *path: str) -> JsonValue:
-    """The value at a path of member names; None when anything on the way is missing."""
+    """Return the value at a path of member names, or None when a member is missing."""
     value = payload
     for name in path:
         if not isinstance(value, dict):
@@ -185,7 +184,7 @@ def member(payload: JsonValue, *path: str) -> JsonValue:
 def _advice(provider: type[Provider], kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         options = ", ".join(provider.model_fields) or "none"
-        return f"no such option; {provider.name} has: {options}"
+        return f"unknown option; {provider.name} has: {options}"
     return message.removeprefix("Value error, ")
 
 

@@ -1,7 +1,7 @@
-"""Signatures of Standard Webhooks and of Hookfast itself, verified by what receivers install.
+"""Verify signatures of Standard Webhooks and of Hookfast with the package for receivers.
 
-`hookfast.receiver` knows these schemes already; this says which secrets it gets, and says its
-errors the way all providers say them.
+`hookfast.receiver` implements these schemes; this module passes it the source's secrets, and
+converts its errors into those of the inbox.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from hookfast.inbox.hmac_check import mismatch
+from hookfast.inbox.errors import RequestRejected
+from hookfast.inbox.hmac_check import signature_mismatch
 from hookfast.inbox.provider import invalid_secret
-from hookfast.inbox.received import RequestHeaders
-from hookfast.inbox.refused import Refused
-from hookfast.inbox.signed_time import not_now
+from hookfast.inbox.request import RequestHeaders
+from hookfast.inbox.signed_time import out_of_tolerance
 from hookfast.receiver import (
     KeySet,
     MalformedHeader,
@@ -35,18 +35,18 @@ _BY_PUBLIC_KEY: tuple[ProfileName, ...] = ("standard-ed25519",)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A source's secrets, told apart: `whsec_…` for HMAC, `whpk_…` for ed25519."""
+    """A source's secrets by kind: `whsec_…` for HMAC, `whpk_…` for ed25519."""
 
     secrets: tuple[str, ...]
     public_keys: tuple[str, ...]
 
 
-def keys_of(secrets: Iterable[str]) -> Keys:
-    """What can be used of a source's secrets. Raises Refused (`secret_missing`) when nothing can:
-    an empty or broken one never verifies anything."""
+def usable_keys(secrets: Iterable[str]) -> Keys:
+    """Return the usable secrets of a source; empty or malformed ones verify nothing. Raises
+    RequestRejected (`secret_missing`) when none is usable."""
     usable = [secret for secret in secrets if _is_key(secret)]
     if not usable:
-        raise Refused("secret_missing", "the source has no usable secret; give it one")
+        raise RequestRejected("secret_missing", "the source has no usable secret; add one to it")
     return Keys(
         secrets=tuple(key for key in usable if not key.startswith(PUBLIC_KEY_PREFIX)),
         public_keys=tuple(key for key in usable if key.startswith(PUBLIC_KEY_PREFIX)),
@@ -54,8 +54,8 @@ def keys_of(secrets: Iterable[str]) -> Keys:
 
 
 def check_key(secret: str, *, pointer: str) -> None:
-    """Raise InvalidInput (`invalid_secret`), without the secret, unless it is `whsec_` or `whpk_`
-    and base64 of a key of the right length."""
+    """Raise InvalidInput (`invalid_secret`) unless the secret is `whsec_` or `whpk_` and the base64
+    of a key of the right length. The message does not contain the secret."""
     try:
         _parse(secret)
     except Misconfigured as error:
@@ -72,16 +72,19 @@ def require_signed(
     now: datetime,
     allow_sha1: bool = False,
 ) -> None:
-    """Raise Refused unless one of the keys signed this under one of the profiles
-    (`secret_missing` when none of them fits any profile). Of several signatures the strongest
-    profile's counts alone."""
+    """Raise RequestRejected unless one of the keys signed this request under one of the profiles
+    (`secret_missing` when no key can verify any of them). Of several signatures, only the one of
+    the strongest profile counts."""
     for name, _ in headers.items():
         if name.lower().startswith(("webhook-", "x-webhook-", "x-hook-")):
-            headers.signing(name)  # Refused for one that came twice, or is no visible ASCII
+            headers.signing(name)  # rejects repeated headers and values that are not visible ASCII
     possible = (_BY_SECRET if keys.secrets else ()) + (_BY_PUBLIC_KEY if keys.public_keys else ())
     verifiable = [profile for profile in profiles if profile in possible]
     if not verifiable:
-        raise Refused("secret_missing", "the source has no secret for what it accepts; give it one")
+        raise RequestRejected(
+            "secret_missing",
+            "the source has no secret for the signatures that it accepts; add one to it",
+        )
     verifier = Verifier(
         keys.secrets,
         public_keys=KeySet.from_public_keys(*keys.public_keys) if keys.public_keys else None,
@@ -93,31 +96,31 @@ def require_signed(
     try:
         verifier.verify(headers, body)
     except VerificationError as error:
-        raise _refused(error, tolerance=tolerance) from None
+        raise _rejection(error, tolerance=tolerance) from None
 
 
-def _refused(error: VerificationError, *, tolerance: timedelta) -> Refused:
+def _rejection(error: VerificationError, *, tolerance: timedelta) -> RequestRejected:
     match error:
         case MissingHeader():
-            return Refused(
+            return RequestRejected(
                 "signature_missing",
-                f"{error.header} is missing: does the sender sign, and does no proxy in front of "
-                "Hookfast strip the header?",
+                f"{error.header} is missing: check that the sender signs, and that no proxy in "
+                "front of Hookfast strips the header",
             )
         case MalformedHeader() if error.header.lower().endswith("timestamp"):
-            return Refused("timestamp_malformed", error.message)
+            return RequestRejected("timestamp_malformed", error.message)
         case MalformedHeader():
-            return Refused("signature_malformed", error.message)
+            return RequestRejected("signature_malformed", error.message)
         case ProfileNotAccepted():
-            return Refused(
+            return RequestRejected(
                 "signature_not_accepted",
-                "signed, but in no way this source accepts: compare its secrets and options with "
-                "what the sender signs with",
+                "the request is signed, but not in a way that this source accepts: compare its "
+                "secrets and options with those of the sender",
             )
         case OutsideTolerance():
-            return not_now(abs(error.age.total_seconds()), tolerance=tolerance)
+            return out_of_tolerance(abs(error.age.total_seconds()), tolerance=tolerance)
         case _:
-            return mismatch()
+            return signature_mismatch()
 
 
 def _is_key(secret: str) -> bool:
@@ -135,6 +138,6 @@ def _parse(secret: str) -> None:
         hmac_keys(secret)
     else:
         raise Misconfigured(
-            f"a secret begins with {PREFIX}, or with {PUBLIC_KEY_PREFIX} when it is a public key: "
-            "give it whole, as the sender showed it"
+            f"a secret begins with {PREFIX}, a public key with {PUBLIC_KEY_PREFIX}: give it "
+            "complete, as the sender showed it"
         )

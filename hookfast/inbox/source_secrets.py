@@ -1,7 +1,7 @@
-"""The secrets a source's provider signs with, sealed at rest. Pure.
+"""The secrets with which a source's provider signs, encrypted at rest. Pure.
 
 The column `secrets` is a list, newest first, of `{"sealed": …, "created_at": …, "expires_at": … |
-null}`, the same form as an endpoint's HMAC secrets; any one that has not expired verifies.
+null}`, the same format as an endpoint's HMAC secrets. Every secret that has not expired verifies.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from hookfast.errors import Conflict
 from hookfast.signing.keyring import Keyring
 
 MAX_LIVE = 5
-"""Secrets that verify at once: each one is one more HMAC over each body."""
+"""Most secrets that verify at the same time: each one costs an HMAC over each body."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSecret:
-    """A secret, and until when it verifies (None: until it is rotated)."""
+    """A decrypted secret; it verifies until `expires_at` (None: until it is rotated)."""
 
     text: str = field(repr=False)
     expires_at: datetime | None
 
 
 def new_secret() -> str:
-    """A secret to enter at a provider that lets one choose it: 256 random bits."""
+    """Return a new secret of 256 random bits, for a provider where the user chooses the secret."""
     return random.token_urlsafe(32)
 
 
 def sealed_secrets(
     texts: Sequence[str], keyring: Keyring, *, source_id: str, at: datetime
 ) -> list[Secret]:
-    """The column for these secrets, none of which expires."""
+    """Return the column's value for new secrets without expiry."""
     return [sealed_secret(text, keyring, endpoint_id=source_id, at=at) for text in texts]
 
 
@@ -49,17 +49,18 @@ def rotated(
     overlap: timedelta,
     now: datetime,
 ) -> list[Secret]:
-    """The column with a new secret in front; what was live verifies for `overlap` more at most.
-    Expired ones are dropped. Raises Conflict (`too_many_secrets`) beyond MAX_LIVE."""
-    ends = now + overlap
+    """Return the column's value with a new secret in front; older ones verify for `overlap` more at
+    most, expired ones are dropped. Raises Conflict (`too_many_secrets`) beyond MAX_LIVE."""
+    latest = now + overlap
     kept = [
-        one | {"expires_at": rfc3339(min(_ends(one) or ends, ends))} for one in live(stored, now)
+        secret | {"expires_at": rfc3339(min(_expiry(secret) or latest, latest))}
+        for secret in live(stored, now)
     ]
     fresh = sealed_secret(text, keyring, endpoint_id=source_id, at=now)
     column = live([fresh, *kept], now)
     if len(column) > MAX_LIVE:
         raise Conflict(
-            f"At most {MAX_LIVE} secrets verify at once. Wait until one has expired, or rotate "
+            f"A source has at most {MAX_LIVE} valid secrets. Wait until one has expired, or rotate "
             "with `overlap_seconds` 0, which ends all older ones now.",
             code="too_many_secrets",
         )
@@ -69,13 +70,14 @@ def rotated(
 def open_secrets(
     stored: Sequence[Secret], keyring: Keyring, *, source_id: str, now: datetime
 ) -> tuple[OpenSecret, ...]:
-    """Those that verify now, newest first. Raises Misconfigured when one cannot be opened."""
+    """Decrypt the secrets that verify now, newest first. Raises Misconfigured when one cannot be
+    decrypted."""
     return tuple(
-        OpenSecret(keyring.open(one["sealed"], context=source_id), _ends(one))
-        for one in live(stored, now)
+        OpenSecret(keyring.open(secret["sealed"], context=source_id), _expiry(secret))
+        for secret in live(stored, now)
     )
 
 
-def _ends(secret: Secret) -> datetime | None:
+def _expiry(secret: Secret) -> datetime | None:
     text = secret["expires_at"]
     return None if text is None else datetime.fromisoformat(text)

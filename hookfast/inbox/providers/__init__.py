@@ -40,7 +40,7 @@ def provider(name: str, options: Mapping[str, Any] | None = None, *, pointer: st
     if found is None:
         raise InvalidInput.at(
             f"{pointer}/provider",
-            f"no provider has that name; use one of {', '.join(PROVIDERS)}",
+            f"unknown provider; use one of {', '.join(PROVIDERS)}",
             code="unknown_provider",
         )
     return bind(found, options or {}, pointer=f"{pointer}/options")

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from hookfast.inbox.body_hmac import BodyHmac
-from hookfast.inbox.naming import folded
-from hookfast.inbox.received import Received
-from hookfast.inbox.refused import Refused
+from hookfast.inbox.errors import RequestRejected
+from hookfast.inbox.naming import event_type_from
+from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
 
 
@@ -35,15 +35,15 @@ class Bitbucket(BodyHmac):
         ),
     }
 
-    def require_signed(self, received: Received, header: str, keys: Sequence[bytes]) -> None:
-        method, separator, _ = received.headers.required(header).partition("=")
+    def require_signed(self, request: InboundRequest, header: str, keys: Sequence[bytes]) -> None:
+        method, separator, _ = request.headers.required(header).partition("=")
         if separator and method in ("sha1", "md5"):
-            raise Refused(
+            raise RequestRejected(
                 "signature_not_accepted", f"only {method} came in {header}; sha256= is accepted"
             )
-        super().require_signed(received, header, keys)
+        super().require_signed(request, header, keys)
 
-    def event_type(self, received: Received, payload: JsonValue) -> str:
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
         """X-Event-Key: `pullrequest:comment_created` is `bitbucket.pullrequest.comment_created`,
         Data Center's `pr:reviewer:updated` is `bitbucket.pr_reviewer.updated`."""
-        return folded("bitbucket", received.headers.only("X-Event-Key"))
+        return event_type_from("bitbucket", request.headers.only("X-Event-Key"))

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import ClassVar
 
 from hookfast.inbox.body_hmac import BodyHmac
-from hookfast.inbox.hmac_check import keys_of
+from hookfast.inbox.hmac_check import hmac_keys
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.provider import member
-from hookfast.inbox.received import Received
+from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
 
 _FORGEJO = "X-Forgejo-Signature"
@@ -36,14 +36,14 @@ class Gitea(BodyHmac):
         "gitea.pull_request.*": "[repository.full_name, number, action, pull_request.updated_at]",
     }
 
-    def verify(self, received: Received, *, secrets: Sequence[str], now: datetime) -> None:
+    def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
         # Forgejo sends both headers: each has to fit, so that neither is the weaker one
-        came = [name for name in (_FORGEJO, self.signature_header) if name in received.headers]
+        came = [name for name in (_FORGEJO, self.signature_header) if name in request.headers]
         for name in came or [self.signature_header]:
-            self.require_signed(received, name, keys_of(secrets))
+            self.require_signed(request, name, hmac_keys(secrets))
 
-    def event_type(self, received: Received, payload: JsonValue) -> str:
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
         """`gitea.<X-Gitea-Event>.<action>`, the action from the body; `received` without one."""
-        only = received.headers.only
+        only = request.headers.only
         event = only("X-Gitea-Event") or only("X-Forgejo-Event")
         return event_name("gitea", event, member(payload, "action"))

@@ -1,4 +1,4 @@
-"""GitHub: X-Hub-Signature-256, an HMAC over the body and nothing else.
+"""GitHub signs the body alone, with an HMAC in X-Hub-Signature-256.
 
 https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
 """
@@ -11,12 +11,18 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from hookfast.inbox.errors import RequestRejected
 from hookfast.inbox.form import FORM, JSON, json_field
-from hookfast.inbox.hmac_check import Hash, decoded, keys_of, require_match, signature
+from hookfast.inbox.hmac_check import (
+    Hash,
+    decode_signature,
+    hmac_keys,
+    hmac_signature,
+    require_signature,
+)
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.provider import Provider, Unsigned, member, usable_id
-from hookfast.inbox.received import Received
-from hookfast.inbox.refused import Refused
+from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
 
 _STRONG = "X-Hub-Signature-256"
@@ -24,7 +30,7 @@ _WEAK = "X-Hub-Signature"
 
 
 class GitHub(Provider):
-    """Repository, organisation and app webhooks, as JSON or as a form with the JSON in it."""
+    """Repository, organisation and app webhooks, as JSON or as a form with a JSON field."""
 
     name = "github"
     lets_choose_secret = True
@@ -45,45 +51,45 @@ class GitHub(Provider):
         description="Accept the SHA-1 of X-Hub-Signature from servers that send no SHA-256.",
     )
 
-    def verify(self, received: Received, *, secrets: Sequence[str], now: datetime) -> None:
-        keys = keys_of(secrets)
-        weak = received.headers.signing(_WEAK)
-        strong = received.headers.signing(_STRONG)
+    def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
+        keys = hmac_keys(secrets)
+        weak = request.headers.signing(_WEAK)
+        strong = request.headers.signing(_STRONG)
         if strong is not None:
-            # alone, even where SHA-1 is allowed: a wrong one is not excused by a right SHA-1
-            _require(strong, keys, received.body, header=_STRONG, hash_name="sha256")
+            # even when SHA-1 is allowed: a correct SHA-1 does not excuse a wrong SHA-256
+            _verify(strong, keys, request.body, header=_STRONG, hash_name="sha256")
         elif weak is None:
-            received.headers.required(_STRONG)
+            request.headers.required(_STRONG)
         elif self.allow_sha1:
-            _require(weak, keys, received.body, header=_WEAK, hash_name="sha1")
+            _verify(weak, keys, request.body, header=_WEAK, hash_name="sha1")
         else:
-            raise Refused(
+            raise RequestRejected(
                 "signature_not_accepted",
-                f"only {_WEAK} (SHA-1) came; have {_STRONG} sent, or set allow_sha1",
+                f"the only signature is {_WEAK} (SHA-1); send {_STRONG}, or set allow_sha1",
             )
 
-    def payload(self, received: Received) -> JsonValue:
-        if received.content_type == FORM:
-            return json_field(received.body, "payload")
-        return super().payload(received)
+    def payload(self, request: InboundRequest) -> JsonValue:
+        if request.content_type == FORM:
+            return json_field(request.body, "payload")
+        return super().payload(request)
 
-    def delivery_id(self, received: Received, payload: JsonValue) -> str | None:
-        return usable_id(received.headers.only("X-GitHub-Delivery"))
+    def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
+        return usable_id(request.headers.only("X-GitHub-Delivery"))
 
-    def event_type(self, received: Received, payload: JsonValue) -> str:
-        """`github.<X-GitHub-Event>.<action>`, the action from the body; `received` without one."""
-        event = received.headers.only("X-GitHub-Event")
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
+        """Return `github.<X-GitHub-Event>.<action>`, with the body's action or `received`."""
+        event = request.headers.only("X-GitHub-Event")
         return event_name("github", event, member(payload, "action"))
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
-        return {_STRONG: f"sha256={signature(secret, unsigned.body)}"}
+        return {_STRONG: f"sha256={hmac_signature(secret, unsigned.body)}"}
 
 
-def _require(
-    text: str, keys: Sequence[bytes], body: bytes, *, header: str, hash_name: Hash
-) -> None:
+def _verify(text: str, keys: Sequence[bytes], body: bytes, *, header: str, hash_name: Hash) -> None:
     prefix = f"{hash_name}="
     if not text.startswith(prefix):
-        raise Refused("signature_malformed", f"{header} does not begin with {prefix}")
-    raw = decoded(text.removeprefix(prefix), header=header, encoding="hex", hash_name=hash_name)
-    require_match([raw], keys, body, hash_name=hash_name)
+        raise RequestRejected("signature_malformed", f"{header} does not begin with {prefix}")
+    raw = decode_signature(
+        text.removeprefix(prefix), header=header, encoding="hex", hash_name=hash_name
+    )
+    require_signature([raw], keys, body, hash_name=hash_name)

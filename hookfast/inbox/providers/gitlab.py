@@ -1,4 +1,4 @@
-"""GitLab: a token in a header, or a Standard Webhooks signature, which then has to pass.
+"""GitLab sends a token in a header, or a Standard Webhooks signature, which then must be valid.
 
 https://docs.gitlab.com/user/project/integrations/webhooks/
 """
@@ -9,27 +9,20 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from hookfast.inbox.hmac_check import keys_of, require_token
+from hookfast.inbox.errors import RequestRejected
+from hookfast.inbox.hmac_check import hmac_keys, require_token
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.options import Tolerance
-from hookfast.inbox.provider import (
-    Provider,
-    Unsigned,
-    invalid_secret,
-    member,
-    usable_id,
-)
-from hookfast.inbox.received import Received
-from hookfast.inbox.receiver_check import check_key, require_signed
-from hookfast.inbox.receiver_check import keys_of as signing_keys_of
-from hookfast.inbox.refused import Refused
+from hookfast.inbox.provider import Provider, Unsigned, invalid_secret, member, usable_id
+from hookfast.inbox.receiver_check import check_key, require_signed, usable_keys
+from hookfast.inbox.request import InboundRequest
 from hookfast.receiver.secret import PREFIX
 from hookfast.signing.signature import Profile, secret_key, sign
 from hookfast.strict_json.parser import JsonValue
 
 _TOKEN = "X-Gitlab-Token"  # noqa: S105 - the name of a header
 _SIGNATURE = "webhook-signature"
-_PAST = {
+_PAST_TENSE = {
     "approval": "approval_added",
     "close": "closed",
     "create": "created",
@@ -40,16 +33,16 @@ _PAST = {
     "unapproval": "approval_removed",
     "update": "updated",
 }
-"""GitLab's actions that are no participles yet. `approval` is one person's, `approved` the whole
-merge request's."""
+"""GitLab's actions that are not in the past tense. `approval` is that of one person, `approved`
+that of the whole merge request."""
 
 
 class GitLab(Provider):
     """Project, group and system hooks.
 
-    A secret that begins with `whsec_` is a signing token, any other a secret token. Where a source
-    has a signing token, or a request is signed, the signature alone decides: a right token, which
-    anybody who ever saw a request knows, excuses nothing.
+    A secret that begins with `whsec_` is a signing token, any other a secret token. When the source
+    has a signing token, or a request is signed, only the signature counts: anyone who has seen a
+    request knows the token.
     """
 
     name = "gitlab"
@@ -75,43 +68,45 @@ class GitLab(Provider):
             return
         super().check_secret(secret, pointer=pointer)
         if not secret.isascii():
-            raise invalid_secret(pointer, "a secret token is sent in a header: ASCII only")
+            raise invalid_secret(
+                pointer, "use only ASCII characters in a secret token: it is sent in a header"
+            )
 
-    def verify(self, received: Received, *, secrets: Sequence[str], now: datetime) -> None:
+    def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
         signing = [secret for secret in secrets if secret.startswith(PREFIX)]
-        if signing or received.headers.signing(_SIGNATURE) is not None:
+        if signing or request.headers.signing(_SIGNATURE) is not None:
             if not signing:
-                raise Refused(
+                raise RequestRejected(
                     "signature_not_accepted",
-                    "GitLab signs these requests: give the source the signing token (whsec_…)",
+                    "GitLab signs these requests: add the signing token (whsec_…) to the source",
                 )
             require_signed(
-                received.headers,
-                received.body,
-                keys=signing_keys_of(signing),
+                request.headers,
+                request.body,
+                keys=usable_keys(signing),
                 profiles=["standard"],
                 tolerance=timedelta(seconds=self.tolerance_seconds),
                 now=now,
             )
             return
-        require_token(received.headers.required(_TOKEN), keys_of(secrets))
+        require_token(request.headers.required(_TOKEN), hmac_keys(secrets))
 
-    def delivery_id(self, received: Received, payload: JsonValue) -> str | None:
-        only = received.headers.only
-        own = only("webhook-id") or only("Idempotency-Key")
-        if own is not None:
-            return usable_id(own)
-        # the same for everything one event set off, so that a hook called for the consequences of
-        # another hook would pass for its repetition: with the body it does not
+    def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
+        only = request.headers.only
+        delivery = only("webhook-id") or only("Idempotency-Key")
+        if delivery is not None:
+            return usable_id(delivery)
+        # All hooks that one event triggers share this id, even indirectly. Together with the body's
+        # hash, a hook that another hook has triggered is not taken for its repetition.
         shared = usable_id(only("X-Gitlab-Event-UUID"))
-        return None if shared is None else usable_id(f"{shared}/{received.content_key}")
+        return None if shared is None else usable_id(f"{shared}/{request.content_key}")
 
-    def event_type(self, received: Received, payload: JsonValue) -> str:
-        """`gitlab.<object_kind>.<action>` of the body, an action in `_PAST` as a participle; the
-        status where there is no action (pipelines, jobs, deployments), `received` without both."""
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
+        """Return `gitlab.<object_kind>.<action>` from the body, the action in the past tense. It is
+        the status when there is no action (pipelines, jobs, deployments), else `received`."""
         kind = member(payload, "object_kind") or member(payload, "event_name")
         if not isinstance(kind, str):
-            header = received.headers.only("X-Gitlab-Event") or ""
+            header = request.headers.only("X-Gitlab-Event") or ""
             kind = header.removesuffix(" Hook")
         verb = (
             member(payload, "object_attributes", "action")
@@ -120,7 +115,9 @@ class GitLab(Provider):
             or member(payload, "build_status")
             or member(payload, "status")
         )
-        return event_name("gitlab", kind, _PAST.get(verb, verb) if isinstance(verb, str) else None)
+        return event_name(
+            "gitlab", kind, _PAST_TENSE.get(verb, verb) if isinstance(verb, str) else None
+        )
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
         ids = {"X-Gitlab-Event-UUID": unsigned.id, "Idempotency-Key": unsigned.id}

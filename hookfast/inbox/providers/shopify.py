@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hookfast.inbox.body_hmac import BodyHmac
-from hookfast.inbox.naming import folded
+from hookfast.inbox.naming import event_type_from
 from hookfast.inbox.provider import usable_id
-from hookfast.inbox.received import Received
+from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
 
 
@@ -28,15 +28,15 @@ class Shopify(BodyHmac):
         "shopify.*.create": "admin_graphql_api_id",
     }
 
-    def delivery_id(self, received: Received, payload: JsonValue) -> str | None:
+    def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         """The event's id and its topic: one action of a merchant can set off several topics under
         one event id. X-Shopify-Webhook-Id where there is no event id."""
-        only = received.headers.only
+        only = request.headers.only
         event, topic = only("X-Shopify-Event-Id"), only("X-Shopify-Topic")
         if event is None or topic is None:
             return usable_id(only("X-Shopify-Webhook-Id"))
         return usable_id(f"{event}/{topic}")
 
-    def event_type(self, received: Received, payload: JsonValue) -> str:
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
         """X-Shopify-Topic in Shopify's own words: `orders/create` is `shopify.orders.create`."""
-        return folded("shopify", received.headers.only("X-Shopify-Topic"))
+        return event_type_from("shopify", request.headers.only("X-Shopify-Topic"))

@@ -1,4 +1,4 @@
-"""Slack: X-Slack-Signature, an HMAC over a version, the time and the body.
+"""Slack signs a version, the time and the body, with an HMAC in X-Slack-Signature.
 
 https://docs.slack.dev/authentication/verifying-requests-from-slack/
 """
@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from hookfast.inbox.errors import RequestRejected
 from hookfast.inbox.form import FORM, JSON, form_object, json_field
-from hookfast.inbox.hmac_check import decoded, keys_of, require_match, signature
+from hookfast.inbox.hmac_check import decode_signature, hmac_keys, hmac_signature, require_signature
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.options import Tolerance
 from hookfast.inbox.provider import Answer, Provider, Unsigned, member, usable_id
-from hookfast.inbox.received import Received
-from hookfast.inbox.refused import Refused
+from hookfast.inbox.request import InboundRequest
 from hookfast.inbox.signed_time import parse_time, require_fresh
 from hookfast.strict_json.parser import JsonValue
 
 _SIGNATURE = "X-Slack-Signature"
 _TIMESTAMP = "X-Slack-Request-Timestamp"
-_VERSION = "v0"  # the only one there is
+_VERSION = "v0"  # the only version
 _MAX_CHALLENGE = 1000
 
 
@@ -37,16 +37,18 @@ class Slack(Provider):
 
     tolerance_seconds: Tolerance = 300
 
-    def verify(self, received: Received, *, secrets: Sequence[str], now: datetime) -> None:
-        keys = keys_of(secrets)
-        text = received.headers.required(_SIGNATURE)
-        timestamp = received.headers.required(_TIMESTAMP)
+    def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
+        keys = hmac_keys(secrets)
+        text = request.headers.required(_SIGNATURE)
+        timestamp = request.headers.required(_TIMESTAMP)
         parse_time(timestamp, header=_TIMESTAMP)
         if not text.startswith(f"{_VERSION}="):
-            raise Refused("signature_malformed", f"{_SIGNATURE} does not begin with {_VERSION}=")
-        raw = decoded(text.removeprefix(f"{_VERSION}="), header=_SIGNATURE, encoding="hex")
-        message = f"{_VERSION}:{timestamp}:".encode() + received.body
-        require_match([raw], keys, message)
+            raise RequestRejected(
+                "signature_malformed", f"{_SIGNATURE} does not begin with {_VERSION}="
+            )
+        raw = decode_signature(text.removeprefix(f"{_VERSION}="), header=_SIGNATURE, encoding="hex")
+        message = f"{_VERSION}:{timestamp}:".encode() + request.body
+        require_signature([raw], keys, message)
         require_fresh(
             timestamp,
             header=_TIMESTAMP,
@@ -54,33 +56,33 @@ class Slack(Provider):
             tolerance=timedelta(seconds=self.tolerance_seconds),
         )
 
-    def payload(self, received: Received) -> JsonValue:
-        if received.content_type != FORM:
-            return super().payload(received)
-        fields = form_object(received.body)
-        # interactivity puts JSON into one field; a command is the form itself
-        return json_field(received.body, "payload") if "payload" in fields else dict(fields)
+    def payload(self, request: InboundRequest) -> JsonValue:
+        if request.content_type != FORM:
+            return super().payload(request)
+        fields = form_object(request.body)
+        # interactivity sends JSON in one field; for a command, the form is the payload
+        return json_field(request.body, "payload") if "payload" in fields else dict(fields)
 
-    def answer(self, received: Received, payload: JsonValue) -> Answer | None:
-        """The challenge with which Slack checks a new request URL, sent back."""
+    def answer(self, request: InboundRequest, payload: JsonValue) -> Answer | None:
+        """Return the challenge with which Slack checks a new request URL."""
         challenge = member(payload, "challenge")
         if member(payload, "type") != "url_verification" or not isinstance(challenge, str):
             return None
-        # as JSON: whatever the challenge is, no browser takes it for a page
+        # as JSON, so that no browser renders the challenge as a page
         body = json.dumps({"challenge": challenge[:_MAX_CHALLENGE]}).encode()
         return Answer(status=200, content_type=JSON, body=body)
 
-    def acknowledgement(self, received: Received, payload: JsonValue) -> Answer | None:
-        """Nothing, for commands and interactivity: the user is shown what a command is answered,
-        and a view does what it says (`response_action`)."""
-        return Answer(status=200) if received.content_type == FORM else None
+    def acknowledgement(self, request: InboundRequest, payload: JsonValue) -> Answer | None:
+        """Return an empty answer to commands and interactivity: Slack shows a command's answer to
+        the user, and a view follows the `response_action` in its answer."""
+        return Answer(status=200) if request.content_type == FORM else None
 
-    def delivery_id(self, received: Received, payload: JsonValue) -> str | None:
+    def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         return usable_id(member(payload, "event_id") or member(payload, "trigger_id"))
 
-    def event_type(self, received: Received, payload: JsonValue) -> str:
-        """`slack.<event>.<subtype>` for events, `slack.slash_command.<command>`,
-        `slack.interaction.<type>`; `received` where there is no subtype."""
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
+        """Return `slack.<event>.<subtype>` for an event (`received` without a subtype),
+        `slack.slash_command.<command>` or `slack.interaction.<type>`."""
         command = member(payload, "command")
         if command is not None:
             return event_name("slack", "slash_command", command)
@@ -88,7 +90,7 @@ class Slack(Provider):
         if kind == "event_callback":
             event = member(payload, "event", "type")
             return event_name("slack", event, member(payload, "event", "subtype"))
-        if FORM in (received.headers.only("Content-Type") or "").lower():
+        if FORM in (request.headers.only("Content-Type") or "").lower():
             return event_name("slack", "interaction", kind)
         return event_name("slack", kind)
 
@@ -96,5 +98,5 @@ class Slack(Provider):
         message = f"{_VERSION}:{unsigned.timestamp}:".encode() + unsigned.body
         return {
             _TIMESTAMP: str(unsigned.timestamp),
-            _SIGNATURE: f"{_VERSION}={signature(secret, message)}",
+            _SIGNATURE: f"{_VERSION}={hmac_signature(secret, message)}",
         }

@@ -1,4 +1,4 @@
-"""Standard Webhooks: HMAC (`v1`) and ed25519 (`v1a`), over id, timestamp and body.
+"""Standard Webhooks: HMAC (`v1`) and ed25519 (`v1a`) signatures of id, timestamp and body.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -12,28 +12,22 @@ from typing import Literal
 from pydantic import Field
 
 from hookfast.inbox.form import JSON
-from hookfast.inbox.naming import folded
+from hookfast.inbox.naming import event_type_from
 from hookfast.inbox.options import Namespace, Tolerance
-from hookfast.inbox.provider import (
-    Provider,
-    Unsigned,
-    invalid_secret,
-    member,
-    usable_id,
-)
-from hookfast.inbox.received import Received, RequestHeaders
-from hookfast.inbox.receiver_check import check_key, keys_of, require_signed
+from hookfast.inbox.provider import Provider, Unsigned, invalid_secret, member, usable_id
+from hookfast.inbox.receiver_check import check_key, require_signed, usable_keys
+from hookfast.inbox.request import InboundRequest, RequestHeaders
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
 from hookfast.receiver.secret import PREFIX
 from hookfast.signing.signature import Profile, secret_key, sign
 from hookfast.strict_json.parser import JsonValue
 
-_OURS = "webhook"
+_SPECIFIED_PREFIX = "webhook"
 
 
 class Standard(Provider):
-    """Any sender that follows the specification. A secret that is a bare base64 is taken as if
-    `whsec_` stood in front of it, as the specification's own libraries do."""
+    """Any sender that follows the specification. A secret of bare base64 is read as if it began
+    with `whsec_`, as the specification's own libraries do."""
 
     name = "standard"
     content_types = frozenset({JSON, "application/cloudevents+json"})
@@ -42,57 +36,56 @@ class Standard(Provider):
     namespace: Namespace = "standard"
     header_prefix: Literal["webhook", "svix"] = Field(
         default="webhook",
-        description="`svix` for senders that name the three headers `svix-id` and so on.",
+        description="`svix` for senders whose three headers are named `svix-id` and so on.",
     )
 
     def check_secret(self, secret: str, *, pointer: str) -> None:
-        check_key(_whole(secret), pointer=pointer)
+        check_key(_with_prefix(secret), pointer=pointer)
 
-    def verify(self, received: Received, *, secrets: Sequence[str], now: datetime) -> None:
+    def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
         require_signed(
-            self._renamed(received.headers),
-            received.body,
-            keys=keys_of([_whole(secret) for secret in secrets]),
+            self._with_specified_names(request.headers),
+            request.body,
+            keys=usable_keys([_with_prefix(secret) for secret in secrets]),
             profiles=["standard-ed25519", "standard"],
             tolerance=timedelta(seconds=self.tolerance_seconds),
             now=now,
         )
 
-    def delivery_id(self, received: Received, payload: JsonValue) -> str | None:
-        return usable_id(received.headers.only(f"{self.header_prefix}-id"))
+    def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
+        return usable_id(request.headers.only(f"{self.header_prefix}-id"))
 
-    def event_type(self, received: Received, payload: JsonValue) -> str:
-        """The body's `type`, folded under `namespace`."""
-        return folded(self.namespace, member(payload, "type"))
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
+        """Return the event type for the body's `type`, under `namespace`."""
+        return event_type_from(self.namespace, member(payload, "type"))
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
         if secret.startswith(PUBLIC_KEY_PREFIX):
-            raise invalid_secret(
-                "/secret", "a public key cannot sign; give the source a whsec_ too"
-            )
+            raise invalid_secret("/secret", "a public key cannot sign; add a whsec_ to the source")
         headers = sign(
             Profile.STANDARD,
-            keys=[secret_key(_whole(secret))],
+            keys=[secret_key(_with_prefix(secret))],
             message_id=f"msg_{unsigned.id}",
             timestamp=unsigned.timestamp,
             body=unsigned.body,
         )
         return {
-            name.replace(_OURS, self.header_prefix, 1): value for name, value in headers.items()
+            name.replace(_SPECIFIED_PREFIX, self.header_prefix, 1): value
+            for name, value in headers.items()
         }
 
-    def _renamed(self, headers: RequestHeaders) -> RequestHeaders:
-        """The headers under the specification's names; of any other name none counts."""
-        if self.header_prefix == _OURS:
+    def _with_specified_names(self, headers: RequestHeaders) -> RequestHeaders:
+        """Return only the headers with `header_prefix`, under their names in the specification."""
+        if self.header_prefix == _SPECIFIED_PREFIX:
             return headers
         prefix = f"{self.header_prefix}-"
         return RequestHeaders(
-            (f"{_OURS}-{name[len(prefix) :]}", value)
+            (f"{_SPECIFIED_PREFIX}-{name[len(prefix) :]}", value)
             for name, value in headers.items()
             if name.lower().startswith(prefix)
         )
 
 
-def _whole(secret: str) -> str:
+def _with_prefix(secret: str) -> str:
     bare = secret and not secret.startswith((PREFIX, PUBLIC_KEY_PREFIX))
     return PREFIX + secret if bare else secret

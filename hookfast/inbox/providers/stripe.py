@@ -1,4 +1,4 @@
-"""Stripe: an HMAC over the time and the body, in one header of several fields.
+"""Stripe signs the time and the body, with an HMAC in a header of several fields.
 
 https://docs.stripe.com/webhooks/signature
 """
@@ -9,18 +9,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from hookfast.inbox.hmac_check import decoded, keys_of, require_match, signature
-from hookfast.inbox.naming import folded
+from hookfast.inbox.errors import RequestRejected
+from hookfast.inbox.hmac_check import decode_signature, hmac_keys, hmac_signature, require_signature
+from hookfast.inbox.naming import event_type_from
 from hookfast.inbox.options import Tolerance
-from hookfast.inbox.provider import (
-    Provider,
-    Unsigned,
-    invalid_secret,
-    member,
-    usable_id,
-)
-from hookfast.inbox.received import Received
-from hookfast.inbox.refused import Refused
+from hookfast.inbox.provider import Provider, Unsigned, invalid_secret, member, usable_id
+from hookfast.inbox.request import InboundRequest
 from hookfast.inbox.signed_time import parse_time, require_fresh
 from hookfast.strict_json.parser import JsonValue
 
@@ -31,7 +25,7 @@ _MAX_FIELDS = 32
 
 class Stripe(Provider):
     """Account and Connect webhooks, snapshot and thin events. The secret is the endpoint's
-    `whsec_…`, used as it stands, the prefix included."""
+    `whsec_…`, used unchanged, including the prefix."""
 
     name = "stripe"
     suggested_keys: ClassVar = {
@@ -45,14 +39,14 @@ class Stripe(Provider):
         super().check_secret(secret, pointer=pointer)
         if not secret.startswith("whsec_"):
             raise invalid_secret(
-                pointer, "Stripe's signing secrets begin with whsec_; an API key (sk_…) is none"
+                pointer, "Stripe's signing secrets begin with whsec_; do not use an API key (sk_…)"
             )
 
-    def verify(self, received: Received, *, secrets: Sequence[str], now: datetime) -> None:
-        keys = keys_of(secrets)
-        timestamp, signatures = _fields(received.headers.required(_HEADER))
-        # as it came, not as a number: `t=01` signs other bytes than `t=1`
-        require_match(signatures, keys, timestamp.encode() + b"." + received.body)
+    def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
+        keys = hmac_keys(secrets)
+        timestamp, signatures = _fields(request.headers.required(_HEADER))
+        # the original text, not the number: `t=01` signs other bytes than `t=1`
+        require_signature(signatures, keys, timestamp.encode() + b"." + request.body)
         require_fresh(
             timestamp,
             header=_HEADER,
@@ -60,42 +54,45 @@ class Stripe(Provider):
             tolerance=timedelta(seconds=self.tolerance_seconds),
         )
 
-    def delivery_id(self, received: Received, payload: JsonValue) -> str | None:
+    def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         return usable_id(member(payload, "id"))
 
-    def event_type(self, received: Received, payload: JsonValue) -> str:
-        """The body's `type`: its last word is the verb, all before it the noun."""
-        return folded("stripe", member(payload, "type"))
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
+        """Return the event type for the body's `type`: the last word is the verb."""
+        return event_type_from("stripe", member(payload, "type"))
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
         message = b"%d.%b" % (unsigned.timestamp, unsigned.body)
-        return {_HEADER: f"t={unsigned.timestamp},{_SCHEME}={signature(secret, message)}"}
+        return {_HEADER: f"t={unsigned.timestamp},{_SCHEME}={hmac_signature(secret, message)}"}
 
 
 def _fields(value: str) -> tuple[str, list[bytes]]:
-    """The time, and every signature of the one accepted scheme. `v0` is for Stripe's own tests and
-    would be a downgrade; a broken signature beside a good one is passed over, as Stripe's SDKs do.
-    """
+    """Return the time and every signature of the accepted scheme. `v0` is for Stripe's own tests
+    and would be a downgrade. A malformed signature beside a valid one is ignored, as by Stripe's
+    SDKs."""
     pairs = [field.partition("=") for field in value.split(",")]
     if len(pairs) > _MAX_FIELDS:
-        raise Refused("signature_malformed", f"{_HEADER} has more than {_MAX_FIELDS} fields")
+        raise RequestRejected(
+            "signature_malformed", f"{_HEADER} has more than {_MAX_FIELDS} fields"
+        )
     times = [text for name, _, text in pairs if name == "t"]
     if len(times) != 1:
-        raise Refused("signature_malformed", f"{_HEADER} must have the field t once")
+        raise RequestRejected("signature_malformed", f"{_HEADER} must have exactly one field t")
     parse_time(times[0], header=_HEADER)
-    found = [text for name, _, text in pairs if name == _SCHEME]
-    if not found:
-        raise Refused("signature_not_accepted", f"{_HEADER} has no {_SCHEME} signature")
-    signatures = [raw for text in found if (raw := _raw(text)) is not None]
+    encoded = [text for name, _, text in pairs if name == _SCHEME]
+    if not encoded:
+        raise RequestRejected("signature_not_accepted", f"{_HEADER} has no {_SCHEME} signature")
+    signatures = [raw for text in encoded if (raw := _raw(text)) is not None]
     if not signatures:
-        raise Refused(
-            "signature_malformed", f"no {_SCHEME} of {_HEADER} is 64 lower-case hex digits"
+        raise RequestRejected(
+            "signature_malformed",
+            f"{_HEADER} has no {_SCHEME} signature of 64 lower-case hex digits",
         )
     return times[0], signatures
 
 
 def _raw(text: str) -> bytes | None:
     try:
-        return decoded(text, header=_HEADER, encoding="hex")
-    except Refused:
+        return decode_signature(text, header=_HEADER, encoding="hex")
+    except RequestRejected:
         return None

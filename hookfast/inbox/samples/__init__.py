@@ -1,9 +1,8 @@
-"""Sample requests of the providers, one JSON file each, signed on request with a source's secret.
+"""Sample requests of the providers, one JSON file each, signed on demand with a source's secret.
 
-A file holds the request that a provider could send, without its signature: `headers`, `payload`
-and `content_type` (JSON unless it says otherwise). In the headers and in the texts of the payload
-`{id}` is replaced by a new id, `{sha}` by a new commit id and `{time}` by an RFC 3339 time; a text
-that is `{unix}` becomes the Unix time as a number.
+A file contains an unsigned request of the provider: `headers`, `payload` and `content_type` (JSON
+by default). In headers and payload strings, `{id}` is replaced by a new id, `{sha}` by a new commit
+id and `{time}` by an RFC 3339 time; the string `{unix}` becomes the Unix time as a number.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from hookfast.errors import InvalidInput
 from hookfast.inbox.form import FORM, JSON
 from hookfast.inbox.provider import Provider, Unsigned, bind
 from hookfast.inbox.providers import PROVIDERS
-from hookfast.inbox.received import Received, RequestHeaders
+from hookfast.inbox.request import InboundRequest, RequestHeaders
 
 _FILES: Final = {
     f"{path.parent.name}.{path.stem}": path
     for path in sorted(Path(__file__).parent.glob("*/*.json"))
 }
 SAMPLE_NAMES: Final = tuple(_FILES)
-"""`<provider>.<sample>`, e.g. `github.pull_request.opened`."""
+"""The names of all samples: `<provider>.<sample>`, e.g. `github.pull_request.opened`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A request that a provider could send, with placeholders and without a signature."""
+    """An unsigned request of a provider, with placeholders."""
 
     payload: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -44,17 +43,17 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedSample:
-    """A POST to the source's URL."""
+    """The headers and body of a POST to the source's URL."""
 
-    headers: Mapping[str, str] = field(repr=False)  # GitLab's token is one of them
+    headers: Mapping[str, str] = field(repr=False)  # may contain GitLab's token
     body: bytes = field(repr=False)
 
 
 def sample(name: str, *, provider: Provider, secret: str, now: datetime, url: str) -> SignedSample:
-    """Sign the sample of this name as `provider`, a source's with its options, would.
+    """Return a sample, signed as `provider` with the options of its source would sign it.
 
-    Its ids are new each time, so it is not a duplicate. `url` is where the request goes; Twilio
-    signs it. Raises InvalidInput: `unknown_sample` for a name that is not one of this provider's,
+    Its ids are new each time, so it is never a duplicate. `url` is the request's URL, which Twilio
+    signs. Raises InvalidInput: `unknown_sample` unless the name is one of this provider's samples,
     `invalid_secret` for a secret that cannot sign (a public key).
     """
     names = sample_names(provider.name)
@@ -64,48 +63,48 @@ def sample(name: str, *, provider: Provider, secret: str, now: datetime, url: st
     found, values = unsigned_sample(whole), _Values(uuid.uuid4(), now)
     headers, body = values.headers(found), values.body(found)
     unsigned = Unsigned(
-        body=body, content_type=found.content_type, url=url, id=str(values.new), at=now
+        body=body, content_type=found.content_type, url=url, id=str(values.id), at=now
     )
     return SignedSample(headers=headers | provider.sign(unsigned, secret=secret), body=body)
 
 
 def sample_names(provider_name: str) -> list[str]:
-    """The names of one provider's samples."""
+    """Return the names of one provider's samples."""
     return [name for name in SAMPLE_NAMES if name.startswith(f"{provider_name}.")]
 
 
 @cache
 def unsigned_sample(name: str) -> Sample:
-    """The sample of this name, one of SAMPLE_NAMES, as its file has it."""
+    """Return a sample (one of SAMPLE_NAMES) as its file contains it."""
     return Sample(**json.loads(_FILES[name].read_bytes()))
 
 
 def provider_of_sample(name: str) -> str:
-    """The provider of the sample of this name. Raises InvalidInput (`unknown_sample`)."""
+    """Return the name of a sample's provider. Raises InvalidInput (`unknown_sample`)."""
     if name not in _FILES:
         raise _unknown_sample(SAMPLE_NAMES)
     return name.partition(".")[0]
 
 
 def type_of_sample(name: str) -> str | None:
-    """The type of the event that the sample becomes. None where a source's options decide it.
-    Raises InvalidInput (`unknown_sample`)."""
+    """Return the event type of a sample, or None when a source's options determine it. Raises
+    InvalidInput (`unknown_sample`)."""
     provider_of_sample(name)
     return _types().get(name)
 
 
 def sample_data(event_type: str, *, now: datetime) -> str | None:
-    """The data of an event of this type that came in through a provider: JSON text, new each time.
-    None for a type that no sample has."""
-    for name, type_ in _types().items():
-        if type_ == event_type and event_type.startswith(f"{provider_of_sample(name)}."):
+    """Return sample data for an event type as JSON text, with new ids each time. None when no
+    sample has this type."""
+    for name, sample_type in _types().items():
+        if sample_type == event_type and event_type.startswith(f"{provider_of_sample(name)}."):
             return _json(_Values(uuid.uuid4(), now).filled(unsigned_sample(name).payload))
     return None
 
 
 @cache
 def _types() -> Mapping[str, str]:
-    """The event types of the samples, except those of providers that need options."""
+    """Return the event types of the samples, without those of providers that require options."""
     at = datetime.fromtimestamp(0, UTC)
     found = {}
     for name in SAMPLE_NAMES:
@@ -115,7 +114,7 @@ def _types() -> Mapping[str, str]:
             continue
         values, unsigned = _Values(uuid.uuid4(), at), unsigned_sample(name)
         headers = RequestHeaders(values.headers(unsigned).items())
-        request = Received(
+        request = InboundRequest(
             method="POST", url="", headers=headers, body=values.body(unsigned), caller="", at=at
         )
         found[name] = bound.event_type(request, bound.payload(request))
@@ -125,16 +124,16 @@ def _types() -> Mapping[str, str]:
 def _unknown_sample(names: Sequence[str]) -> InvalidInput:
     return InvalidInput.at(
         "/name",
-        f"no sample has that name; use one of {', '.join(names)}",
+        f"unknown sample; use one of {', '.join(names)}",
         code="unknown_sample",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The values that replace the placeholders of a sample."""
+    """The values that replace a sample's placeholders."""
 
-    new: uuid.UUID
+    id: uuid.UUID
     now: datetime
 
     def headers(self, sample: Sample) -> dict[str, str]:
@@ -149,8 +148,8 @@ class _Values:
 
     def text(self, text: str) -> str:
         return (
-            text.replace("{id}", self.new.hex)
-            .replace("{sha}", uuid.uuid5(self.new, "sha").hex + self.new.hex[:8])
+            text.replace("{id}", self.id.hex)
+            .replace("{sha}", uuid.uuid5(self.id, "sha").hex + self.id.hex[:8])
             .replace("{time}", rfc3339(self.now))
         )
 

@@ -16,7 +16,7 @@ from hookfast.storage.tables.record import Record
 class Source(Record, table=True):
     """A provider's account that sends to us. `secrets` is sealed (see `inbox.source_secrets`).
     `event_types` maps the provider's names to others, `idempotency` names the business
-    fact (see `hookfast.inbox.reading`). Deleted sources keep their row, without secrets, because
+    fact (see `hookfast.inbox.verified_request`). Deleted sources keep their row, without secrets, because
     the inbox still points to it."""
 
     __tablename__ = "sources"

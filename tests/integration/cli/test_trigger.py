@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.inbox import Received, RequestHeaders, provider
+from hookfast.inbox import InboundRequest, RequestHeaders, provider
 from hookfast.inbox.samples import SAMPLE_NAMES
 from tests.integration.api.inbound import SECRET
 from tests.integration.cli.conftest import Run
@@ -94,7 +94,7 @@ async def test_a_sample_of_another_provider_is_sent_to_no_source(
 
 
 def verify(request: Request, name: str, secret: str) -> None:
-    received = Received(
+    received = InboundRequest(
         method=request.method,
         url="",
         headers=RequestHeaders(request.raw_headers),
@@ -198,4 +198,4 @@ async def test_an_option_that_a_provider_lacks_is_named(hookfast: Run, receiver:
         "trigger", "generic.order.created", "--to", receiver.url("/hooks"), env=WITH_SECRET
     )
     assert ended.code == 1
-    assert "the options do not fit a source of generic: signature_header: " in ended.words
+    assert "the options are not valid for the provider generic: signature_header: " in ended.words

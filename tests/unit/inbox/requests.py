@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from hookfast.inbox import Provider, Received, Refused, RequestHeaders
+from hookfast.inbox import InboundRequest, Provider, RequestHeaders, RequestRejected
 
 URL = "https://hooks.acme.example/in/src_1"
 TIME = 1_700_000_000
@@ -28,11 +28,11 @@ def received(
     *,
     url: str = URL,
     content_type: str | None = JSON,
-) -> Received:
+) -> InboundRequest:
     pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
     if content_type is not None and not any(name.lower() == "content-type" for name, _ in pairs):
         pairs.append(("Content-Type", content_type))
-    return Received(
+    return InboundRequest(
         method="POST",
         url=url,
         headers=RequestHeaders(pairs),
@@ -43,12 +43,12 @@ def received(
 
 
 def outcome(
-    provider: Provider, request: Received, *secrets: str, now: datetime | None = None
+    provider: Provider, request: InboundRequest, *secrets: str, now: datetime | None = None
 ) -> str:
     """`accepted`, or the code of the refusal."""
     try:
         provider.verify(request, secrets=secrets, now=now or NOW)
-    except Refused as error:
+    except RequestRejected as error:
         refused = error
     else:
         return ACCEPTED

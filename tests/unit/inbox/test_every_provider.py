@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type, parse_pattern
-from hookfast.inbox import PROVIDERS, Provider, Received, UnsupportedContentType, provider
+from hookfast.inbox import PROVIDERS, InboundRequest, Provider, UnsupportedContentType, provider
 from hookfast.inbox.expression import compile_expression
 from hookfast.inbox.provider import Unsigned
 from hookfast.inbox.samples import SAMPLE_NAMES, sample, sample_names, unsigned_sample
@@ -68,7 +68,7 @@ CASES = [
 every_case = pytest.mark.parametrize("case", CASES, ids=[f"{c.name}-{c.signed[-1]}" for c in CASES])
 
 
-def sample_of(case: Case, *, secret: str | None = None) -> Received:
+def sample_of(case: Case, *, secret: str | None = None) -> InboundRequest:
     """A sample of this provider, a form where it has one."""
     names = sorted(sample_names(case.name), key=lambda name: unsigned_sample(name).content_type)
     signed = sample(
@@ -77,7 +77,7 @@ def sample_of(case: Case, *, secret: str | None = None) -> Received:
     return received(signed.headers, signed.body)
 
 
-def changed(request: Received, name: str, *values: str) -> Received:
+def changed(request: InboundRequest, name: str, *values: str) -> InboundRequest:
     """The request with this header's values instead."""
     kept = [pair for pair in request.headers.items() if pair[0].lower() != name.lower()]
     return received([*kept, *((name, value) for value in values)], request.body)
@@ -351,7 +351,7 @@ def test_a_provider_that_verifies_nothing_cannot_be_made() -> None:
     class Trusting(Provider):
         name = "trusting"
 
-        def event_type(self, received: Received, payload: JsonValue) -> str:
+        def event_type(self, received: InboundRequest, payload: JsonValue) -> str:
             return "trusting.all.received"
 
         def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:

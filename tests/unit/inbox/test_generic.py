@@ -191,9 +191,9 @@ def test_options_that_cannot_work_are_refused_with_their_place(
 
 
 def test_an_unknown_option_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InvalidInput, match="no such option; github has: allow_sha1"):
+    with pytest.raises(InvalidInput, match="unknown option; github has: allow_sha1"):
         provider("github", {"allow_sha_1": True})
-    with pytest.raises(InvalidInput, match="no such option; bitbucket has: none"):
+    with pytest.raises(InvalidInput, match="unknown option; bitbucket has: none"):
         provider("bitbucket", {"x": 1})
 
 

@@ -89,7 +89,7 @@ def test_rules_that_cannot_work_are_refused_with_their_place(
 
 
 def test_a_provider_without_suggestions_says_so() -> None:
-    with pytest.raises(InvalidInput, match="no keys are suggested for hook"):
+    with pytest.raises(InvalidInput, match="hook has no suggested keys"):
         BusinessKeys.parse("suggested", provider=provider("hook"), pointer="/key")
 
 

@@ -9,11 +9,11 @@ import pytest
 from hookfast.inbox import Provider, provider
 from hookfast.inbox.kept_headers import MAX_HEADERS, MAX_TOTAL, MAX_VALUE, kept_headers
 from hookfast.inbox.provider import Unsigned
-from hookfast.inbox.reading import Reading, Rules, read
+from hookfast.inbox.verified_request import SourceRules, VerifiedRequest, verify_and_parse
 from tests.unit.inbox.requests import JSON, NOW, URL, received
 
 SECRET = "a-secret-of-the-provider"
-NO_RULES = Rules(
+NO_RULES = SourceRules(
     event_types={}, id_expression=None, business_keys=None, business_window=timedelta()
 )
 
@@ -85,13 +85,13 @@ def test_a_provider_says_where_its_deliveries_ids_are(bound: Provider, kept: lis
     headers = {"X-Request-Id": "1", "X-Correlation-Id": "2"}
     unsigned = Unsigned(body=b"{}", content_type=JSON, url=URL, id="2", at=NOW)
     request = received(headers | bound.sign(unsigned, secret=SECRET))
-    found = read(bound, request, rules=NO_RULES, secrets=[SECRET], now=NOW)
-    assert isinstance(found, Reading)
+    found = verify_and_parse(bound, request, rules=NO_RULES, secrets=[SECRET], now=NOW)
+    assert isinstance(found, VerifiedRequest)
     assert [name for name, _ in found.headers if name in headers] == kept
 
 
 def test_a_header_that_options_name_as_proof_is_left_out_whatever_it_is_called() -> None:
-    assert kept_headers([("X-Acme", "hush"), ("X-Other", "it")], proofs=["x-acme"]) == [
+    assert kept_headers([("X-Acme", "hush"), ("X-Other", "it")], credentials=["x-acme"]) == [
         ("X-Other", "it")
     ]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.events.operational import is_reserved
-from hookfast.inbox.naming import MAX_NAMESPACE, event_name, folded, kept_or_folded
+from hookfast.inbox.naming import MAX_NAMESPACE, event_name, event_type_from, valid_event_type
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_noun_and_a_verb_become_words(noun: object, verb: object, name: str) -
     ],
 )
 def test_any_number_of_words_becomes_two(given_name: object, name: str) -> None:
-    assert folded("x", given_name) == name
+    assert event_type_from("x", given_name) == name
 
 
 anything = st.none() | st.integers() | st.text() | st.text("./:_-aZ9 ", max_size=300)
@@ -55,13 +55,13 @@ anything = st.none() | st.integers() | st.text() | st.text("./:_-aZ9 ", max_size
 @given(noun=anything, verb=anything)
 def test_any_noun_and_verb_make_a_valid_event_type(noun: object, verb: object) -> None:
     longest = "n" * MAX_NAMESPACE
-    for name in (event_name(longest, noun, verb), folded(longest, noun)):
+    for name in (event_name(longest, noun, verb), event_type_from(longest, noun)):
         assert parse_event_type(name) == name
         assert len(name) <= MAX_LENGTH
 
 
 @given(name=anything | st.from_regex(r"(hookfast|a)\.[a-z]{1,3}\.[a-z]{1,3}", fullmatch=True))
 def test_a_kept_name_is_valid_and_never_operational(name: object) -> None:
-    found = kept_or_folded("hook", name)
+    found = valid_event_type("hook", name)
     assert parse_event_type(found) == found
     assert not is_reserved(found)

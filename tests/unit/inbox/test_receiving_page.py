@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import get_args
 
 from hookfast.inbox import PROVIDERS, provider
+from hookfast.inbox.errors import RejectionCode
 from hookfast.inbox.expression import FUNCTIONS, MAX_KEY_LENGTH, MAX_LENGTH
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.provider import MAX_ID_LENGTH
-from hookfast.inbox.refused import RefusedCode
 
 PAGE = Path(__file__).parents[3].joinpath("docs/receiving.md").read_text()
 
@@ -40,7 +40,7 @@ def test_the_example_of_options_works() -> None:
 
 
 def test_every_refusal_is_there() -> None:
-    for code in get_args(RefusedCode):
+    for code in get_args(RejectionCode):
         assert f"`{code}`" in section("Refusals")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
-from hookfast.inbox import Provider, Received, provider
+from hookfast.inbox import InboundRequest, Provider, provider
 from hookfast.inbox.expression import compile_expression
 from hookfast.inbox.samples import SAMPLE_NAMES, sample, sample_data, type_of_sample
 from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, URL, b64, outcome, received
@@ -23,7 +23,7 @@ def provider_of(name: str) -> Provider:
     return provider(kind, options if kind == "generic" else {})
 
 
-def sent(name: str) -> Received:
+def sent(name: str) -> InboundRequest:
     signed = sample(name, provider=provider_of(name), secret=SECRET, now=NOW, url=URL)
     return received(signed.headers, signed.body)
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from standardwebhooks import Webhook
 
 from hookfast.errors import InvalidInput
-from hookfast.inbox import Refused, provider
+from hookfast.inbox import RequestRejected, provider
 from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, at, b64, outcome, received
 
 STANDARD = provider("standard")
@@ -109,7 +109,9 @@ def test_the_time_has_to_be_now() -> None:
 
 def test_how_far_the_time_is_off_is_said_in_seconds() -> None:
     for seconds in (400.658262, -400.658262):
-        with pytest.raises(Refused, match=r"401 s away from now and only 300 s are tolerated"):
+        with pytest.raises(
+            RequestRejected, match=r"401 s away from now and only 300 s are allowed"
+        ):
             STANDARD.verify(received(signed(), BODY), secrets=[SECRET], now=at(seconds))
 
 

@@ -13,7 +13,7 @@ from api.process import source_cache
 from api.process.context import Context
 from hookfast.clock import utc_now
 from hookfast.inbox import provider
-from hookfast.inbox.refused import Refused
+from hookfast.inbox.errors import RequestRejected
 from hookfast.inbox.samples import sample
 from hookfast.inbox.source_secrets import sealed_secrets
 from hookfast.storage.inbox import source_stats, sources
@@ -38,13 +38,13 @@ async def test_each_check_comes_before_those_that_cost_or_tell_more(
     async def refused(status: int, code: str, body: bytes) -> None:
         assert_problem(await post(client, source, headers, body), status, code=code)
 
-    async def mend(**members: Any) -> None:
+    async def fix(**members: Any) -> None:
         assert (await client.patch(f"/sources/{source}", json=members)).status_code == 200
 
     await refused(404, "unknown_source", too_large)
-    await mend(active=True)
+    await fix(active=True)
     await refused(403, "caller_not_allowed", too_large)
-    await mend(allowed_networks=["127.0.0.0/8"])
+    await fix(allowed_networks=["127.0.0.0/8"])
     await refused(415, "unsupported_content_type", too_large)
     headers["Content-Type"] = "application/json; charset=utf-8"
     await refused(413, "too_large", too_large)
@@ -81,7 +81,7 @@ async def test_who_asks_to_write_the_refusals_waits_for_a_writing_that_is_under_
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]
-    context.refusals.count(source, Refused("signature_mismatch", "not signed"))
+    context.refusals.count(source, RequestRejected("signature_mismatch", "not signed"))
     held_up = Refusals(0, utc_now(), "")
     async with context.database.write() as connection:
         await source_stats.refuse(connection, [(source, held_up)])

@@ -1,4 +1,4 @@
-"""A request as it came in: exact, distrusted, and silent about its contents in logs."""
+"""An inbound request, exactly as received. Its `repr` shows no header value and no body."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from hookfast.inbox.refused import Refused, UnsupportedContentType
+from hookfast.inbox.errors import RequestRejected, UnsupportedContentType
 
 MAX_SIGNATURE_LENGTH = 16_384
 """Characters of a header that takes part in a signature."""
 
 
 class RequestHeaders:
-    """Headers by name whatever its case, in their order, a repeated name as often as it came."""
+    """The headers of a request in their original order, looked up by case-insensitive name."""
 
     __slots__ = ("_pairs",)
 
@@ -23,8 +23,8 @@ class RequestHeaders:
 
     @classmethod
     def from_raw(cls, pairs: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
-        """Of the headers of an ASGI scope. Every byte is a character (ISO 8859-1), so nothing is
-        lost and nothing fails; what is not ASCII is refused where it is read."""
+        """Return the headers of an ASGI scope. Every byte is a character (ISO 8859-1), so decoding
+        loses nothing and cannot fail; values that are not ASCII are rejected when read."""
         return cls((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
 
     def __repr__(self) -> str:  # values may be secrets (X-Gitlab-Token)
@@ -40,70 +40,72 @@ class RequestHeaders:
         return bool(self.all(name))
 
     def items(self) -> tuple[tuple[str, str], ...]:
-        """Every header, names as they came."""
+        """Return every header, with its name as sent."""
         return self._pairs
 
     def all(self, name: str) -> tuple[str, ...]:
-        """Every value under this name, in their order."""
-        wanted = name.lower()
-        return tuple(value for given, value in self._pairs if given.lower() == wanted)
+        """Return every value of this header, in the order they were sent."""
+        lowered = name.lower()
+        return tuple(value for sent, value in self._pairs if sent.lower() == lowered)
 
     def only(self, name: str) -> str | None:
-        """The value, white space around it stripped; None when it did not come, came empty, or
-        came more than once: which one was meant would be a guess."""
+        """Return the value of a header, stripped of white space. None when it is missing, empty or
+        repeated: choosing one of several values would be a guess."""
         values = self.all(name)
         return (values[0].strip(" \t") or None) if len(values) == 1 else None
 
     def signing(self, name: str) -> str | None:
-        """The value of a header that takes part in a signature, None when it did not come.
+        """Return the value of a header that takes part in a signature, None when it is missing.
 
-        Raises Refused for one that came twice, even with the same value: another reader of the
-        request may take the other one. Also for one that is empty, too long, or not visible ASCII.
-        The value is as it came: a blank in front is no blank the provider sent.
+        Raises RequestRejected for a repeated header, even with equal values (another reader of the
+        request may use the other one), and for an empty, too long or not visible ASCII value. The
+        value is not stripped: a leading blank did not come from the provider.
         """
         values = self.all(name)
         if not values:
             return None
         if len(values) > 1:
-            raise Refused("signature_malformed", f"{name} came {len(values)} times; send it once")
+            raise RequestRejected(
+                "signature_malformed", f"{name} appears {len(values)} times; send it once"
+            )
         value = values[0]
         if not value:
-            raise Refused("signature_malformed", f"{name} came empty")
+            raise RequestRejected("signature_malformed", f"{name} is empty")
         if len(value) > MAX_SIGNATURE_LENGTH or not (value.isascii() and value.isprintable()):
-            raise Refused("signature_malformed", f"{name} is too long or not visible ASCII")
+            raise RequestRejected("signature_malformed", f"{name} is too long or not visible ASCII")
         return value
 
     def required(self, name: str) -> str:
-        """Like `signing`, and Refused (`signature_missing`) when it did not come."""
+        """Return the value, as `signing` does. Raises `signature_missing` when it is missing."""
         value = self.signing(name)
         if value is None:
-            raise Refused(
+            raise RequestRejected(
                 "signature_missing",
-                f"{name} is missing: is a secret set at the provider, and does no proxy in front "
-                "of Hookfast strip the header?",
+                f"{name} is missing: set the secret at the provider, and check that no proxy in "
+                "front of Hookfast strips the header",
             )
         return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """One inbound request, before anything is believed of it."""
+class InboundRequest:
+    """One inbound request. Nothing in it can be trusted until its provider has verified it."""
 
     method: str
     url: str
-    """Absolute and as the provider called it, with its query: Twilio signs it. Behind a proxy this
-    is the public URL, not the one the process saw."""
+    """The absolute URL that the provider called, with its query: Twilio signs it. Behind a proxy,
+    the public URL and not the one that the process saw."""
     headers: RequestHeaders
     body: bytes = field(repr=False)
     caller: str
-    """The IP address of the caller, as the HTTP side judged it."""
+    """The IP address of the caller, as determined by the HTTP layer."""
     at: datetime
-    """When it was read whole, aware."""
+    """When the body had been read completely; timezone-aware."""
 
     @property
     def content_type(self) -> str:
         """The media type in lower case, without its parameters (RFC 9110, section 8.3.1). Raises
-        UnsupportedContentType when the header is missing or came twice."""
+        UnsupportedContentType when the header is missing or repeated."""
         value = self.headers.only("Content-Type")
         if value is None:
             raise UnsupportedContentType("send exactly one Content-Type header")
@@ -111,5 +113,5 @@ class Received:
 
     @property
     def content_key(self) -> str:
-        """`sha256:<hex>` of the body: the idempotency key of a request that has no other."""
+        """`sha256:<hex>` of the body: the idempotency key of a request without any other."""
         return f"sha256:{hashlib.sha256(self.body).hexdigest()}"

@@ -1,0 +1,38 @@
+"""Errors that reject an inbound request. No message holds a secret, a signature or body text."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hookfast.errors import HookfastError
+
+RejectionCode: TypeAlias = Literal[
+    "signature_missing",  # no signature, or a header it needs is missing
+    "signature_malformed",  # not in the provider's format, or the header is repeated
+    "signature_not_accepted",  # signed only in a way that is too weak or not enabled here
+    "signature_mismatch",  # no secret of the source matches
+    "timestamp_malformed",  # the signed time is not a number of seconds
+    "timestamp_out_of_tolerance",  # signed correctly, but too long ago or in the future
+    "secret_missing",  # the source has no secret that could verify anything
+]
+
+
+class RequestRejected(HookfastError):
+    """The request is not proven to come from the provider (HTTP 401). Do not use its body."""
+
+    code: RejectionCode
+
+    def __init__(self, code: RejectionCode, detail: str) -> None:
+        super().__init__(detail, code=code)
+
+
+class UnsupportedContentType(HookfastError):
+    """The provider never sends bodies of this content type (HTTP 415). Nothing was verified."""
+
+    code = "unsupported_content_type"
+
+
+class UnreadablePayload(HookfastError):
+    """The request is verified, but its body does not match its content type (HTTP 400)."""
+
+    code = "unreadable_payload"
