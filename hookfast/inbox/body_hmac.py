@@ -1,10 +1,11 @@
-"""The simplest scheme: one header holds an HMAC-SHA-256 of the body."""
+"""Providers that sign the body alone, with an HMAC-SHA-256 in a header, described as data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from hookfast.inbox.errors import RequestRejected
 from hookfast.inbox.hmac_check import (
@@ -14,40 +15,88 @@ from hookfast.inbox.hmac_check import (
     hmac_signature,
     require_signature,
 )
-from hookfast.inbox.provider import Provider, Unsigned, usable_id
+from hookfast.inbox.naming import event_name, event_type_from
+from hookfast.inbox.provider import Provider, Unsigned, member, usable_id
 from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
 
+_WEAK_HASHES = ("sha1=", "md5=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyHmacScheme:
+    """How one provider writes its signature, delivery id and event name."""
+
+    name: str
+    signature_headers: tuple[str, ...]
+    """Each of these headers that a request has must be valid. Samples use the first."""
+    prefix: str = ""
+    """The text before the signature, e.g. `sha256=`."""
+    encoding: Encoding = "hex"
+    delivery_headers: tuple[tuple[str, ...], ...]
+    """Headers that together are the delivery id; the first complete row applies."""
+    type_headers: tuple[str, ...]
+    """Headers that name the event; the first one present applies."""
+    action_member: str | None = None
+    """The member of the body with the event's verb. None: the header contains it."""
+    lets_choose_secret: bool = True
+    suggested_keys: Mapping[str, str]
+
 
 class BodyHmac(Provider):
-    """Base of providers that sign the body alone; they differ in the values below."""
+    """The base class of these providers; `body_hmac_provider` creates one for a scheme."""
 
-    signature_header: ClassVar[str]
-    prefix: ClassVar[str] = ""
-    """Text before the signature, e.g. `sha256=`."""
-    encoding: ClassVar[Encoding] = "hex"
-    delivery_headers: ClassVar[Sequence[str]] = ()
-    """Headers that may hold the delivery's id; the first that is there counts."""
+    scheme: ClassVar[BodyHmacScheme]
 
     def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
-        self.require_signed(request, self.signature_header, hmac_keys(secrets))
+        keys = hmac_keys(secrets)
+        headers = self.scheme.signature_headers
+        present = [header for header in headers if header in request.headers]
+        # all of them, so that an attacker cannot choose the weaker one
+        for header in present or headers[:1]:
+            self._require_signed(request, header, keys)
 
-    def require_signed(self, request: InboundRequest, header: str, keys: Sequence[bytes]) -> None:
-        """Raise RequestRejected unless one of the keys made the body's signature in this header."""
+    def _require_signed(self, request: InboundRequest, header: str, keys: Sequence[bytes]) -> None:
+        prefix = self.scheme.prefix
         text = request.headers.required(header)
-        if not text.startswith(self.prefix):
+        if prefix and text.startswith(_WEAK_HASHES):
             raise RequestRejected(
-                "signature_malformed", f"{header} does not begin with {self.prefix}"
+                "signature_not_accepted", f"{header} has a weak hash; send {prefix} instead"
             )
+        if not text.startswith(prefix):
+            raise RequestRejected("signature_malformed", f"{header} does not begin with {prefix}")
         raw = decode_signature(
-            text.removeprefix(self.prefix), header=header, encoding=self.encoding
+            text.removeprefix(prefix), header=header, encoding=self.scheme.encoding
         )
         require_signature([raw], keys, request.body)
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
-        found = (request.headers.only(name) for name in self.delivery_headers)
-        return usable_id(next(filter(None, found), None))
+        for headers in self.scheme.delivery_headers:
+            parts = [part for header in headers if (part := request.headers.only(header))]
+            if len(parts) == len(headers):
+                return usable_id("/".join(parts))
+        return None
+
+    def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
+        """Return the name in the header as event type, with the body's action if it has one."""
+        found = (request.headers.only(header) for header in self.scheme.type_headers)
+        name = next(filter(None, found), None)
+        if self.scheme.action_member is None:
+            return event_type_from(self.name, name)
+        return event_name(self.name, name, member(payload, self.scheme.action_member))
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
-        text = hmac_signature(secret, unsigned.body, encoding=self.encoding)
-        return {self.signature_header: f"{self.prefix}{text}"}
+        text = hmac_signature(secret, unsigned.body, encoding=self.scheme.encoding)
+        return {self.scheme.signature_headers[0]: f"{self.scheme.prefix}{text}"}
+
+
+def body_hmac_provider(scheme: BodyHmacScheme) -> type[Provider]:
+    """Return the provider class for a scheme."""
+    members = {
+        "scheme": scheme,
+        "name": scheme.name,
+        "lets_choose_secret": scheme.lets_choose_secret,
+        "suggested_keys": scheme.suggested_keys,
+        "id_headers": frozenset(name for names in scheme.delivery_headers for name in names),
+    }
+    return cast(type[Provider], type(scheme.name.capitalize(), (BodyHmac,), members))
