@@ -1,17 +1,17 @@
-"""The outgoing HTTP transport: everything between Hookfast and other people's servers.
+"""Send HTTP requests to endpoints, and guard the addresses to which they may go.
 
-`Sender` makes requests; `AddressGuard` decides where they may go; `check_url` and
-`verify_endpoint` decide which endpoint URLs are accepted.
+`Sender` sends requests, `AddressGuard` allows or blocks their addresses, `check_url` and
+`verify_endpoint` validate endpoint URLs.
 """
 
-from hookfast.sender.address_guard import AddressGuard, AddressRefused, Network
+from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network
 from hookfast.sender.sender import Sender
 from hookfast.sender.url import check_url
 from hookfast.sender.verify import verify_endpoint
 
 __all__ = [
+    "AddressBlocked",
     "AddressGuard",
-    "AddressRefused",
     "Network",
     "Sender",
     "check_url",

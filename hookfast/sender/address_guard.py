@@ -1,8 +1,8 @@
-"""The address guard: which hosts, ports and IP addresses an outgoing connection may be opened to.
+"""The address guard allows or blocks the host, port and IP address of an outgoing connection.
 
-Explicit tables instead of `ipaddress`'s `is_global`, which on Python 3.11 passes NAT64, 6to4,
+It uses explicit tables, because `is_global` of `ipaddress` on Python 3.11 allows NAT64, 6to4,
 `::127.0.0.1` and multicast. Sources: the IANA IPv4 and IPv6 special-purpose address registries
-(RFC 6890). IPv6 is allowed only inside global unicast, 2000::/3, minus what is special there.
+(RFC 6890). IPv6 is allowed only inside global unicast, 2000::/3, without its special networks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IPV4_DENIED = tuple(
         ("10.0.0.0/8", "private"),
         ("100.64.0.0/10", "shared address space (carrier-grade NAT)"),
         ("127.0.0.0/8", "loopback"),
-        ("168.63.129.16/32", "cloud platform service"),  # public, but Azure's own on every host
+        ("168.63.129.16/32", "cloud platform service"),  # public, but Azure's own service
         ("169.254.0.0/16", "link-local"),
         ("172.16.0.0/12", "private"),
         ("192.0.0.0/24", "protocol assignments"),
@@ -49,7 +49,7 @@ _IPV4_DENIED = tuple(
     )
 )
 
-# The first match names the rule, so the narrower network stands before the wider one.
+# The first match names the rule, so narrower networks come before wider ones.
 _IPV6_DENIED = tuple(
     (IPv6Network(network), rule)
     for network, rule in (
@@ -78,8 +78,8 @@ _IPV6_DENIED = tuple(
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
-# Where the clouds' metadata services listen, which hand out credentials. No allowed network lifts
-# this, however wide it was drawn.
+# The metadata services of clouds, which hand out credentials. They stay blocked even inside an
+# allowed network.
 _METADATA = tuple(
     ip_network(network)
     for network in (
@@ -96,7 +96,7 @@ _METADATA = tuple(
         "fe80::a9fe:a9fe/128",  # OpenStack
     )
 )
-# Prefixes whose last 32 bits are an IPv4 address that a translator or the host itself goes to.
+# Prefixes whose last 32 bits are an IPv4 address, which a translator or the host itself reaches.
 _EMBEDDING = tuple(
     IPv6Network(network)
     for network in (
@@ -110,9 +110,9 @@ _EMBEDDING = tuple(
 _PLAIN_IPV6 = (IPv6Network("::/128"), IPv6Network("::1/128"))
 
 
-class AddressRefused(Exception):
-    """The guard refused `address`, which can also be a host's name; `rule` names why in a few
-    words. The URL or the name has to point elsewhere, or the operator has to allow the network."""
+class AddressBlocked(Exception):
+    """The guard blocked `address`, an IP address or host name; `rule` says why in a few words. Use
+    another URL, point the name elsewhere, or let the operator allow the network."""
 
     def __init__(self, address: str, rule: str) -> None:
         super().__init__(f"{address} is not allowed: {rule}")
@@ -121,9 +121,8 @@ class AddressRefused(Exception):
 
 
 class AddressGuard:
-    """Judges hosts and addresses. `allowed_private_networks` lifts the deny rules for what lies
-    inside; `denied_networks` adds to them, and wins. `ports` is what may be dialled (empty: any).
-    """
+    """Checks hosts and addresses. `allowed_private_networks` are exempt from the built-in rules;
+    `denied_networks` are always blocked. `ports` are the allowed ports (empty: any)."""
 
     def __init__(
         self,
@@ -137,63 +136,63 @@ class AddressGuard:
         self._ports = tuple(ports)
         if self._allowed:
             log.warning(
-                "The address guard lets deliveries into private networks.",
+                "The address guard allows deliveries into private networks.",
                 networks=[str(network) for network in self._allowed],
             )
 
     def check_host(self, host: str, port: int) -> None:
-        """Return if `host` (a lower-case ASCII name, or an address) may be asked for and dialled
-        at `port`, as far as can be told without resolving it. Raises AddressRefused."""
+        """Raise AddressBlocked if `host` (a lower-case ASCII name, or an address) must not be
+        resolved or connected to at `port`, as far as known without resolving it."""
         if self._ports and not any(port in ports for ports in self._ports):
-            raise AddressRefused(host, f"port {port} is not one this server sends to")
+            raise AddressBlocked(host, f"port {port} is not an allowed port of this server")
         if is_address(host):
             self.check([host])
         elif is_metadata_name(host):
-            raise AddressRefused(host, "cloud metadata service")
+            raise AddressBlocked(host, "cloud metadata service")
         elif is_local_name(host) and not self._allowed:
-            raise AddressRefused(host, "a name of private networks")
+            raise AddressBlocked(host, "a name for private networks")
 
     def check(
         self, addresses: Sequence[str], *, host: str | None = None, within: Sequence[Network] = ()
     ) -> None:
-        """Return if every address, of those that `host` has, may be dialled; one bad answer spoils
-        the name. A name of private networks may only lead into the allowed ones.
+        """Raise AddressBlocked unless all of the host's addresses are allowed: a single blocked one
+        blocks the name. A name for private networks must resolve into allowed networks.
 
-        `within` are the endpoint's own networks: where given, every address must also lie in one
-        of them. They never lift a deny rule. Raises AddressRefused.
+        `within` are the endpoint's own networks; if given, every address must also be in one of
+        them. They never exempt from a rule.
         """
         local = host is not None and not is_address(host) and is_local_name(host)
         for text in addresses:
             address = ip_address(text)
             if (rule := self._rule_against(address)) is not None:
-                raise AddressRefused(text, rule)
-            if local and not self._lifted(address):
-                raise AddressRefused(text, "a name of private networks")
+                raise AddressBlocked(text, rule)
+            if local and not self._exempt(address):
+                raise AddressBlocked(text, "a name for private networks")
             if within and not _inside(_unmapped(address), within):
-                raise AddressRefused(text, "outside the endpoint's allowed networks")
+                raise AddressBlocked(text, "outside the endpoint's allowed networks")
 
     def _rule_against(self, address: Address) -> str | None:
-        rule = _denied_by(address)
-        if rule is not None and not self._lifted(address):
+        rule = _built_in_rule(address)
+        if rule is not None and not self._exempt(address):
             return rule
         if _inside(address, _METADATA):
             return "cloud metadata service"
         if _inside(address, self._denied):
-            return "refused by this server's settings"
-        # Who lifts NAT64 means the public addresses behind it, not 64:ff9b::7f00:1.
+            return "blocked by this server's settings"
+        # An operator who allows NAT64 means the public addresses behind it, not 64:ff9b::7f00:1.
         for embedded in _embedded(address):
             if (rule := self._rule_against(embedded)) is not None:
                 return rule
         return None
 
-    def _lifted(self, address: Address) -> bool:
-        # A mapped address reaches the IPv4 host it embeds, so that is what the networks of people
-        # are compared with; without their word it stays denied.
+    def _exempt(self, address: Address) -> bool:
+        # A mapped address reaches the IPv4 host it embeds, so that address is compared as well.
+        # Without an allowed network, mapped addresses stay blocked.
         return _inside(address, self._allowed) or _inside(_unmapped(address), self._allowed)
 
 
 def is_address(host: str) -> bool:
-    """Whether `host` is an IP address (without brackets) and not a name."""
+    """Return whether `host` is an IP address (without brackets) and not a name."""
     try:
         ip_address(host)
     except ValueError:
@@ -201,7 +200,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-def _denied_by(address: Address) -> str | None:
+def _built_in_rule(address: Address) -> str | None:
     if isinstance(address, IPv4Address):
         return next((rule for network, rule in _IPV4_DENIED if address in network), None)
     for network, rule in _IPV6_DENIED:
@@ -211,7 +210,7 @@ def _denied_by(address: Address) -> str | None:
 
 
 def _embedded(address: Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses inside an IPv6 one: where what is sent to it may come out."""
+    """Return the IPv4 addresses that an IPv6 address embeds, which traffic to it may reach."""
     if isinstance(address, IPv4Address) or _inside(address, _PLAIN_IPV6):
         return ()
     if address.sixtofour is not None:

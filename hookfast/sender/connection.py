@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection: requests leave whole, answers are read within limits.
+"""One HTTP/1.1 connection, which sends requests and reads responses within limits.
 
-h11 does the protocol. What it leaves open is decided by what it is given to read: how long an
-answer may be, how soon one that is not HTTP is known for it, and that no byte beyond an answer is
-taken for the next one.
+h11 implements the protocol. This module controls which bytes h11 gets, and so limits the length of
+a response, detects early that a peer does not speak HTTP, and keeps bytes after a response from
+being read as the next one.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from dataclasses import dataclass
 
 import h11
 
-from hookfast.sender.failure import answer_refused, broken, not_http
+from hookfast.sender.failure import broken, invalid_response, not_http
 from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.stream import Stream
 
 MAX_HEAD = 64 * 1024
-"""Most bytes of interim (1xx) answers, status line and headers together."""
+"""Most bytes of interim (1xx) responses, status line and headers together."""
 MAX_BODY = 64 * 1024
-"""Most bytes of a body, its framing included, that are read; the rest is cut."""
+"""Most bytes of a body that are read, including its framing; the rest is cut off."""
 
 _VERSION = b"HTTP/1."
-# Where a head ends and, after its last chunk, a chunked body (as h11 sees it).
+# The end of a head and, after its last chunk, of a chunked body (as h11 parses it).
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-# A chunked body that takes more reads, say one that is all blank lines, costs its connection, so
-# that it does not cost us a tenth of a second.
+# After this many reads of a chunked body (one full of blank lines, say), the rest is read at once
+# and the connection is not reused. Otherwise such a body would cost a tenth of a second of CPU.
 _LINE_READS = 64
 _END = h11.EndOfMessage()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A final answer, its body as it came; `cut` tells that it was longer than what was read."""
+    """A final response with its raw body; `cut` means that only the body's start was read."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -41,22 +41,22 @@ class Answer:
 
 
 class Connection:
-    """One connection to `peer`, for one request at a time. Knows no deadline: the caller cancels.
+    """One connection to `peer`, for one request at a time. The caller cancels it at its deadline.
 
-    It can carry another request only where `exchange` has returned and `renew` says so.
+    It can send another request only after `exchange` returned and `prepare_reuse` returned True.
     """
 
     def __init__(self, stream: Stream, peer: str) -> None:
         self._stream = stream
         self._peer = peer
-        # The limit is on a single event; h11's own 16 KiB would refuse large heads.
+        # The limit is on a single event; h11's default of 16 KiB would reject large heads.
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD * 2)
-        self._unfit = False
+        self._not_reusable = False
 
     async def exchange(self, request: h11.Request, body: bytes) -> Answer:
-        """Send a request and read its answer. Headers and body leave in one segment where they
-        fit. Raises RequestFailed, what `confirm` raises, and h11.LocalProtocolError for a body
-        that is not as long as the request says."""
+        """Send a request and read its response. Headers and body leave in one segment if they fit.
+        Raises RequestFailed, any error of `confirm`, and h11.LocalProtocolError when the body's
+        length is not the request's Content-Length."""
         progress = self._progress = current_progress()
         progress.phase = Phase.WAITING
         parts = [self._protocol.send(event) for event in (request, h11.Data(data=body), _END)]
@@ -69,28 +69,29 @@ class Connection:
             head = await self._receive_head()
             received, cut = await self._receive_body(head)
         except h11.RemoteProtocolError as error:
-            raise answer_refused(self._peer, progress) from error
+            raise invalid_response(self._peer, progress) from error
         return Answer(head.status_code, head.headers.raw_items(), received, cut)
 
-    def renew(self) -> bool:
-        """Whether the exchange ended so that another may follow; to be called once, after it."""
+    def prepare_reuse(self) -> bool:
+        """Prepare for another request, and return whether the connection can send one. Call it once
+        after each exchange."""
         done = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
-        if not done or self._unfit or self._stream.buffer:
+        if not done or self._not_reusable or self._stream.buffer:
             return False
         self._protocol.start_next_cycle()
         return True
 
     @property
-    def quiet(self) -> bool:
-        """Whether an idle connection can carry another request, as far as is known."""
-        return self._stream.quiet
+    def usable(self) -> bool:
+        """Whether an idle connection can send another request, as far as known."""
+        return self._stream.idle
 
     def close(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._stream.close()
 
     async def _receive_head(self) -> h11.Response:
-        self._left = MAX_HEAD
+        self._remaining = MAX_HEAD
         self._start = b""
         self._tail = b""
         while True:
@@ -99,14 +100,15 @@ class Connection:
                 return event
             if event is h11.NEED_DATA:
                 self._receive(await self._read_head())
-            # else it is an interim answer, which the final one follows
+            # otherwise it is an interim response, and the final one follows
 
     async def _receive_body(self, head: h11.Response) -> tuple[bytes, bool]:
-        """The body, framed as `head` tells (RFC 9112, section 6.3), and whether it was cut."""
+        """Read the body, framed by its headers (RFC 9112, section 6.3). Return it, and whether it
+        was cut."""
         self._progress.phase = Phase.BODY
-        self._left = MAX_BODY
+        self._remaining = MAX_BODY
         self._line_reads = _LINE_READS
-        headers = dict(head.headers)  # by names in lower case; h11 has checked these two
+        headers = dict(head.headers)  # names are in lower case; h11 has validated these two
         self._chunked = b"transfer-encoding" in headers
         self._length = int(headers.get(b"content-length", MAX_BODY))
         body = bytearray()
@@ -116,59 +118,59 @@ class Connection:
                 body += event.data
             elif event is not h11.NEED_DATA:
                 return bytes(body), False
-            elif not self._left:
+            elif not self._remaining:
                 return bytes(body), True
             else:
                 self._receive(await self._read_body())
 
     def _receive(self, data: bytes) -> None:
-        self._left -= len(data)
+        self._remaining -= len(data)
         self._protocol.receive_data(data)
 
     async def _read_head(self) -> bytes:
-        """Some of the head, never beyond its end."""
-        if not self._left:
+        """Read a part of the head, never beyond its end."""
+        if not self._remaining:
             raise not_http(self._peer, f"has more than {MAX_HEAD // 1024} KiB of headers")
-        if not await self._filled():
+        if not await self._wait_for_data():
             raise broken(self._peer, self._progress.phase, None)
         self._progress.phase = Phase.HEADERS
-        data = self._take_line(self._left)
+        data = self._take_line(self._remaining)
         if len(self._start) < len(_VERSION):
             self._start = (self._start + data)[: len(_VERSION)]
-            # Without this an SSH or SMTP banner would be waited on until the deadline.
+            # Without this check, an SSH or SMTP banner would be read until the deadline.
             if not _VERSION.startswith(self._start):
                 raise not_http(self._peer)
         return data
 
     async def _read_body(self) -> bytes:
-        """Some of the body, never beyond its end; `b""` where the peer ends it by closing."""
-        if not await self._filled():
+        """Read a part of the body, never beyond its end; `b""` when the peer has closed."""
+        if not await self._wait_for_data():
             self._progress.ended = True
             return b""
         if not self._chunked:
-            data = self._stream.take(min(self._left, self._length))
+            data = self._stream.take(min(self._remaining, self._length))
             self._length -= len(data)
             return data
         if not self._line_reads:
-            self._unfit = True
-            return self._stream.take(self._left)
+            self._not_reusable = True
+            return self._stream.take(self._remaining)
         self._line_reads -= 1
-        return self._take_line(self._left)
+        return self._take_line(self._remaining)
 
-    async def _filled(self) -> bool:
+    async def _wait_for_data(self) -> bool:
         try:
-            return await self._stream.filled()
+            return await self._stream.wait_for_data()
         except OSError as error:
             raise broken(self._peer, self._progress.phase, error) from error
 
     def _take_line(self, limit: int) -> bytes:
-        """Up to `limit` bytes of what has come, not beyond a blank line.
+        """Return up to `limit` received bytes, not beyond a blank line.
 
-        Bytes after an answer's end would stay with h11 and begin the next answer; in the stream
-        they make the connection unfit for another request.
+        h11 would read bytes after a response's end as the start of the next response. Left in the
+        stream, they prevent the connection from being reused.
         """
         buffer = self._stream.buffer
-        if line := _BLANK_LINE.search(self._tail + buffer[:2]):  # one that began before
+        if line := _BLANK_LINE.search(self._tail + buffer[:2]):  # begun in earlier data
             end = line.end() - len(self._tail)
         elif line := _BLANK_LINE.search(buffer, 0, limit):
             end = line.end()

@@ -1,7 +1,7 @@
-"""Reach a host: resolve once, judge every answer, connect to a judged literal.
+"""Connect to a host: resolve its name once, check every address, connect to a checked address.
 
-Nothing resolves the name a second time, so it cannot point elsewhere between the check and the
-connection (DNS rebinding). TLS, set up by others, verifies the name and sends it as SNI.
+The name is not resolved a second time, so it cannot change between the check and the connection
+(DNS rebinding). TLS is set up elsewhere; it verifies the name and sends it as SNI.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 
 from hookfast.deliveries.outcome import Result
-from hookfast.sender.address_guard import AddressGuard, AddressRefused, Network, is_address
-from hookfast.sender.failure import RequestFailed, address_refused, not_connected, unresolved
+from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network, is_address
+from hookfast.sender.failure import RequestFailed, address_blocked, not_connected, unresolved
 from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 
 _STAGGER_SECONDS = 0.25  # RFC 8305, section 8: "Connection Attempt Delay"
-_MAX_DIALLED = 8  # a name with a thousand addresses must not turn an attempt into a port scan
-
+_MAX_DIALLED = 8  # a name with a thousand addresses must not cause a port scan
 
 Connect = Callable[[str, int], Coroutine[None, None, socket.socket]]
-"""From an IP address and a port to a non-blocking socket connected to it; raises OSError."""
+"""Returns a non-blocking socket connected to an IP address and port; raises OSError."""
 
 
 class Dialer:
-    """Opens TCP connections under one guard and resolver, by means of `connect`."""
+    """Opens TCP connections to addresses that the guard allows."""
 
     def __init__(
         self, *, guard: AddressGuard, resolver: Resolver, connect: Connect | None = None
@@ -37,29 +36,31 @@ class Dialer:
         self._connect = connect or connect_tcp
 
     async def dial(self, host: str, port: int, *, within: Sequence[Network]) -> socket.socket:
-        """A non-blocking socket connected to `host`, which has to lie in the networks `within`,
-        where any are given.
+        """Return a non-blocking socket connected to `host`, in one of the networks `within` if any.
 
-        Raises RequestFailed; OSError when we lack what it takes, e.g. file descriptors. Knows no
-        deadline: the caller cancels.
+        Raises RequestFailed, and OSError when this process lacks resources, e.g. file descriptors.
+        The caller cancels it at its deadline.
         """
         progress = current_progress()
         progress.phase = Phase.RESOLVING
-        addresses = await self.judged(host, port, within=within)
+        addresses = await self.allowed_addresses(host, port, within=within)
         progress.phase = Phase.CONNECTING
         try:
             return await _connect_first(addresses[:_MAX_DIALLED], port, connect=self._connect)
         except OSError as error:
             raise not_connected(peer_name(host, port), error) from error
 
-    async def judged(self, host: str, port: int, *, within: Sequence[Network]) -> Sequence[str]:
-        """The addresses of `host`, each of which may be dialled at `port`. Raises RequestFailed."""
+    async def allowed_addresses(
+        self, host: str, port: int, *, within: Sequence[Network]
+    ) -> Sequence[str]:
+        """Resolve `host` and return its addresses, all of which the guard allows. Raises
+        RequestFailed."""
         try:
             self._guard.check_host(host, port)
             addresses = await self._addresses(host)
             self._guard.check(addresses, host=host, within=within)
-        except AddressRefused as refused:
-            raise address_refused(host, refused) from None
+        except AddressBlocked as blocked:
+            raise address_blocked(host, blocked) from None
         return addresses
 
     async def _addresses(self, host: str) -> Sequence[str]:
@@ -75,9 +76,11 @@ class Dialer:
 
 
 async def _connect_first(addresses: Sequence[str], port: int, *, connect: Connect) -> socket.socket:
-    """A socket connected to one of `addresses`, tried in order as RFC 8305 (section 5) has it: the
-    next one starts when the last has failed or after a quarter of a second; the first to connect
-    wins. Raises the most telling OSError when none does."""
+    """Return a socket connected to one of the addresses, tried in order (RFC 8305, section 5).
+
+    The next attempt starts when the last one has failed, or after a quarter of a second; the first
+    connection wins. Raises the most informative OSError when all fail.
+    """
     if len(addresses) == 1:
         return await connect(addresses[0], port)
     waiting = list(addresses)
@@ -97,7 +100,7 @@ async def _connect_first(addresses: Sequence[str], port: int, *, connect: Connec
             )
             winner = next((task.result() for task in done if task.exception() is None), None)
         if winner is None:
-            raise _most_telling([task.exception() for task in attempts])
+            raise _most_informative([task.exception() for task in attempts])
         return winner
     finally:
         for task in attempts:
@@ -108,10 +111,10 @@ async def _connect_first(addresses: Sequence[str], port: int, *, connect: Connec
 
 
 async def connect_tcp(address: str, port: int) -> socket.socket:
-    """The `Connect` that dials. Cancelled, it closes what it has opened."""
+    """Open a TCP connection. Closes the socket when cancelled."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # With its protocol named: asyncio gives TCP_NODELAY to no socket without, and the end of a
-    # longer body would wait for the receiver's delayed ACK (40 ms).
+    # The protocol is explicit, because asyncio sets TCP_NODELAY only then. Without it, the end of a
+    # long body would wait for the receiver's delayed ACK (40 ms).
     connecting = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         connecting.setblocking(False)
@@ -122,9 +125,9 @@ async def connect_tcp(address: str, port: int) -> socket.socket:
     return connecting
 
 
-def _most_telling(errors: Sequence[BaseException | None]) -> BaseException:
-    """The failure of an address that could be reached, if any: on a host without IPv6 the other
-    addresses only say that there is no route."""
+def _most_informative(errors: Sequence[BaseException | None]) -> BaseException:
+    """Return the error of an address that has a route, if any: on a host without IPv6, the errors
+    of IPv6 addresses only say that there is no route."""
     no_route = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
     real = [error for error in errors if error is not None]
     return min(real, key=lambda error: isinstance(error, OSError) and error.errno in no_route)

@@ -1,7 +1,7 @@
-"""How a request can fail, in the words an endpoint's owner reads.
+"""The ways in which a request can fail, with messages for the endpoint's owner.
 
-`RequestFailed` is raised where the cause is known; the sender turns it into an `Outcome`. No
-message holds a header, a body or anything else that a receiver or a signature put on the wire.
+`RequestFailed` is raised where the cause is known; the sender converts it into an `Outcome`. No
+message contains a header, a body or any other text from the network.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import socket
 import ssl
 
 from hookfast.deliveries.outcome import Result
-from hookfast.sender.address_guard import AddressRefused
+from hookfast.sender.address_guard import AddressBlocked
 from hookfast.sender.progress import Phase, Progress
 
 
 class RequestFailed(Exception):
-    """No complete HTTP answer came; `result` is the class and `sentence` the reason."""
+    """No complete HTTP response arrived; `result` is the category and `sentence` the reason."""
 
     def __init__(self, result: Result, sentence: str) -> None:
         super().__init__(sentence)
@@ -26,40 +26,37 @@ class RequestFailed(Exception):
 
 
 def timed_out(phase: Phase, peer: str, timeout: float) -> RequestFailed:
-    """The total deadline of `timeout` seconds passed in `phase`."""
+    """Return the failure when the total deadline of `timeout` seconds passed in `phase`."""
     return RequestFailed(
         Result.TIMEOUT, f"No answer within {timeout:g} s: {phase.value.format(peer=peer)}"
     )
 
 
 def unresolved(host: str, error: socket.gaierror) -> RequestFailed:
-    """The name server said no, or said nothing."""
+    """Return the failure when the name server has no address, or did not respond."""
     if error.errno in (socket.EAI_AGAIN, socket.EAI_FAIL):
         return RequestFailed(Result.DNS, f"The name server for {host} did not answer.")
     return RequestFailed(Result.DNS, f"The name {host} does not resolve to an address.")
 
 
-def address_refused(host: str, refused: AddressRefused) -> RequestFailed:
-    """The guard refused the host, its port or one of its addresses.
+def address_blocked(host: str, blocked: AddressBlocked) -> RequestFailed:
+    """Return the failure when the guard blocked the host, its port or one of its addresses.
 
-    Which address is not said: a name server may tell us what it tells nobody outside, and who may
-    only name a URL must not learn it from us.
+    It does not name the address: an internal name server may resolve names that outsiders cannot,
+    and the author of a URL must not learn the result.
     """
-    if refused.address == host:
-        return RequestFailed(Result.ADDRESS, f"{host} must not be sent to ({refused.rule}).")
-    return RequestFailed(
-        Result.ADDRESS,
-        f"{host} resolves to an address that must not be sent to ({refused.rule}).",
-    )
+    if blocked.address == host:
+        return RequestFailed(Result.ADDRESS, f"{host} is blocked ({blocked.rule}).")
+    return RequestFailed(Result.ADDRESS, f"{host} resolves to a blocked address ({blocked.rule}).")
 
 
-# Our own shortage says nothing about the receiver: it is raised as it is and costs no attempt.
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# A shortage of our own says nothing about the receiver: it is raised unchanged, not as an attempt.
+_OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def not_connected(peer: str, error: OSError) -> RequestFailed:
-    """A TCP connection could not be opened. Raises `error` itself when the lack is ours."""
-    if error.errno in _OURS:
+    """Return the failure to open a TCP connection. Raises `error` itself for our own shortage."""
+    if error.errno in _OWN_SHORTAGES:
         raise error
     if error.errno == errno.ECONNREFUSED:
         return RequestFailed(
@@ -88,7 +85,7 @@ _CERTIFICATE_FAULTS = {
 
 
 def handshake_failed(peer: str, error: OSError) -> RequestFailed:
-    """TLS could not be set up: `ssl.SSLError`, or the connection broke during the handshake."""
+    """Return the failure of a TLS handshake: an `ssl.SSLError`, or a broken connection."""
     if isinstance(error, ssl.SSLCertVerificationError):
         fault = _CERTIFICATE_FAULTS.get(error.verify_code, "is not trusted")
         return RequestFailed(Result.TLS, f"The certificate of {peer} {fault}.")
@@ -101,24 +98,25 @@ def handshake_failed(peer: str, error: OSError) -> RequestFailed:
 
 
 def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
-    """The connection ended before the answer was complete; `error` is None at an orderly end."""
+    """Return the failure when the connection ended before the response was complete. `error` is
+    None when the peer closed it in an orderly way."""
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or "unknown error").lower().replace("_", " ")
         return RequestFailed(Result.TLS, f"{peer} broke off the TLS connection: {reason}.")
-    act = "closed" if error is None else "reset"
+    action = "closed" if error is None else "reset"
     when = {
         Phase.HEADERS: "in the middle of the answer's headers",
         Phase.BODY: "in the middle of the answer's body",
     }.get(phase, "without answering")
-    return RequestFailed(Result.RESET, f"{peer} {act} the connection {when}.")
+    return RequestFailed(Result.RESET, f"{peer} {action} the connection {when}.")
 
 
-def not_http(peer: str, what: str = "is not valid HTTP/1.1") -> RequestFailed:
-    """Bytes came back that are not an HTTP answer we accept."""
-    return RequestFailed(Result.PROTOCOL, f"What {peer} answered {what}.")
+def not_http(peer: str, problem: str = "is not valid HTTP/1.1") -> RequestFailed:
+    """Return the failure when the response is not HTTP, or exceeds a limit."""
+    return RequestFailed(Result.PROTOCOL, f"The answer of {peer} {problem}.")
 
 
-def answer_refused(peer: str, progress: Progress) -> RequestFailed:
-    """h11 did not accept the answer. It words a connection that the peer closed in the middle of a
-    body as a breach of the protocol too."""
+def invalid_response(peer: str, progress: Progress) -> RequestFailed:
+    """Return the failure when h11 rejected the response. h11 also reports a connection that the
+    peer closed in the middle of a body as a protocol error."""
     return broken(peer, progress.phase, None) if progress.ended else not_http(peer)

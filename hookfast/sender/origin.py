@@ -1,9 +1,9 @@
-"""The connections to one origin: those in use, and those kept for the next request.
+"""The connections to one origin, in use or kept idle for the next request.
 
-httpcore2's pool looks at each of its connections twice for each request, and asks the kernel about
-each idle one. Here a request touches the connection it takes, and no other, and drives h11 without
-the layers between: at 64 at once `Sender.post` takes 0.4 ms of CPU where it took 1.15 (`python -m
-bench.post`, by turns, on a busy machine).
+httpcore2's pool inspects all its connections twice for each request, and polls each idle one. Here
+a request touches only the connection that it uses, and drives h11 directly: with 64 requests at
+once, `Sender.post` takes 0.4 ms of CPU instead of 1.15 ms (`python -m bench.post`, measured in
+turns on a busy machine).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from hookfast.sender.url import peer_name
 
 
 class Origin:
-    """Reaches one host and port, through the guarded dialler; with `ssl_context` by TLS, verified
-    for the host. `streams` are those open now; each is in `all_streams` too.
+    """Sends requests to one host and port; with `ssl_context` over TLS, verified for the host.
+    `streams` are the open ones; each of them is in `all_streams` too.
 
-    A request is never sent on a second connection, so one that meets a closed connection fails.
+    A request is never repeated on a second connection: when its connection is closed, it fails.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class Origin:
         self._all_streams = all_streams
         self._idle_seconds = idle_seconds
         self._max_idle = max_idle
-        self._places = asyncio.Semaphore(max_connections)
-        # With the time until which each is kept. The last to become idle is the first to be used
-        # again: it is the least likely to have been closed meanwhile.
+        self._slots = asyncio.Semaphore(max_connections)
+        # Each with the time until which it is kept. The most recent one is used first: the peer is
+        # the least likely to have closed it.
         self._idle: deque[tuple[float, Connection]] = deque()
 
     async def exchange(self, request: h11.Request, body: bytes) -> Answer:
-        """Send a request, when there is a connection for it, and read its answer. Raises what
-        `Dialer.dial` and `Connection.exchange` raise."""
-        async with self._places:
+        """Wait for a free connection, send a request and read its response. Raises the errors of
+        `Dialer.dial` and `Connection.exchange`."""
+        async with self._slots:
             connection = self._take_idle() or await self._open()
             try:
                 answer = await connection.exchange(request, body)
@@ -80,14 +80,14 @@ class Origin:
         self._drop_expired()
         while self._idle:
             _, connection = self._idle.pop()
-            if connection.quiet:
+            if connection.usable:
                 return connection
             connection.close()
         return None
 
     def _keep(self, connection: Connection) -> None:
         self._drop_expired()
-        if not connection.renew():
+        if not connection.prepare_reuse():
             connection.close()
             return
         self._idle.append((time.monotonic() + self._idle_seconds, connection))
@@ -102,26 +102,26 @@ class Origin:
     async def _open(self) -> Connection:
         connected = await self._dialer.dial(self._host, self._port, within=self._networks)
         if self._ssl_context is None:
-            return await self._over(connected)
-        # Nothing has been read yet: what a server that does not speak TLS says at once belongs to
-        # the handshake, which tells it from a server that is silent.
+            return await self._connect(connected)
+        # Nothing has been read yet, so a plain-text greeting reaches the handshake, which can tell
+        # a server that does not speak TLS from a silent one.
         current_progress().phase = Phase.HANDSHAKE
         try:
-            return await self._over(connected, ssl=self._ssl_context, server_hostname=self._host)
+            return await self._connect(connected, ssl=self._ssl_context, server_hostname=self._host)
         except OSError as error:
             raise handshake_failed(self._peer, error) from error
 
-    async def _over(self, connected: socket.socket, **tls: Any) -> Connection:
-        """`connected` as a connection; closed where that fails."""
+    async def _connect(self, connected: socket.socket, **tls: Any) -> Connection:
+        """Return a connection over the connected socket. Closes the socket on failure."""
         stream = Stream((self.streams, self._all_streams))
         try:
             await asyncio.get_running_loop().create_connection(
                 lambda: stream, sock=connected, **tls
             )
         except BaseException:
-            # A deadline may strike when the transport is made and not yet handed over: uvloop then
-            # closes it without telling, and a stream that waits to be told would for ever.
-            stream.give_up()
+            # When the deadline passes after the transport was created but before it is handed over,
+            # uvloop closes it without notifying the stream, which would then wait forever.
+            stream.abandon()
             connected.close()
             raise
         return Connection(stream, self._peer)

@@ -1,10 +1,9 @@
-"""Names to addresses, through the system's resolver.
+"""Resolve names to addresses through the system's resolver, in threads.
 
-`getaddrinfo` blocks and cannot be interrupted, so it runs in threads of its own: a name server that
-hangs must not take the threads that others use (uvloop has four, shared with file access). Lookups
-of one name that overlap are one lookup, so a name that hangs holds one thread, however many wait;
-and the names of one domain hold a few at most, so that whose name server never answers cannot take
-them all by making names up.
+`getaddrinfo` blocks and cannot be interrupted, so it has its own threads: a name server that hangs
+must not block the threads that others use (uvloop has four, shared with file access). Overlapping
+lookups of a name share one thread, however many requests wait. A domain can use only a few threads,
+so that an owner whose name server never responds cannot occupy all of them with invented names.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 Lookup = Callable[[str], Sequence[str]]
-"""A blocking function from a host name to its addresses; raises `socket.gaierror`."""
+"""Blocks, and returns the addresses of a host name; raises `socket.gaierror`."""
 
-_THREADS = 256  # asleep in getaddrinfo all of them, if it comes to that
+_THREADS = 256  # all of them may be blocked in getaddrinfo
 _PER_DOMAIN = 8
 
 
 def system_lookup(host: str) -> Sequence[str]:
-    """Every address of `host`, in the order of RFC 6724, each once."""
-    # Bytes, so that no second IDNA codec (Python's, of 2003) sees the name.
+    """Return every distinct address of `host`, in the order of RFC 6724."""
+    # As bytes, so that Python's own codec (IDNA 2003) does not convert the name a second time.
     answers = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in answers))
 
 
 class Resolver:
-    """Runs lookups off the event loop. For one event loop."""
+    """Runs lookups in threads, for one event loop."""
 
     def __init__(self, lookup: Lookup = system_lookup) -> None:
         self._lookup = lookup
@@ -40,17 +39,17 @@ class Resolver:
         self._freed: dict[str, asyncio.Event] = {}
 
     async def resolve(self, host: str) -> Sequence[str]:
-        """The addresses of `host`. Raises `socket.gaierror` when it has none."""
+        """Return the addresses of `host`. Raises `socket.gaierror` when it has none."""
         domain = _domain(host)
         while (running := self._running.get(host)) is None:
             if self._busy[domain] < _PER_DOMAIN:
                 running = self._start(host, domain)
                 break
             await self._freed.setdefault(domain, asyncio.Event()).wait()
-        return await asyncio.shield(running)  # one waiter that gives up leaves the others theirs
+        return await asyncio.shield(running)  # a cancelled waiter must not cancel the others
 
     def close(self) -> None:
-        """Start no more lookups; those under way end by themselves."""
+        """Start no more lookups; running ones end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _start(self, host: str, domain: str) -> asyncio.Future[Sequence[str]]:
@@ -69,12 +68,12 @@ class Resolver:
         if (freed := self._freed.pop(domain, None)) is not None:
             freed.set()
         if not done.cancelled():
-            done.exception()  # read it: everyone who asked may have given up already
+            done.exception()  # marks it as retrieved: all waiters may be cancelled
 
 
 def _domain(host: str) -> str:
-    """What one owner's names most likely have in common: the last two labels, or three where those
-    are a registry's (`co.uk`)."""
+    """Return the domain that most likely has a single owner: the last two labels, or three when
+    those two belong to a registry (`co.uk`)."""
     labels = host.split(".")
     registry = len(labels) > 2 and len(labels[-1]) == 2 and len(labels[-2]) <= 3
     return ".".join(labels[-3:] if registry else labels[-2:])

@@ -1,8 +1,8 @@
-"""The sender: one HTTP request to somebody else's server, and what came of it.
+"""The sender: sends an HTTP request to an endpoint and returns its outcome.
 
 Whatever the server does, `post` and `get` return an `Outcome` within the deadline. Redirects are
-not followed, the environment's proxies and cookies are unknown here, and no request is ever sent
-twice: whether a failed one is repeated is the retry plan's decision.
+not followed, proxies of the environment and cookies are not used, and no request is sent twice:
+the retry plan decides whether a failed one is repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hookfast.sender.retry_after import parse_retry_after
 from hookfast.sender.transport import CUT, NETWORKS, OriginTransport
 from hookfast.sender.url import Url, parse_url
 
-_OWNED = frozenset(
+_OWN_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"}
 )
 _RETRY_AFTER_STATUSES = frozenset({429, 503})
@@ -40,7 +40,7 @@ _RETRY_AFTER_STATUSES = frozenset({429, 503})
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A final answer, its body as it came; `cut` tells that it was longer than what was read."""
+    """A final response with its raw body; `cut` means that only the body's start was read."""
 
     status: int
     headers: httpx2.Headers
@@ -49,11 +49,11 @@ class _Answer:
 
 
 class Sender:
-    """Sends requests, keeping connections open between them. For one event loop; close it with
-    `aclose` or use it as an async context manager.
+    """Sends requests over connections that stay open. For one event loop. Close it with `aclose` or
+    use it as an async context manager.
 
-    `excerpt_bytes` is how much of an answer's body an outcome keeps; `ssl_context` (default: the
-    system's trust store) has to verify certificates; `lookup` resolves names; `connect` opens
+    `excerpt_bytes` is how much of a response's body an outcome keeps; `ssl_context` (default: the
+    system's trust store) must verify certificates; `lookup` resolves names; `connect` opens
     sockets.
     """
 
@@ -83,13 +83,14 @@ class Sender:
         allowed_networks: Sequence[Network] = (),
         confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
-        """POST `body`. `timeout`, in seconds, is one deadline for everything from the name's
-        resolution to the last byte read; `allowed_networks` is where the host has to be.
-        `confirm` is awaited once the connection is open, right before the first byte is sent;
-        Unavailable where the deadline passes meanwhile.
+        """POST `body` and return the outcome; no behaviour of the server raises an error.
 
-        Raises InvalidInput for a URL that `check_url` refuses, and what `confirm` raises: then
-        nothing was sent. Nothing that a server does raises.
+        `timeout`, in seconds, is the deadline from resolving the name to reading the last byte.
+        `allowed_networks`, if any, must contain the host's addresses. `confirm` is awaited when the
+        connection is open, right before the first byte is sent.
+
+        Raises InvalidInput for a URL that `check_url` rejects, Unavailable when the deadline passes
+        during `confirm`, and any error of `confirm`: in all these cases nothing was sent.
         """
         outcome, _ = await self._send(
             "POST",
@@ -110,8 +111,8 @@ class Sender:
         timeout: float,
         allowed_networks: Sequence[Network] = (),
     ) -> tuple[Outcome, Mapping[str, str], str]:
-        """GET under the same rules: the outcome, the answer's headers (names in lower case) and its
-        body as text, at most 64 KiB of it; both empty when no complete answer came."""
+        """GET under the same rules. Return the outcome, the response headers (names in lower case)
+        and the body as text of at most 64 KiB; both are empty without a complete response."""
         outcome, answer = await self._send(
             "GET", url, headers=headers, body=b"", timeout=timeout, networks=allowed_networks
         )
@@ -119,18 +120,20 @@ class Sender:
             return outcome, {}, ""
         return outcome, dict(answer.headers.items()), _text(answer.body, cut=answer.cut)
 
-    async def refusal(
+    async def blocked_reason(
         self, url: str, *, timeout: float, allowed_networks: Sequence[Network] = ()
     ) -> str | None:
-        """Why a request to `url` would be refused now, without connecting: a sentence. None where
-        it would be tried, and where the name does not resolve (yet) or not within `timeout`.
+        """Return why the address of `url` is blocked, as a sentence, without connecting to it. None
+        when it is allowed, or when its name does not resolve (yet, or within `timeout`).
 
         Raises InvalidInput as `post` does.
         """
         target = parse_url(url)
         try:
             async with asyncio.timeout(timeout):
-                await self._dialer.judged(target.host, target.port, within=tuple(allowed_networks))
+                await self._dialer.allowed_addresses(
+                    target.host, target.port, within=tuple(allowed_networks)
+                )
         except RequestFailed as failed:
             return failed.sentence if failed.result is Result.ADDRESS else None
         except TimeoutError:
@@ -138,7 +141,7 @@ class Sender:
         return None
 
     async def aclose(self) -> None:
-        """Close the idle connections; one in use closes when its request ends."""
+        """Close the idle connections. Those in use are closed when their requests end."""
         self._resolver.close()
         await self._transport.aclose()
 
@@ -172,18 +175,18 @@ class Sender:
             if not deadline.expired():
                 raise
             if progress.phase is Phase.CONFIRMING:
-                # Our own database's silence says nothing about the receiver, and costs no attempt.
-                raise Unavailable("The database did not say in time whether to send.") from None
+                # Our own slow database says nothing about the receiver, so this is not an attempt.
+                raise Unavailable("The database did not confirm the attempt in time.") from None
             return _failure(timed_out(progress.phase, target.peer, timeout), started), None
-        return self._answered(answer, _milliseconds_since(started)), answer
+        return self._outcome(answer, _milliseconds_since(started)), answer
 
     async def _exchange(self, request: httpx2.Request) -> _Answer:
         response = await self._transport.handle_async_request(request)
-        # All of it is there already; `aiter_raw` takes 4 % of a request's CPU to hand it over.
+        # The body has been read already; iterating with `aiter_raw` takes 4 % of a request's CPU.
         body = b"".join(cast(httpx2.ByteStream, response.stream))
         return _Answer(response.status_code, response.headers, body, CUT in response.extensions)
 
-    def _answered(self, answer: _Answer, duration_ms: float) -> Outcome:
+    def _outcome(self, answer: _Answer, duration_ms: float) -> Outcome:
         success = 200 <= answer.status < 300
         retry_after = None
         if answer.status in _RETRY_AFTER_STATUSES and "retry-after" in answer.headers:
@@ -204,9 +207,9 @@ class Sender:
 def _request(
     method: str, url: Url, *, headers: Mapping[str, str], body: bytes, networks: tuple[Network, ...]
 ) -> httpx2.Request:
-    """The request, with the headers that are ours whatever `headers` says."""
+    """Return the request. The caller cannot set the headers in `_OWN_HEADERS`."""
     lines = [("Host", url.authority), ("Accept-Encoding", "identity")]
-    lines += [(name, value) for name, value in headers.items() if name.lower() not in _OWNED]
+    lines += [(name, value) for name, value in headers.items() if name.lower() not in _OWN_HEADERS]
     if method == "POST":
         lines.append(("Content-Length", str(len(body))))
     return httpx2.Request(
@@ -214,7 +217,7 @@ def _request(
         _origin_url(url.scheme, url.authority),
         headers=lines,
         stream=httpx2.ByteStream(body),
-        # The target goes out as the endpoint's owner wrote it; httpx2 would normalise it.
+        # The target is sent as the endpoint's owner wrote it; httpx2 would normalise it.
         extensions={"target": url.target, NETWORKS: networks},
     )
 
@@ -225,7 +228,8 @@ def _origin_url(scheme: str, authority: str) -> httpx2.URL:
 
 
 def default_ssl_context() -> ssl.SSLContext:
-    """TLS 1.2 or later, verified by the system's authorities, or those of `SSL_CERT_FILE`."""
+    """Return a context for TLS 1.2 or later that verifies certificates by the system's authorities,
+    or those in `SSL_CERT_FILE`."""
     return _ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
@@ -247,19 +251,19 @@ def _milliseconds_since(started: float) -> float:
 
 
 def _status_sentence(status: int) -> str:
-    # The standard's phrase, not the server's: that one is text from the network.
+    # The standard's phrase, because the server's is text from the network.
     phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
     sentence = f"The server answered {f'{status} {phrase}'.strip()}"
     return f"{sentence}; redirects are not followed." if status in _REDIRECTS else f"{sentence}."
 
 
-# RFC 9110, section 15.4: those that name another place to go to; 304 is an answer to a condition.
+# RFC 9110, section 15.4: the statuses that name another location, so without 304.
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 _KNOWN_STATUSES = frozenset(HTTPStatus)
 
 
 def _text(data: bytes, *, cut: bool) -> str:
-    """`data` as text every database stores: what is not UTF-8, and NUL, become U+FFFD; a character
-    that the cut went through is left out."""
+    """Return `data` as text that every database can store: NUL and invalid UTF-8 become U+FFFD, and
+    a character that was cut in two is dropped."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return decoder.decode(data, final=not cut).replace("\x00", "\ufffd")

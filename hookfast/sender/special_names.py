@@ -1,10 +1,10 @@
-"""Host names that are refused whatever they resolve to, or that only private networks know.
+"""Host names that are blocked whatever they resolve to, or that belong to private networks.
 
-A name inside somebody's network is as good a way in as an address, and what it resolves to must
-not be told to strangers: such names are judged before anything is asked. Sources: RFC 6761 and its
+A name of a private network gives access like its address, and strangers must not learn what it
+resolves to, so these names are checked before they are resolved. Sources: RFC 6761 and its
 registry, RFC 6762 (`.local`), RFC 8375 (`home.arpa`), RFC 9476 (`.alt`), and ICANN's reservations
-of `.internal` (2024) and of the names that collide too often (`.home`, `.corp`, `.mail`). `.svc` is
-what a pod calls the services of its cluster by: its resolver adds the rest (`ndots:5`).
+of `.internal` (2024) and of names that often collide (`.home`, `.corp`, `.mail`). `.svc` is the
+suffix of services inside a Kubernetes cluster: a pod's resolver adds the rest (`ndots:5`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LOCAL_SUFFIXES = (
     "private",
     "svc",
 )
-# The clouds' metadata services: AWS, Google, IBM, Tencent, Equinix. Their addresses are refused
-# too; the names are so that a resolver which answers for them cannot put others in their place.
+# The metadata services of AWS, Google, IBM, Tencent and Equinix. Their addresses are blocked too;
+# the names are blocked so that a resolver cannot return other addresses for them.
 _METADATA = (
     "instance-data",
     "instance-data.ec2.internal",
@@ -42,13 +42,13 @@ _METADATA = (
 
 
 def is_metadata_name(host: str) -> bool:
-    """Whether `host` (lower case, ASCII) is, or lies under, a cloud's metadata service."""
+    """Return whether `host` (lower case, ASCII) is, or is below, a cloud metadata service."""
     return any(_within(host, name) for name in _METADATA)
 
 
 def is_local_name(host: str) -> bool:
-    """Whether `host` (lower case, ASCII, no address) has no business in the public DNS: it has a
-    single label, or an ending that is reserved for private use."""
+    """Return whether `host` (lower case, ASCII, not an address) is a name for private networks: a
+    single label, or a suffix reserved for private use."""
     return "." not in host or any(_within(host, suffix) for suffix in _LOCAL_SUFFIXES)
 
 

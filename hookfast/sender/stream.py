@@ -1,4 +1,4 @@
-"""One TCP or TLS connection as bytes in and bytes out, on asyncio's or uvloop's transports."""
+"""A TCP or TLS connection as a byte stream, on the transports of asyncio or uvloop."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import select
 from collections.abc import Iterable
 from typing import Any, cast
 
-# Reading pauses above this many unread bytes, so that a receiver that floods us costs no memory.
+# Reading pauses above this many unread bytes, so that a flood of data does not use up memory.
 _HIGH_WATER = 128 * 1024
 
 
 class Stream(asyncio.Protocol):
-    """A connected socket; what comes in gathers in `buffer`. For one reader at a time.
+    """A connected socket that collects received data in `buffer`, for one reader at a time.
 
-    `registries` hold the stream for as long as it is open.
+    The sets in `registries` contain the stream while it is open.
     """
 
     def __init__(self, registries: Iterable[set[Stream]] = ()) -> None:
@@ -27,14 +27,14 @@ class Stream(asyncio.Protocol):
         self._closed = asyncio.Event()
 
     def write(self, data: bytes) -> None:
-        """Queue `data`. Never waits: a request is in memory already, and an answer may come before
-        the receiver has read all of it. A broken connection shows at the next read."""
+        """Queue `data` without waiting: the request is in memory already, and its response may come
+        before the receiver has read all of it. A broken connection raises at the next read."""
         self._transport.write(data)
 
-    async def filled(self) -> bool:
-        """Return True when there is something in `buffer`, False at the end of the stream.
+    async def wait_for_data(self) -> bool:
+        """Wait, and return True when `buffer` has data, False at the end of the stream.
 
-        Raises OSError (`ssl.SSLError` among them) when the connection broke.
+        Raises OSError (including `ssl.SSLError`) when the connection broke.
         """
         while not self.buffer:
             if self._error is not None:
@@ -49,7 +49,7 @@ class Stream(asyncio.Protocol):
         return True
 
     def take(self, count: int) -> bytes:
-        """Remove and return the first `count` bytes of `buffer`, or all where there are fewer."""
+        """Remove and return the first `count` bytes of `buffer`, or all of it when it has fewer."""
         data = bytes(self.buffer[:count])
         del self.buffer[:count]
         if self._paused and len(self.buffer) <= _HIGH_WATER:
@@ -59,35 +59,35 @@ class Stream(asyncio.Protocol):
         return data
 
     @property
-    def quiet(self) -> bool:
-        """Whether the connection is open and nothing unread has come.
+    def idle(self) -> bool:
+        """Whether the connection is open and has no unread data.
 
-        Between two requests anything else means that the peer has closed it, or is about to. The
-        socket is asked as well: the loop may not have seen the end that the kernel has.
+        Data between two requests means that the peer has closed the connection, or is about to. The
+        socket is polled as well, because the event loop may not have processed its end yet.
         """
         if self.buffer or self._ended or self._transport.is_closing():
             return False
         return not self._poll.poll(0)
 
     def transport_info(self, name: str) -> Any:
-        """What asyncio's transport knows under `name`, e.g. `ssl_object`; None for nothing."""
+        """Return the transport's extra info with this name, e.g. `ssl_object`, or None."""
         return self._transport.get_extra_info(name)
 
     def close(self) -> None:
-        """Close at once, whatever is queued; no TLS farewell to wait for."""
+        """Close immediately: drop queued data, and skip the TLS closing handshake."""
         self._unregister()
         self._transport.abort()
 
-    def give_up(self) -> None:
-        """Nobody was handed this connection, nor will be: it does not count as open."""
+    def abandon(self) -> None:
+        """Stop counting a connection as open that failed before anybody could use it."""
         self._unregister()
         self._closed.set()
 
     async def wait_closed(self) -> None:
-        """Return when the socket has been given back."""
+        """Wait until the socket is closed."""
         await self._closed.wait()
 
-    # The rest is called by the transport.
+    # The transport calls the methods below.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

@@ -1,4 +1,4 @@
-"""The httpx2 transport: requests go to the connections of their origin, each sent once."""
+"""The httpx2 transport, which sends each request once over a connection to its origin."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from hookfast.sender.origin import Origin
 from hookfast.sender.stream import Stream
 
 IDLE_SECONDS = 10.0
-"""How long an idle connection is kept. Short: common servers close theirs after 15–75 s, and a
-request that meets such a close is a failed attempt, because a POST is never repeated unasked."""
+"""How long an idle connection is kept, in seconds. Common servers close theirs after 15–75 s, and a
+request on a connection that closes is a failed attempt, because a POST is never repeated here."""
 MAX_IDLE_PER_ORIGIN = 32
 MAX_PER_ORIGIN = 256
-"""Most connections to one origin; further requests wait for one, within their deadlines."""
+"""Most connections to one origin. Further requests wait for a free one, within their deadlines."""
 MAX_OPEN = 512
-"""Open connections beyond which the origins without a request lose theirs, least recent first."""
+"""Most open connections before those of idle origins are closed, least recently used first."""
 
 NETWORKS = "hookfast_networks"
-"""The request extension with the networks (a tuple) that the host has to lie in."""
+"""The request extension with the networks (a tuple) to which the host is limited."""
 CUT = "hookfast_cut"
-"""The response extension that tells that the body went on after what was read of it."""
+"""The response extension that marks a body of which only the beginning was read."""
 
 _PORTS = {"https": 443, "http": 80}
 
 _Key = tuple[str, str, int, tuple[Network, ...]]
-"""All that a connection was judged by: scheme, host, port and the endpoint's networks."""
+"""Everything a connection was checked for: scheme, host, port and the endpoint's networks."""
 
 
 class OriginTransport(httpx2.AsyncBaseTransport):
     """Sends httpx2 requests, each once, keeping connections open between them. For one event loop.
 
-    Failures raise RequestFailed, not httpx2's errors: the code that dials and reads knows more.
-    Redirects, cookies, proxies and the environment belong to httpx2's client, which nothing here
-    needs: it would parse every answer's cookies and redirects, for 0.04 ms CPU a request.
+    Failures raise RequestFailed, which says more than httpx2's errors. httpx2's client (redirects,
+    cookies, proxies, environment) is not used: parsing every response's cookies and redirects would
+    cost 0.04 ms of CPU per request.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class OriginTransport(httpx2.AsyncBaseTransport):
         self._max_open = max_open
         self._streams: set[Stream] = set()
         self._origins: dict[_Key, Origin] = {}
-        self._resting: OrderedDict[_Key, asyncio.TimerHandle] = OrderedDict()
+        self._idle: OrderedDict[_Key, asyncio.TimerHandle] = OrderedDict()
         self._closed = False
 
     @property
@@ -70,8 +70,8 @@ class OriginTransport(httpx2.AsyncBaseTransport):
         return len(self._streams)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer, with as much of its body as is read of one; `CUT` among its extensions where
-        there was more. Raises RequestFailed."""
+        """Send a request and return the response. A body longer than the limit is cut, and marked
+        with the extension `CUT`. Raises RequestFailed."""
         url = request.url
         host = url.raw_host.decode("ascii")
         key = (
@@ -81,7 +81,7 @@ class OriginTransport(httpx2.AsyncBaseTransport):
             request.extensions.get(NETWORKS, ()),
         )
         body = await request.aread()
-        origin = self._enter(key)
+        origin = self._acquire(key)
         try:
             answer = await origin.exchange(
                 h11.Request(
@@ -92,7 +92,7 @@ class OriginTransport(httpx2.AsyncBaseTransport):
                 body,
             )
         finally:
-            self._leave(key, origin)
+            self._release(key, origin)
         return httpx2.Response(
             answer.status,
             headers=answer.headers,
@@ -101,39 +101,39 @@ class OriginTransport(httpx2.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Close the idle connections; one in use closes when its request ends."""
+        """Close the idle connections. Those in use are closed when their requests end."""
         self._closed = True
-        idle = [stream for key in self._resting for stream in self._origins[key].streams]
-        for key in list(self._resting):
+        idle = [stream for key in self._idle for stream in self._origins[key].streams]
+        for key in list(self._idle):
             self._close(key)
         for stream in idle:
             await stream.wait_closed()
 
-    def _enter(self, key: _Key) -> Origin:
-        """The origin of a request that begins."""
+    def _acquire(self, key: _Key) -> Origin:
+        """Return the origin for a new request, and count the request."""
         origin = self._origins.get(key)
         if origin is None:
             origin = self._origins[key] = self._new_origin(key)
-        elif (expiry := self._resting.pop(key, None)) is not None:
+        elif (expiry := self._idle.pop(key, None)) is not None:
             expiry.cancel()
         origin.in_flight += 1
         return origin
 
-    def _leave(self, key: _Key, origin: Origin) -> None:
-        """A request has ended. An origin without one rests, keeping its connections a while."""
+    def _release(self, key: _Key, origin: Origin) -> None:
+        """Uncount a request. An origin without requests keeps its connections for a while."""
         origin.in_flight -= 1
         if origin.in_flight == 0:
-            self._resting[key] = asyncio.get_running_loop().call_later(
+            self._idle[key] = asyncio.get_running_loop().call_later(
                 self._idle_seconds, self._close, key
             )
             if self._closed or not origin.streams:
                 self._close(key)
-        while len(self._streams) > self._max_open and self._resting:
-            self._close(next(iter(self._resting)))
+        while len(self._streams) > self._max_open and self._idle:
+            self._close(next(iter(self._idle)))
 
     def _close(self, key: _Key) -> None:
-        """Forget a resting origin and close its connections."""
-        self._resting.pop(key).cancel()
+        """Remove an idle origin and close its connections."""
+        self._idle.pop(key).cancel()
         for stream in tuple(self._origins.pop(key).streams):
             stream.close()
 

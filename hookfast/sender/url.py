@@ -1,7 +1,7 @@
-"""Endpoint URLs: which ones are accepted, and their parts.
+"""Validate endpoint URLs and parse them into their parts.
 
-The grammar is RFC 3986 narrowed to what every URL parser reads alike, so that the host that was
-judged is the host that is dialled. Where the host may point is the address guard's question.
+The grammar is the part of RFC 3986 that all URL parsers read alike, so that the checked host is
+also the host of the connection. The address guard decides which hosts are allowed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 @dataclass(frozen=True, slots=True)
 class Url:
     """The parts of a checked URL. `host` is an ASCII name, or an IP address without brackets;
-    `target` is path and query as they go on the request line."""
+    `target` is path and query, as on the request line."""
 
     scheme: str
     host: str
@@ -43,25 +43,25 @@ class Url:
 
     @property
     def authority(self) -> str:
-        """The value of the `Host` header: without the port where it is the scheme's own."""
+        """The value of the `Host` header, without the scheme's default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def peer(self) -> str:
-        """`host:port`, for messages."""
+        """The host and port for messages."""
         return peer_name(self.host, self.port)
 
 
 def peer_name(host: str, port: int) -> str:
-    """`host:port`, an IPv6 address in brackets."""
+    """Return `host:port`, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_url(url: str, *, allow_http: bool, pointer: str = "/url") -> str:
-    """`url` with its scheme and host normalised (lower case, A-labels, RFC 5952 for IPv6).
+    """Return `url` with scheme and host normalised (lower case, A-labels, RFC 5952 for IPv6).
 
-    Raises InvalidInput, code `invalid_url`, which says what to change.
+    Raises InvalidInput, code `invalid_url`, whose message says what to change.
     """
     if len(url) > MAX_URL:
         raise _invalid(pointer, f"shorten the URL to at most {MAX_URL} characters")
@@ -70,22 +70,22 @@ def check_url(url: str, *, allow_http: bool, pointer: str = "/url") -> str:
     if port is not None:
         normalised += f":{port}"
     normalised += rest
-    if len(normalised) > MAX_URL:  # A-labels are longer than the Unicode they stand for
+    if len(normalised) > MAX_URL:  # A-labels are longer than their Unicode
         raise _invalid(pointer, f"shorten the URL to at most {MAX_URL} characters")
     return normalised
 
 
 @lru_cache(maxsize=4096)
 def parse_url(url: str) -> Url:
-    """The parts of a URL of any length that `check_url` accepts. Raises InvalidInput as it does."""
+    """Parse a URL of any length. Raises InvalidInput for the same reasons as `check_url`."""
     scheme, host, port, rest = _split(url, allow_http=True, pointer="/url")
     target = rest if rest.startswith("/") else f"/{rest}"
     return Url(scheme, host, port or _DEFAULT_PORTS[scheme], target)
 
 
 def _split(url: str, *, allow_http: bool, pointer: str) -> tuple[str, str, int | None, str]:
-    """Scheme, host, port (None where the URL names none), and path with query."""
-    for character, advice in _NOWHERE.items():
+    """Return scheme, host, port (None if the URL has no port), and path with query."""
+    for character, advice in _INVALID_CHARACTERS.items():
         if character in url:
             raise _invalid(pointer, advice)
     if any(character <= " " or character == "\x7f" for character in url):
@@ -107,9 +107,9 @@ def _split(url: str, *, allow_http: bool, pointer: str) -> tuple[str, str, int |
     return scheme, host, _port(authority["port"], pointer), rest
 
 
-_NOWHERE = {
+_INVALID_CHARACTERS = {
     "#": "remove the fragment (from '#' on): it is never sent",
-    "\\": "replace the backslashes by '/' or percent-encode them",
+    "\\": "replace backslashes with '/', or percent-encode them",
 }
 
 
@@ -171,7 +171,7 @@ def _ipv6(text: str, pointer: str) -> str:
 
 
 def _a_labels(text: str, pointer: str) -> str:
-    # Without UTS 46 mapping: full-width letters and ideographic dots are refused, not rewritten.
+    # Without UTS 46 mapping: full-width letters and ideographic dots are rejected, not converted.
     try:
         return idna.encode(text, strict=True).decode("ascii")
     except idna.IDNAError:
@@ -184,7 +184,7 @@ def _check_a_label(label: str, pointer: str) -> None:
     try:
         idna.ulabel(label)
     except idna.IDNAError:
-        raise _invalid(pointer, f"the label {label!r} is not valid IDNA 2008; mend it") from None
+        raise _invalid(pointer, f"the label {label!r} is not valid IDNA 2008; correct it") from None
 
 
 def _invalid(pointer: str, detail: str) -> InvalidInput:

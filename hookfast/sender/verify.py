@@ -1,4 +1,4 @@
-"""URL verification: before an endpoint gets events, its server shows that it wants them."""
+"""Verify an endpoint's URL: its server must confirm that it wants events before it gets any."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ async def verify_endpoint(
     timeout: float = 5.0,
     allowed_networks: Sequence[Network] = (),
 ) -> None:
-    """Return if the server behind `url` passes; `timeout` is in seconds, per request.
+    """Verify the server at `url`; `timeout` is in seconds, per request.
 
-    `header`: one GET per topic, whose challenge header `{tenant_id}.{topic}` has to come back with
-    a 2xx. `query`: one GET with `?challenge=<random>`, which has to be the answer's whole body
-    (white space around it aside). `none`: nothing is asked; where the URL points is judged all the
-    same, as far as its name resolves by now.
+    `header`: one GET per topic; the server must return the challenge header `{tenant_id}.{topic}`
+    with a 2xx. `query`: one GET with `?challenge=<random>`, which must be the whole body of the
+    response, apart from white space around it. `none`: no request is sent, but the URL's address is
+    checked, if its name already resolves.
 
     Raises InvalidInput, code `verification_failed`, with the reason.
     """
@@ -51,9 +51,11 @@ async def verify_endpoint(
         case "query":
             await _verify_query(sender, url, timeout=timeout, allowed_networks=allowed_networks)
         case "none":
-            refusal = await sender.refusal(url, timeout=timeout, allowed_networks=allowed_networks)
-            if refusal is not None:
-                raise _failed(refusal)
+            blocked = await sender.blocked_reason(
+                url, timeout=timeout, allowed_networks=allowed_networks
+            )
+            if blocked is not None:
+                raise _failed(blocked)
         case _:
             assert_never(mode)
 
@@ -73,13 +75,15 @@ async def _verify_header(
         allowed_networks=allowed_networks,
     )
     _require_success(outcome)
-    answered = headers.get(CHALLENGE_HEADER.lower())
-    if answered is None:
+    returned = headers.get(CHALLENGE_HEADER.lower())
+    if returned is None:
         raise _failed(
-            f"the answer has no {CHALLENGE_HEADER} header; send back the one of the request"
+            f"the response has no {CHALLENGE_HEADER} header; return the header of the request"
         )
-    if answered != challenge:
-        raise _failed(f"the answer's {CHALLENGE_HEADER} is not the request's: send it unchanged")
+    if returned != challenge:
+        raise _failed(
+            f"the response's {CHALLENGE_HEADER} is not the request's; return it unchanged"
+        )
 
 
 async def _verify_query(
@@ -95,7 +99,7 @@ async def _verify_query(
     )
     _require_success(outcome)
     if body.strip() != challenge:
-        raise _failed("the answer's body is not the value of the query parameter 'challenge'")
+        raise _failed("the response's body is not the value of the query parameter 'challenge'")
 
 
 def _require_success(outcome: Outcome) -> None:

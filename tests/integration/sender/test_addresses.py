@@ -59,15 +59,15 @@ async def test_it_resolves_once_per_connection(receiver: Receiver) -> None:
     [
         (
             ["10.0.0.1"],
-            "x.example resolves to an address that must not be sent to (private).",
+            "x.example resolves to a blocked address (private).",
         ),
         (
             ["127.0.0.1", "169.254.169.254"],
-            "x.example resolves to an address that must not be sent to (link-local).",
+            "x.example resolves to a blocked address (link-local).",
         ),
         (
             ["::ffff:10.0.0.1"],
-            "x.example resolves to an address that must not be sent to (IPv4-mapped).",
+            "x.example resolves to a blocked address (IPv4-mapped).",
         ),
     ],
 )

@@ -271,11 +271,11 @@ async def test_look_ups_that_wait_for_their_domains_turn_get_it(receiver: Receiv
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("https://127.0.0.1/", "127.0.0.1 must not be sent to (loopback)."),
-        ("https://db.internal/", "db.internal must not be sent to (a name of private networks)."),
+        ("https://127.0.0.1/", "127.0.0.1 is blocked (loopback)."),
+        ("https://db.internal/", "db.internal is blocked (a name for private networks)."),
         (
             "https://inside.example.com/",
-            "inside.example.com resolves to an address that must not be sent to (private).",
+            "inside.example.com resolves to a blocked address (private).",
         ),
         ("https://public.example.com/", None),
         ("https://nowhere.example.com/", None),
@@ -290,5 +290,5 @@ async def test_it_can_say_that_it_would_refuse_without_dialling(
         return ["10.0.0.1"] if host.startswith("inside") else [PUBLIC]
 
     async with recording(receiver, lookup) as (sender, recorder):
-        assert await sender.refusal(url, timeout=PATIENCE) == reason
+        assert await sender.blocked_reason(url, timeout=PATIENCE) == reason
     assert recorder.dialled == []

@@ -127,7 +127,7 @@ async def test_what_is_not_http_is_known_for_it_without_waiting_for_the_deadline
         receiver.url(f"/wire/{quote(wire)[:60_000]}"), headers={}, body=b"", timeout=30
     )
     assert outcome.result is Result.PROTOCOL
-    assert outcome.error == f"What 127.0.0.1:{receiver.port} answered is not valid HTTP/1.1."
+    assert outcome.error == f"The answer of 127.0.0.1:{receiver.port} is not valid HTTP/1.1."
 
 
 @pytest.mark.parametrize("manner", ["", "?reset"], ids=["close", "reset"])

@@ -81,7 +81,7 @@ async def test_it_fails_with_the_reason(
 
 async def test_an_answer_to_another_challenge_fails(sender: Sender, receiver: Receiver) -> None:
     receiver.routes["/hook"] = "/fixed-challenge/tnt_2.a.b.c"
-    with pytest.raises(InvalidInput, match="send it unchanged"):
+    with pytest.raises(InvalidInput, match="return it unchanged"):
         await verify_endpoint(
             sender, mode="header", url=receiver.url("/hook"), tenant_id="tnt_1", topics=["a.b.c"]
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.sender import AddressGuard, AddressRefused
+from hookfast.sender import AddressGuard, AddressBlocked
 from hookfast.settings.settings import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,7 @@ def test_every_item_of_the_top_ten_names_its_tests(item: str) -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_network_it_lists_is_refused_from_end_to_end(network: str) -> None:
     for address in (ip_network(network)[0], ip_network(network)[-1]):
-        with pytest.raises(AddressRefused):
+        with pytest.raises(AddressBlocked):
             AddressGuard().check([str(address)])
 
 

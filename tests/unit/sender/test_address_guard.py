@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.sender import AddressGuard, AddressRefused
+from hookfast.sender import AddressBlocked, AddressGuard
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_it_lets_a_public_address_pass(address: str) -> None:
 def test_it_refuses_an_address_that_is_not_public_and_names_the_rule(
     address: str, rule: str
 ) -> None:
-    with pytest.raises(AddressRefused) as refused:
+    with pytest.raises(AddressBlocked) as refused:
         AddressGuard().check([address])
     assert (refused.value.address, refused.value.rule) == (address, rule)
 
 
 def test_one_bad_answer_spoils_the_name() -> None:
-    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1"):
+    with pytest.raises(AddressBlocked, match=r"10\.0\.0\.1"):
         AddressGuard().check(["8.8.8.8", "10.0.0.1", "1.1.1.1"])
 
 
@@ -102,7 +102,7 @@ def test_it_lets_an_allowed_private_network_pass_and_nothing_beside_it() -> None
     guard = AddressGuard([ip_network("127.0.0.0/8"), ip_network("fd00::/8")])
     guard.check(["127.0.0.1", "fd00::1", "8.8.8.8"])
     for address in ("10.0.0.1", "::1", "fc00::1"):
-        with pytest.raises(AddressRefused):
+        with pytest.raises(AddressBlocked):
             guard.check([address])
 
 
@@ -110,7 +110,7 @@ def test_a_mapped_address_passes_only_where_its_ipv4_address_is_allowed() -> Non
     guard = AddressGuard([ip_network("127.0.0.0/8")])
     guard.check(["::ffff:127.0.0.1"])
     for address in ("::ffff:10.0.0.1", "::ffff:8.8.8.8", "::127.0.0.1"):
-        with pytest.raises(AddressRefused):
+        with pytest.raises(AddressBlocked):
             guard.check([address])
 
 
@@ -118,19 +118,19 @@ def test_every_address_has_to_lie_within_the_endpoints_networks() -> None:
     guard = AddressGuard()
     within = [ip_network("8.8.8.0/24"), ip_network("2606:4700::/32")]
     guard.check(["8.8.8.8", "2606:4700::1"], within=within)
-    with pytest.raises(AddressRefused, match="outside the endpoint's allowed networks"):
+    with pytest.raises(AddressBlocked, match="outside the endpoint's allowed networks"):
         guard.check(["8.8.8.8", "1.1.1.1"], within=within)
 
 
 def test_the_endpoints_networks_lift_no_deny_rule() -> None:
-    with pytest.raises(AddressRefused, match="private"):
+    with pytest.raises(AddressBlocked, match="private"):
         AddressGuard().check(["10.0.0.1"], within=[ip_network("10.0.0.0/8")])
 
 
 def test_both_the_operator_and_the_endpoint_have_to_allow_a_private_address() -> None:
     guard = AddressGuard([ip_network("10.0.0.0/8")])
     guard.check(["10.1.0.1", "::ffff:10.1.0.1"], within=[ip_network("10.1.0.0/16")])
-    with pytest.raises(AddressRefused, match="outside"):
+    with pytest.raises(AddressBlocked, match="outside"):
         guard.check(["10.2.0.1"], within=[ip_network("10.1.0.0/16")])
 
 
@@ -233,7 +233,7 @@ def test_who_lifts_an_embedding_prefix_does_not_lift_what_it_embeds(
 )
 def test_no_allowed_network_however_wide_leads_to_a_metadata_service(address: str) -> None:
     guard = AddressGuard([ip_network("0.0.0.0/0"), ip_network("::/0")])
-    with pytest.raises(AddressRefused, match="cloud metadata service"):
+    with pytest.raises(AddressBlocked, match="cloud metadata service"):
         guard.check([address])
 
 
@@ -244,7 +244,7 @@ def test_a_denied_network_wins_over_an_allowed_one_and_over_being_public() -> No
     )
     guard.check(["10.8.0.1", "8.8.4.4", "64:ff9b::8.8.4.4"])
     for address in ("8.8.8.8", "10.9.0.1", "::ffff:10.9.0.1", "64:ff9b::8.8.8.8"):
-        with pytest.raises(AddressRefused, match="settings"):
+        with pytest.raises(AddressBlocked, match="settings"):
             guard.check([address])
 
 
@@ -268,7 +268,7 @@ def test_a_denied_network_wins_over_an_allowed_one_and_over_being_public() -> No
     ],
 )
 def test_a_name_of_private_networks_is_refused_unasked(host: str) -> None:
-    with pytest.raises(AddressRefused, match="a name of private networks"):
+    with pytest.raises(AddressBlocked, match="a name for private networks"):
         AddressGuard().check_host(host, 443)
 
 
@@ -283,7 +283,7 @@ def test_a_name_of_private_networks_leads_into_the_allowed_ones_only() -> None:
     guard = AddressGuard([ip_network("10.0.0.0/8")])
     guard.check_host("receiver.svc.cluster.local", 80)
     guard.check(["10.0.0.7"], host="receiver.svc.cluster.local")
-    with pytest.raises(AddressRefused, match="a name of private networks"):
+    with pytest.raises(AddressBlocked, match="a name for private networks"):
         guard.check(["8.8.8.8"], host="receiver.svc.cluster.local")
     guard.check(["8.8.8.8"], host="receiver.example.com")
     guard.check(["8.8.8.8"], host="8.8.8.8")
@@ -295,7 +295,7 @@ def test_a_name_of_private_networks_leads_into_the_allowed_ones_only() -> None:
 )
 def test_a_metadata_name_is_refused_whatever_is_allowed(host: str) -> None:
     guard = AddressGuard([ip_network("0.0.0.0/0")])
-    with pytest.raises(AddressRefused, match="cloud metadata service"):
+    with pytest.raises(AddressBlocked, match="cloud metadata service"):
         guard.check_host(host, 80)
 
 
@@ -306,13 +306,13 @@ def test_only_the_ports_of_the_settings_are_dialled(port: int, passes: bool) -> 
         if passes:
             guard.check_host(host, port)
         else:
-            with pytest.raises(AddressRefused, match=f"port {port} is not one"):
+            with pytest.raises(AddressBlocked, match=f"port {port} is not an allowed port"):
                 guard.check_host(host, port)
 
 
 def _passes(address: str, guard: AddressGuard | None = None) -> bool:
     try:
         (guard or AddressGuard()).check([address])
-    except AddressRefused:
+    except AddressBlocked:
         return False
     return True
