@@ -22,8 +22,9 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
 from hookfast.deliveries.headers import JSON
-from hookfast.deliveries.life import Attempt, AttemptEnded, Life, Trigger, next_step
+from hookfast.deliveries.life import Life, next_step
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch.request import outgoing_request
@@ -78,12 +79,12 @@ class PlannedAttempt:
 
     @property
     def endpoint_id(self) -> str:
-        return self.outgoing.target.endpoint_id
+        return self.outgoing.endpoint.endpoint_id
 
     @property
     def time_needed(self) -> float:
         """Seconds that the request and its record take at most."""
-        return self.outgoing.target.timeout_seconds + RECORD_SHARE.total_seconds()
+        return self.outgoing.endpoint.timeout_seconds + RECORD_SHARE.total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +128,14 @@ class AttemptRunner:
                 started_at=started_at,
                 outcome=replace(outcome, response_excerpt=None),
                 plan=planned.outgoing.plan,
-                timeout_seconds=planned.outgoing.target.timeout_seconds,
+                timeout_seconds=planned.outgoing.endpoint.timeout_seconds,
                 jitter=random.random(),  # noqa: S311 - jitter, not a secret
             )
             record = AttemptRecord(
                 delivery_id=planned.delivery_id,
                 ended=ended,
                 excerpt=outcome.response_excerpt,
-                limited=planned.outgoing.target.limits is not None,
+                limited=planned.outgoing.endpoint.limits is not None,
                 in_batch=planned.member is not None,
                 first_try=True,
             )
@@ -144,12 +145,12 @@ class AttemptRunner:
 
     async def _post(self, planned: PlannedAttempt, left: Deadline) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number
-        target, raw = outgoing.target, outgoing.raw
+        endpoint, raw = outgoing.endpoint, outgoing.raw
         trace = outgoing.event.traceparent
-        with spans.request(target.url, trace, resend_count=number - 1) as span:
+        with spans.request(endpoint.url, trace, resend_count=number - 1) as span:
             headers, body = await outgoing_request(
                 self._body(outgoing),
-                target=target,
+                endpoint=endpoint,
                 message_id=outgoing.delivery_id,
                 event_type=outgoing.event_type,
                 attempt=number,
@@ -159,11 +160,11 @@ class AttemptRunner:
                 original=() if raw is None else raw.headers,
             )
             outcome = await self._sender.post(
-                target.url,
+                endpoint.url,
                 headers=headers,
                 body=body,
-                timeout=target.timeout_seconds,
-                allowed_networks=target.allowed_networks,
+                timeout=endpoint.timeout_seconds,
+                allowed_networks=endpoint.allowed_networks,
                 confirm=lambda: self._confirm(planned, left),
             )
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
@@ -255,7 +256,7 @@ class _ObservedAttempt:
         """Measure the result. `change` is what the attempt changed; None: not recorded yet."""
         result = outcome.result.value
         trigger = self._attempt.trigger
-        tenant = self._outgoing.target.tenant_id
+        tenant = self._outgoing.endpoint.tenant_id
         instruments.ATTEMPTS.add(
             result=result,
             status_class=_class_of(outcome.status_code),
@@ -263,7 +264,7 @@ class _ObservedAttempt:
             tenant=tenant,
         )
         instruments.ATTEMPT_DURATION.record(outcome.duration_ms / 1000, result=result)
-        waited = (self._started_at - self._outgoing.wanted_at).total_seconds()
+        waited = (self._started_at - self._outgoing.due_from).total_seconds()
         if self._attempt.number == 1:
             instruments.FIRST_ATTEMPT_DELAY.record(waited)
         # a resend after days says nothing about how fast we deliver
@@ -283,8 +284,8 @@ def _observed(
     ids = {
         "event": outgoing.event.event_id,
         "delivery": outgoing.delivery_id,
-        "endpoint": outgoing.target.endpoint_id,
-        "tenant": outgoing.target.tenant_id,
+        "endpoint": outgoing.endpoint.endpoint_id,
+        "tenant": outgoing.endpoint.tenant_id,
     }
     instruments.IN_FLIGHT.add(1)
     try:

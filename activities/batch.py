@@ -43,7 +43,8 @@ from hookfast.deliveries.batch_messages import (
     summary,
     workflow_id,
 )
-from hookfast.deliveries.life import Attempt, AttemptEnded, Phase, Trigger, next_step
+from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
 from hookfast.dispatch.batches import Batch, Batches, closed_batch
@@ -258,7 +259,7 @@ class BatchActivities:
             if life.phase is Phase.DELIVERED:
                 return _Result(_Status.DELIVERED)
             return _Result(_Status.CONTINUES, life.status.value)
-        member.take(outgoing.target)
+        member.take(outgoing.endpoint)
         member.extend(life.batch_until, now=now)
         attempt = next_step(life, now, in_batch=True)
         if not isinstance(attempt, Attempt) or attempt.trigger is not Trigger.FIRST:
@@ -268,7 +269,7 @@ class BatchActivities:
         )
         if verdict is not Admission.SEND:
             return _Result(_Status.LEAVES, "its endpoint takes nothing now")
-        if outgoing.target.limits is not None:
+        if outgoing.endpoint.limits is not None:
             return _Result(_Status.LEAVES, "its endpoint has limits")
         return PlannedAttempt(outgoing, attempt, self._clock, member)
 
@@ -298,15 +299,15 @@ class BatchActivities:
         by_until: defaultdict[datetime, list[str]] = defaultdict(list)
         for task, member in leaving.items():
             del pending[task]
-            if member.target is None or not member.begun:
+            if member.endpoint is None or not member.begun:
                 task.cancel()
                 results[member.delivery_id] = _Result(_Status.RETURNED)
                 continue
-            until = now + timedelta(seconds=member.target.timeout_seconds) + RECORD_SHARE + SLACK
+            until = now + timedelta(seconds=member.endpoint.timeout_seconds) + RECORD_SHARE + SLACK
             # Before the row says so: the request checks the row right before its first byte.
             member.leave(until, now=now)
             if member.slow:
-                self._unhealthy.mark_unhealthy(member.target.endpoint_id)
+                self._unhealthy.mark_unhealthy(member.endpoint.endpoint_id)
             by_until[until].append(member.delivery_id)
             results[member.delivery_id] = _Result(_Status.CONTINUES, "no answer yet")
             self._keep(asyncio.create_task(self._late(task, member, batch_id)))

@@ -11,7 +11,7 @@ from datetime import datetime
 from activities.heartbeat import TimeLeft
 from hookfast.deliveries.batch_messages import PER_ENDPOINT, SLOW
 from hookfast.deliveries.life import Life
-from hookfast.storage.deliveries.outgoing import COUNTS_FOR, OutgoingLoader
+from hookfast.storage.deliveries.outgoing import FRESH_SECONDS, OutgoingLoader
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 
 
@@ -27,16 +27,16 @@ class BatchMember:
         self.delivery_id = delivery_id
         self.endpoint_id = endpoint_id
         self._left: TimeLeft | None = left
-        self.target: CachedEndpoint | None = None
+        self.endpoint: CachedEndpoint | None = None
         self.begun = False
         self.on_answer: Callable[[], None] | None = None
         self.unanswered_since: float | None = None
         self._untils: set[datetime] = set()
         self._ends_at = 0.0
 
-    def take(self, target: CachedEndpoint) -> None:
+    def take(self, endpoint: CachedEndpoint) -> None:
         """Set the endpoint to send it to."""
-        self.target = target
+        self.endpoint = endpoint
 
     def extend(self, until: datetime, *, now: datetime) -> None:
         """Set the end of its lease, as its row says now or is about to say."""
@@ -113,7 +113,7 @@ class EndpointSlots:
         """Read the waiting deliveries' rows again if they were not read lately."""
         async with self._renewing:
             now = asyncio.get_running_loop().time()
-            if now - self._renewed_at > COUNTS_FOR / 2:
+            if now - self._renewed_at > FRESH_SECONDS / 2:
                 await self._loader.renew(list(self._waiting), batch_id=self._batch_id)
                 self._renewed_at = now
 

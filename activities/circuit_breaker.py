@@ -12,12 +12,11 @@ import structlog
 from temporalio import activity
 
 from activities.heartbeat import heartbeat
-from hookfast.clock import Clock, rfc3339, utc_now
+from hookfast.clock import Clock, format_duration, rfc3339, utc_now
+from hookfast.deliveries.facts import Action
 from hookfast.deliveries.job import Spacing
-from hookfast.deliveries.life import Action
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.duration import format_duration
 from hookfast.endpoints.circuit import (
     Cause,
     Circuit,
@@ -32,7 +31,7 @@ from hookfast.endpoints.circuit import (
 from hookfast.endpoints.outage import CircuitStatus, DrainInput
 from hookfast.owners.notice import NoticeKind
 from hookfast.storage.circuits import circuits
-from hookfast.storage.circuits.circuits import Owned
+from hookfast.storage.circuits.circuits import EndpointCircuit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import deliveries, lives, outbox, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
@@ -263,13 +262,13 @@ class CircuitActivities:
         return await self.read_circuit(endpoint_id)
 
     async def _change(
-        self, endpoint_id: str, transition: Callable[[Owned], Circuit]
+        self, endpoint_id: str, transition: Callable[[EndpointCircuit], Circuit]
     ) -> CircuitStatus:
         """Apply a transition to the row, and return the status after it. A disabled or deleted
         endpoint needs no probes: everything that it holds is released."""
         now = self._clock()
 
-        def normal(owned: Owned) -> Circuit:
+        def normal(owned: EndpointCircuit) -> Circuit:
             after = transition(owned)
             if owned.endpoint_state.over and after.state in (State.OPEN, State.HALF_OPEN):
                 after = release_all(after, Cause.DISABLED, now=now)
@@ -283,7 +282,9 @@ class CircuitActivities:
             held = await circuits.count_held(connection, endpoint_id)
         return self._status(owned, after, held=held, now=now)
 
-    def _status(self, owned: Owned, circuit: Circuit, *, held: int, now: datetime) -> CircuitStatus:
+    def _status(
+        self, owned: EndpointCircuit, circuit: Circuit, *, held: int, now: datetime
+    ) -> CircuitStatus:
         policy = self._policy_of(owned)
         armed = circuit.state is State.HALF_OPEN and circuit.probe_delivery_id is None
         under_way = circuit.state is State.HALF_OPEN and not armed
@@ -305,7 +306,7 @@ class CircuitActivities:
             last_error=circuit.last_error,
         )
 
-    def _policy_of(self, owned: Owned) -> Policy:
+    def _policy_of(self, owned: EndpointCircuit) -> Policy:
         return self._policy.overridden(owned.overrides)
 
 

@@ -28,7 +28,8 @@ from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
 from activities.fast_lane import FastLane
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.life import Attempt, Life, Phase, Trigger, next_step
+from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.life import Life, Phase, next_step
 from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
     RECORD,
@@ -178,7 +179,7 @@ class DeliveryActivities:
                 planned.endpoint_id,
                 planned.attempt,
                 backstop=self._held_backstop,
-                probe_lease=timedelta(seconds=outgoing.target.timeout_seconds) + PROBE_MARGIN,
+                probe_lease=timedelta(seconds=outgoing.endpoint.timeout_seconds) + PROBE_MARGIN,
                 now=planned.now(),
             )
         if decided.admitted:
@@ -192,17 +193,17 @@ class DeliveryActivities:
         self, planned: PlannedAttempt, left: TimeLeft
     ) -> _StepDone | StepResult:
         """Make the attempt, or wait for a turn if the endpoint's limits require it."""
-        target = planned.outgoing.target
-        if target.limits is not None:
+        endpoint = planned.outgoing.endpoint
+        if endpoint.limits is not None:
             async with self._database.write() as connection:
                 turn = await admission.take_turn(
                     connection,
                     planned.delivery_id,
                     planned.endpoint_id,
                     planned.attempt,
-                    limits=target.limits,
+                    limits=endpoint.limits,
                     waited=planned.outgoing.life.waited,
-                    lease=timedelta(seconds=target.timeout_seconds) + _LEASE_MARGIN,
+                    lease=timedelta(seconds=endpoint.timeout_seconds) + _LEASE_MARGIN,
                     clock=planned.now,
                 )
             if not isinstance(turn, Go):
@@ -222,9 +223,11 @@ class DeliveryActivities:
         return _StepDone(made.change.after, made.outcome)
 
     async def _return_permit(self, planned: PlannedAttempt) -> None:
-        if planned.outgoing.target.limits is None:
+        if planned.outgoing.endpoint.limits is None:
             return
-        unused = permits.Ended(endpoint_id=planned.endpoint_id, delivery_id=planned.delivery_id)
+        unused = permits.EndedRequest(
+            endpoint_id=planned.endpoint_id, delivery_id=planned.delivery_id
+        )
         async with self._database.write() as connection:
             await permits.release(connection, [unused])
 

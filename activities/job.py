@@ -20,8 +20,8 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.facts import Action
 from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spacing
-from hookfast.deliveries.life import Action
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, jobs, lives, selection
 from hookfast.storage.deliveries.lives import Change
@@ -45,7 +45,7 @@ _ACTIONS: Final = {
     "resume": Action.RESUME,
     "resend": Action.RESEND_YIELDING,
     "cancel": Action.CANCEL,
-    "ask_again": Action.ASK_AGAIN,
+    "ask_again": Action.CHECK_LIMITS,
 }
 
 log = structlog.get_logger()
@@ -101,7 +101,7 @@ class JobActivities:
 
     async def _work(self, job: Job) -> Job:
         try:
-            chosen = DeliverySelection.of(job.chosen)
+            chosen = DeliverySelection.from_document(job.chosen)
         except ValidationError:  # written by a later version
             async with self._database.write() as connection:
                 return await self._finish(
@@ -128,7 +128,9 @@ class JobActivities:
             if locked is None:  # another worker has ended it
                 return await jobs.get(connection, job.id) or job
             in_hand = locked.in_hand or []
-            waiting = await selection.under_way(connection, in_hand, patience=_PATIENCE, now=now)
+            waiting = await selection.resends_under_way(
+                connection, in_hand, patience=_PATIENCE, now=now
+            )
             requested, is_over = _Requested(), locked.cancel_requested
             if is_over:
                 waiting = []  # requested already; they act nevertheless
@@ -140,7 +142,7 @@ class JobActivities:
                 if room > 0 and requested.last is None:
                     spacing.stop()
                 is_over = spacing.stopped and not waiting
-            moved = await jobs.progress(
+            moved = await jobs.record_progress(
                 connection,
                 locked,
                 cursor=requested.last or locked.cursor,

@@ -30,7 +30,8 @@ import uvloop
 from activities.observed_attempt import observed_attempt
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Attempt, Life, Trigger
+from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.life import Life
 from hookfast.deliveries.outcome import Outcome
 from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import EndpointState, Gate
@@ -178,24 +179,24 @@ async def _observe_and_post(sender: Sender, outgoing: Outgoing) -> None:
     """As `activities.delivery` does."""
     attempt = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
     with observed_attempt(attempt, outgoing, started_at=utc_now()) as observed:
-        with spans.request(outgoing.target.url, outgoing.event.traceparent, resend_count=0) as span:
+        with spans.request(outgoing.endpoint.url, outgoing.event.traceparent, resend_count=0) as span:
             outcome = await _sign_and_post(sender, outgoing, span.traceparent)
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
         observed.ended(outcome, None)
 
 
 async def _sign_and_post(sender: Sender, outgoing: Outgoing, traceparent: str) -> Outcome:
-    target = outgoing.target
+    endpoint = outgoing.endpoint
     headers, body = await outgoing_request(
         outgoing.event.body,
-        target=target,
+        endpoint=endpoint,
         message_id=outgoing.delivery_id,
         event_type=outgoing.event_type,
         attempt=1,
         timestamp=int(utc_now().timestamp()),
         traceparent=traceparent,
     )
-    outcome = await _posted(sender, target.url, headers, body)
+    outcome = await _posted(sender, endpoint.url, headers, body)
     assert outcome.succeeded, outcome
     return outcome
 
@@ -213,7 +214,7 @@ def _outgoing(url: str) -> Outgoing:
     return Outgoing(
         delivery_id=f"dlv_{_ID}",
         event_type="order.invoice.paid",
-        wanted_at=now,
+        due_from=now,
         payload="envelope",
         event=EventBody(
             event_id=f"evt_{_ID}",
@@ -223,7 +224,7 @@ def _outgoing(url: str) -> Outgoing:
             traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             inbox_id=None,
         ),
-        target=CachedEndpoint(
+        endpoint=CachedEndpoint(
             endpoint_id=f"ep_{_ID}",
             tenant_id=f"tnt_{_ID}",
             url=url,

@@ -1,7 +1,7 @@
-"""What the audit log says of a change: who made it, to what, and what is different. Pure.
+"""Entries of the audit log: who changed what, and the differences with secrets masked. Pure.
 
-A log that is kept for years and shown to tenants must not hold what would be a leak: of secrets it
-says that there are some, of headers the names, of URLs everything but the query.
+The log is kept for years and shown to tenants, so it must not leak anything: for secrets it records
+only that they exist, for headers only their names, and for URLs everything but the query.
 """
 
 from __future__ import annotations
@@ -55,28 +55,29 @@ AuditAction = Literal[
     "tenant.delete",
     "tenant.update",
 ]
-"""What was done."""
+"""The actions that the audit log records."""
 
 Facts = Mapping[str, Any]
-"""What is so of something, by the names the API has for it. Secrets are masked later, not here."""
+"""The fields of a resource, by their names in the API. They are not masked yet."""
 
 Differences = dict[str, dict[str, Any]]
-"""By name, what a fact was (`before`) and is (`after`); one that did not exist is left out."""
+"""The old (`before`) and new (`after`) value of each changed field. A side that did not have the
+field is left out."""
 
 MASK: Final = "***"
 MAX_VALUE_BYTES: Final = 16_384
-"""A value that is longer as JSON is told by its length and its SHA-256: the schema of an event type
+"""A value whose JSON is longer is recorded as its length and SHA-256: the schema of an event type
 can be as long as a request."""
 
-_SHOWN_OF_A_SECRET: Final = ("kind", "public", "created_at", "expires_at")
+_VISIBLE_IN_SECRETS: Final = ("kind", "public", "created_at", "expires_at")
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Who made a change. `kind` is the scope of the API key that was used; or `portal`, somebody
-    who came by a portal link, which `key_id` made; `system`, which is Hookfast by itself; or `cli`,
-    a command that works on the database."""
+    """Who made a change. `kind` is the scope of the API key that was used; `portal` for somebody
+    with a portal link, which the key `key_id` created; `system` for Hookfast itself; or `cli` for a
+    command that works on the database."""
 
     kind: str
     key_id: str | None = None
@@ -91,8 +92,8 @@ CLI: Final = Actor(kind="cli")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change. `tenant_id` is the tenant it matters to, None where that is only the operator;
-    `resource` the kind of thing that `resource_id` names."""
+    """One change. `tenant_id` is the tenant that it concerns, None if it concerns only the
+    operator; `resource` is the kind of thing that `resource_id` names."""
 
     action: AuditAction
     resource: str
@@ -102,8 +103,8 @@ class Change:
 
 
 def differences(before: Facts, after: Facts) -> Differences:
-    """What is different, masked. Facts that only one side has are those of something that was made
-    or is gone: there, empty ones are left out.
+    """Return the differences between two sets of fields, masked. Empty fields that only one side
+    has are left out: the resource was created or deleted.
 
     Values are compared before they are masked: a new token in a URL is a difference, although both
     sides look the same.
@@ -114,19 +115,19 @@ def differences(before: Facts, after: Facts) -> Differences:
         if name in old and name in new:
             if old[name] != new[name]:
                 found[name] = {
-                    "before": _shown(name, old[name]),
-                    "after": _shown(name, new[name]),
+                    "before": _masked(name, old[name]),
+                    "after": _masked(name, new[name]),
                 }
         elif name in old and old[name] not in _EMPTY:
-            found[name] = {"before": _shown(name, old[name])}
+            found[name] = {"before": _masked(name, old[name])}
         elif name in new and new[name] not in _EMPTY:
-            found[name] = {"after": _shown(name, new[name])}
+            found[name] = {"after": _masked(name, new[name])}
     return found
 
 
 def _flat(facts: Facts) -> Iterator[tuple[str, Any]]:
-    """The facts, with each header as one of its own: which of them changed can then be told without
-    their values."""
+    """Yield the fields, with each header as a field of its own, so that the log can say which
+    headers changed without their values."""
     for name, value in facts.items():
         if name == "headers":
             for header, content in value.items():
@@ -135,14 +136,14 @@ def _flat(facts: Facts) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _shown(name: str, value: Any) -> Any:
+def _masked(name: str, value: Any) -> Any:
     if name.startswith("headers."):
         return MASK
     if name == "url":
         address, mark, _ = str(value).partition("?")
         return f"{address}?{MASK}" if mark else address
     if name == "secrets":
-        return [{key: one[key] for key in _SHOWN_OF_A_SECRET if key in one} for one in value]
+        return [{key: one[key] for key in _VISIBLE_IN_SECRETS if key in one} for one in value]
     return _bounded(rfc3339(value) if isinstance(value, datetime) else value)
 
 

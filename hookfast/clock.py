@@ -1,26 +1,27 @@
-"""The one clock. Everything that needs the time takes a `Clock`, so a test can set it.
+"""The one clock, and how times and durations are written.
 
-All datetimes in Hookfast are aware and in UTC; a naive one is a bug and is refused.
+Everything that needs the time takes a `Clock`, so that a test can set it. All datetimes in Hookfast
+are aware and in UTC; a naive one is a bug and is rejected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], datetime]
 """A function that returns the current time, aware, in UTC."""
 
 
 def utc_now() -> datetime:
-    """The wall clock, in UTC."""
+    """Return the wall clock's time, in UTC."""
     return datetime.now(UTC)
 
 
 def to_utc(moment: datetime) -> datetime:
-    """`moment` in UTC. Raises ValueError for a naive datetime (guessing a zone loses hours) and for
-    one that falls outside the years 1 to 9999 in UTC."""
-    if moment.tzinfo is UTC:  # nearly all are; `rfc3339` takes 1.7 instead of 3.8 µs so
+    """Convert a datetime to UTC. Raises ValueError if it is naive (guessing a zone loses hours) or
+    falls outside the years 1 to 9999 in UTC."""
+    if moment.tzinfo is UTC:  # nearly always; `rfc3339` then takes 1.7 µs instead of 3.8
         return moment
     if moment.utcoffset() is None:
         raise ValueError("a datetime without a UTC offset is ambiguous; add one, e.g. 'Z'")
@@ -31,8 +32,18 @@ def to_utc(moment: datetime) -> datetime:
 
 
 def rfc3339(moment: datetime) -> str:
-    """RFC 3339 in UTC with microseconds and `Z`: `2026-11-20T11:15:00.000000Z`.
+    """Format a time by RFC 3339, in UTC with microseconds and `Z`: `2026-11-20T11:15:00.000000Z`.
 
-    The fixed width makes the text sort as the times do.
+    The width is fixed, so texts sort as the times do.
     """
     return to_utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def format_duration(duration: timedelta) -> str:
+    """Format a duration for people, to the second, in the largest of hours, minutes and seconds
+    that gives a whole number: `72 h`, `90 min`, `61 s`."""
+    seconds = round(duration.total_seconds())
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -5,7 +5,7 @@
     ├── TooLarge          a body or value is over its limit
     ├── Unauthenticated   no key, or not one of ours
     ├── Forbidden         the key is ours but may not do this
-    ├── NotFound          no such thing, or it belongs to another tenant (never told apart)
+    ├── NotFound          no such thing, or it belongs to another tenant (the answer is the same)
     ├── Conflict          the request disagrees with what is stored
     ├── Unavailable       something we need is away for now; try again
     └── Misconfigured     a setting cannot work; the message names it
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong: `pointer` is an RFC 6901 JSON pointer or the name of a parameter."""
+    """One error in the input. `pointer` is an RFC 6901 JSON pointer or a parameter's name."""
 
     pointer: str
     detail: str
 
 
 class HookfastError(Exception):
-    """The root. Catch it to catch everything Hookfast raises on purpose."""
+    """The root of the tree. Catch it to catch everything Hookfast raises on purpose."""
 
     code = "hookfast_error"
 
@@ -40,7 +40,7 @@ class HookfastError(Exception):
 
 
 class InvalidInput(HookfastError):
-    """The input is wrong; nothing was stored. Mend what `errors` names and send it again."""
+    """The input is wrong and nothing was stored. Fix what `errors` names and send it again."""
 
     code = "invalid_input"
 
@@ -52,12 +52,12 @@ class InvalidInput(HookfastError):
 
     @classmethod
     def at(cls, pointer: str, detail: str, *, code: str | None = None) -> InvalidInput:
-        """The error with one field error, whose detail is also the message."""
+        """Return an error with one field error, whose detail is also the message."""
         return cls(detail, code=code, errors=(FieldError(pointer, detail),))
 
 
 class TooLarge(HookfastError):
-    """A body is over its limit; nothing was stored. Send less, or raise the setting."""
+    """A body is over its limit and nothing was stored. Send less, or raise the setting."""
 
     code = "too_large"
 
@@ -75,7 +75,7 @@ class Forbidden(HookfastError):
 
 
 class NotFound(HookfastError):
-    """There is no such thing for this caller."""
+    """The resource does not exist, or belongs to another tenant. Check its id."""
 
     code = "not_found"
 

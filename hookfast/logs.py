@@ -1,4 +1,4 @@
-"""Logging: structlog for us and for the libraries alike, readable on a terminal, JSON elsewhere."""
+"""Logging with structlog, for Hookfast and its libraries: readable on a terminal, else JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from structlog.typing import EventDict, Processor
 
 
 class LogSettings(Protocol):
-    """How to log: the settings, or what a process without them was told."""
+    """The format and level of log lines, as the settings or a command's options give them."""
 
     @property
     def log_format(self) -> str: ...
@@ -21,7 +21,7 @@ class LogSettings(Protocol):
 
 
 def add_trace(_: object, __: str, line: EventDict) -> EventDict:
-    """The ids of the trace and span a line was written in, where there is one."""
+    """Add the ids of the current trace and span to a log line, if there is a span."""
     context = trace.get_current_span().get_span_context()
     if context.is_valid:
         line["trace_id"] = f"{context.trace_id:032x}"
@@ -30,7 +30,7 @@ def add_trace(_: object, __: str, line: EventDict) -> EventDict:
 
 
 def configure_logging(settings: LogSettings, *, process: str) -> None:
-    """Set up logging for this process; `process` (e.g. `worker`) is in every line."""
+    """Set up logging for this process, whose name (e.g. `worker`) is in every line."""
     console = settings.log_format == "console" or (
         settings.log_format == "auto" and sys.stderr.isatty()
     )

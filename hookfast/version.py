@@ -1,3 +1,3 @@
-"""The one place the version is written; sent to receivers as `User-Agent: Hookfast/<version>`."""
+"""The version, written only here. Receivers see it as `User-Agent: Hookfast/<version>`."""
 
 VERSION = "0.1.0"

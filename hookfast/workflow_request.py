@@ -1,8 +1,8 @@
-"""How a stored row requests a workflow. Pure; `hookfast.dispatch.workflow_starter` carries it out.
+"""A stored row's request for a workflow. Pure; `hookfast.dispatch.workflow_starter` fulfils it.
 
-Circuits, owners' mail and jobs are rows first. In a row that needs its workflow,
-`workflow_started_at` is NULL. The starter starts the workflow, or wakes it with a signal where it
-runs, and sets `workflow_started_at` only then: after a crash in between, the row still requests it.
+Circuits, owners' mail and jobs are rows first. A row that needs its workflow has NULL in
+`workflow_started_at`. The starter starts the workflow, or wakes it with a signal if it runs, and
+only then sets `workflow_started_at`: after a crash in between, the row still requests it.
 """
 
 from __future__ import annotations

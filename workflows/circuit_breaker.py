@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from hookfast.duration import format_duration
+from hookfast.clock import format_duration
 from hookfast.endpoints.circuit import RAMP_STEP, EndpointState, State, ramp_rate
 from hookfast.endpoints.outage import (
     WORKFLOW_TYPE,

@@ -20,7 +20,7 @@ from temporalio.common import (
 )
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
-from hookfast.deliveries.life import Action
+from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
     RECORD,

@@ -28,7 +28,7 @@ from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
 from hookfast.audit import Change
 from hookfast.deliveries import batch_messages
-from hookfast.deliveries.life import Attempt as PlannedAttempt
+from hookfast.deliveries.facts import Attempt as PlannedAttempt
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus, Result
@@ -37,7 +37,7 @@ from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import actions, attempts, deliveries, lives
 from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
-from hookfast.storage.deliveries.outgoing import COUNTS_FOR
+from hookfast.storage.deliveries.outgoing import FRESH_SECONDS
 from hookfast.storage.tables import Attempt, Delivery
 
 routes = router("Deliveries")
@@ -231,5 +231,5 @@ async def _steer(
     if action in ("pause", "cancel") and isinstance(step, PlannedAttempt):
         # Whoever read the delivery before the commit may begin its request for so long. After the
         # answer, none begins.
-        await asyncio.sleep(COUNTS_FOR)
+        await asyncio.sleep(FRESH_SECONDS)
     return AcceptedAction(id=delivery_id, action=action)

@@ -1,7 +1,7 @@
-"""What the batch workflow, its activities and the relay say to each other.
+"""Messages between the batch workflow, its activities and the relay.
 
-These values are in workflow history: only ids, times, numbers and sentences for people. Never a
-body, a secret or a header. A batch of 100 has less than 100 KB of history.
+They are kept in workflow history, so they hold only ids, times, numbers and sentences for people:
+never a body, a secret or a header. A batch of 100 has less than 100 KB of history.
 """
 
 from __future__ import annotations
@@ -11,41 +11,43 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Self
 
-from hookfast.deliveries.life import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.retry_plan import PlanSpec
 
 WORKFLOW_TYPE: Final = "BatchWorkflow"
 ATTEMPT: Final = "attempt_batch"
-"""Activity: make the first attempts of a batch's deliveries."""
+"""Activity that makes the first attempts of a batch's deliveries."""
 RECORD: Final = "record_batch"
-"""Activity: commit attempts whose record could not be committed when they were made."""
+"""Activity that records attempts whose record could not be committed when they were made."""
 MOST: Final = 100
-"""Deliveries in one batch, at most. Their names fit into one search attribute, whose value may take
+"""Most deliveries in one batch. Their names fit into one search attribute, whose value may take
 2 KiB (Temporal's `limit.searchAttributesSizeOfValueLimit`)."""
 PER_ENDPOINT: Final = 16
-"""Attempts that one batch has open to one endpoint at once."""
+"""Most requests of one batch to one endpoint at once."""
 SLOW: Final = timedelta(seconds=1)
-"""A request that has had no answer for so long leaves its batch, and goes on."""
+"""A request without an answer for this long leaves its batch, and continues."""
 _NAME_LENGTH: Final = 12
 
 
 def workflow_id(batch_id: str) -> str:
-    """The id of a batch's workflow."""
+    """Return the id of a batch's workflow."""
     return f"batch/{batch_id}"
 
 
 def short_name(delivery_id: str) -> str:
-    """The end of a delivery's id, by which the search attribute `HookDeliveries` finds its batch:
-    48 random bits."""
+    """Return the end of a delivery's id, 48 random bits. The search attribute `HookDeliveries` has
+    it, to find the delivery's batch."""
     return delivery_id[-_NAME_LENGTH:]
 
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """A first attempt that was made and is yet to be recorded. A hundred fit into a history: it
-    does without what is the same in all of them, and without the plan, which is its endpoint's when
-    it is recorded: none has begun."""
+    """A first attempt that was made and is not recorded yet.
+
+    A hundred of them fit into a history, because fields with the same value in all are left out. So
+    is the retry plan: it has not begun, and the endpoint's plan at the time of recording applies.
+    """
 
     delivery_id: str
     endpoint_id: str
@@ -58,7 +60,7 @@ class Unrecorded:
 
     @classmethod
     def of(cls, delivery_id: str, endpoint_id: str, ended: AttemptEnded) -> Self:
-        """The attempt in this form."""
+        """Convert an attempt to this form."""
         return cls(
             delivery_id,
             endpoint_id,
@@ -71,7 +73,7 @@ class Unrecorded:
         )
 
     def ended(self, plan: PlanSpec) -> AttemptEnded:
-        """The fact that is recorded."""
+        """Return the attempt as the fact to record, under the given retry plan."""
         return AttemptEnded(
             attempt_id=self.attempt_id,
             attempt=Attempt(number=1, trigger=Trigger.FIRST, round=self.round, in_plan=True),
@@ -85,7 +87,7 @@ class Unrecorded:
 
 @dataclass(frozen=True, slots=True)
 class BatchInput:
-    """A batch's input: whose first attempts it makes, or what it only has to record."""
+    """Input of the batch workflow: deliveries to attempt, or attempts that need only recording."""
 
     batch_id: str
     delivery_ids: tuple[str, ...] = ()
@@ -94,15 +96,15 @@ class BatchInput:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatchInput:
-    """Input of the activity that commits attempts whose batch could not."""
+    """Input of the activity that records attempts whose batch could not."""
 
     unrecorded: tuple[Unrecorded, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of a batch: ids that were delivered, those that go on in workflows of their own
-    with why, and those that wait again as if they had not been taken."""
+    """Result of a batch. `delivered` are ids; `continued` maps the ids of deliveries that continue
+    in workflows of their own to the reason; `returned` are ids that wait as if never batched."""
 
     summary: str = ""
     delivered: Sequence[str] = ()
@@ -112,7 +114,7 @@ class BatchResult:
 
 
 def summary(count: int, *, delivered: int, continued: int, returned: int) -> str:
-    """How the batch went, in a line: "100 first attempts: 97 delivered, 3 continue"."""
+    """Summarise a batch in one line: "100 first attempts: 97 delivered, 3 continue"."""
     parts = [f"{delivered} delivered"]
     if continued:
         parts.append(f"{continued} {'continues' if continued == 1 else 'continue'}")

@@ -31,11 +31,11 @@ def request_headers(
     ed25519: Sequence[Ed25519PrivateKey] = (),
     rsa: RsaSigner | None = None,
 ) -> dict[str, str]:
-    """Every header the sender sets for `body`; the endpoint's own (`custom`) never override ours,
-    and override those of the request that is sent on (`original`).
+    """Return all headers of a request with this body.
 
-    `timestamp` is Unix time in seconds; `keys` and `ed25519` are the endpoint's live secrets,
-    newest first. Raises ValueError when a profile has no key to sign with.
+    The endpoint's own headers (`custom`) never override Hookfast's, and override those of a request
+    that is forwarded (`original`). `timestamp` is Unix time in seconds; `keys` and `ed25519` are
+    the endpoint's live secrets, newest first. Raises ValueError if a profile has no key.
     """
     headers = _without(original, custom) | dict(custom)
     headers["Content-Type"] = content_type
@@ -65,11 +65,11 @@ def request_headers(
 
 
 def _without(original: Sequence[tuple[str, str]], custom: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a request that `custom` has none of the name of, whatever its case; a repeated
-    one as a list (RFC 9110, section 5.3)."""
-    taken = {name.lower() for name in custom}
+    """Return the original headers whose names, in any case, are not among the custom ones. Repeated
+    headers are joined to a list (RFC 9110, section 5.3)."""
+    replaced = {name.lower() for name in custom}
     headers: dict[str, str] = {}
     for name, value in original:
-        if name.lower() not in taken:
+        if name.lower() not in replaced:
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers

@@ -1,7 +1,8 @@
-"""What a job's row, its workflow and its activities say to each other. Pure values.
+"""Jobs: one action on many deliveries. Messages between a job's workflow and its activities, and
+the pace at which it works. Pure.
 
-A job does one thing to many deliveries. These values live in workflow history: ids, numbers and
-sentences only. Fields may be added with a default, never renamed or removed.
+The messages are kept in workflow history: ids, numbers and sentences only. Fields may be added with
+a default, never renamed or removed.
 """
 
 from __future__ import annotations
@@ -13,32 +14,33 @@ from typing import Final
 
 JOB_WORKFLOW: Final = "JobWorkflow"
 MIN_RATE: Final = 0.1
-"""Deliveries per second of the slowest job: a worker waits for each of them, and may wait 10 s."""
+"""Lowest rate of a job, in deliveries per second: a worker waits up to 10 s for each of them."""
 MAX_RATE: Final = 1_000
+"""Highest rate of a job, in deliveries per second."""
 
 
 def job_workflow_id(job_id: str) -> str:
-    """The id of a job's workflow."""
+    """Return the id of a job's workflow."""
     return f"job/{job_id}"
 
 
 class JobKind(StrEnum):
-    """What a job was asked for by."""
+    """The request that created a job."""
 
-    ACTION = "action"  # an action on whatever a filter chooses
-    REDRIVE = "redrive"  # dead letters, sent again
-    RECOVER = "recover"  # what failed at one endpoint in a window of time
-    REPLAY = "replay"  # one event, sent again
-    LIMITS = "limits"  # what waits at an endpoint's limits, told that they were raised
+    ACTION = "action"  # apply an action to the deliveries that a filter selects
+    REDRIVE = "redrive"  # resend dead letters
+    RECOVER = "recover"  # resend what failed at one endpoint within a period
+    REPLAY = "replay"  # resend one event
+    LIMITS = "limits"  # an endpoint's limits were raised: let waiting deliveries check them again
 
 
 class JobStatus(StrEnum):
-    """Where a job stands."""
+    """The status of a job."""
 
     PENDING = "pending"  # committed; no worker has begun it
     RUNNING = "running"
-    DONE = "done"  # it has dealt with everything it chose
-    CANCELLED = "cancelled"  # someone stopped it; what it did until then stays done
+    DONE = "done"  # it has handled all deliveries that it selected
+    CANCELLED = "cancelled"  # a person stopped it; earlier changes are kept
     FAILED = "failed"  # it cannot be carried out; `error` says why
 
     @property
@@ -49,9 +51,9 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job has come. `done`: the delivery did as the action says, and where it was to be
-    sent, its attempt was made (or waits for its endpoint, which is not well); `skipped`: the action
-    made no sense for it, or its endpoint is disabled or deleted; `failed`: none, any more."""
+    """The progress of a job, counted in deliveries. `done`: the action was applied; a resend was
+    also attempted, or waits because its endpoint is failing. `skipped`: the action did not apply,
+    or the endpoint is disabled or deleted. `failed`: always 0 today."""
 
     status: JobStatus = JobStatus.PENDING
     total: int = 0
@@ -61,13 +63,13 @@ class JobProgress:
 
     @property
     def handled(self) -> int:
-        """Deliveries dealt with so far."""
+        """How many deliveries were handled so far."""
         return self.done + self.skipped + self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class JobInput:
-    """A job workflow's input, and its activities': everything else is in the job's row."""
+    """Input of a job's workflow and activities. Everything else is in the job's row."""
 
     job_id: str
     action: str
@@ -75,10 +77,10 @@ class JobInput:
 
 
 class Spacing:
-    """Moments that are evenly spaced, `per_second` of them. What was late is caught up with, but at
-    most `catch_up` seconds of it: after a longer wait there is no burst.
+    """Turns at a fixed rate, evenly spaced. Missed turns are caught up, but at most those of the
+    last `catch_up` seconds, so that a long wait is not followed by a burst.
 
-    With 2 a second from the second 0: by 0 one has come, by 0.5 two, by 1.2 three.
+    With 2 per second from second 0: one turn is due by 0, two by 0.5, three by 1.2.
     """
 
     def __init__(self, per_second: float, *, first_at: float, catch_up: float) -> None:
@@ -88,20 +90,20 @@ class Spacing:
 
     @property
     def next_at(self) -> float:
-        """The first moment that is not taken, in seconds; infinite after `stop`."""
+        """The time of the next turn, in seconds; infinite after `stop`."""
         return self._next
 
     @property
     def stopped(self) -> bool:
-        """Whether no more moments come."""
+        """Whether there are no more turns."""
         return self._next == math.inf
 
     def stop(self) -> None:
-        """Let no more moments come."""
+        """Give out no more turns."""
         self._next = math.inf
 
     def take(self, now: float, *, most: int) -> int:
-        """How many moments have come by `now`, at most `most`; they are taken then."""
+        """Take the turns that are due by `now`, at most `most`, and return their number."""
         first = max(self._next, now - self._catch_up)
         if first > now or most <= 0:
             return 0
@@ -111,9 +113,9 @@ class Spacing:
 
 
 class Rest:
-    """How many seconds a job rests between two looks at its deliveries: `shortest`, and twice as
-    many after each look at which none had moved, up to `longest`. Each look is a transaction, and
-    many jobs may be waiting, as what they ask for comes last in the order of service."""
+    """The pause between two checks of a job's deliveries, in seconds: `shortest`, and doubled up to
+    `longest` after each check without progress. Each check is a transaction, and many jobs may be
+    waiting, because their resends are last in the order of service."""
 
     def __init__(self, *, shortest: float, longest: float) -> None:
         self._shortest = shortest
@@ -121,8 +123,8 @@ class Rest:
         self._rest = shortest
 
     def after(self, *, moved: bool, until_next: float) -> float:
-        """The rest after a look. `until_next`: the seconds until another delivery may be asked,
-        which the rest does not exceed; 0 or less where there is no room for another one."""
+        """Return the pause after a check. `moved`: there was progress. `until_next`: seconds until
+        the next turn, which the pause does not exceed; 0 or less if there is no room for more."""
         self._rest = self._shortest if moved else min(2 * self._rest, self._longest)
         if until_next <= 0:
             return self._rest

@@ -1,5 +1,5 @@
 """The life of a delivery, as a state machine. Pure: storage keeps a `Life`, applies facts to it
-under the row's lock, and stores what comes out; the step activity asks it what to do next.
+under the row's lock, and stores the result. `next_step` tells the step activity what to do next.
 
     fact             WAITING, LIMITED   HELD               PAUSED             ended
     pause            PAUSED             PAUSED             ·                  ·
@@ -9,24 +9,24 @@ under the row's lock, and stores what comes out; the step activity asks it what 
     release          ·                  + released         ·                  ·
     held             HELD               HELD               PAUSED             ·
     limited          LIMITED            LIMITED            PAUSED             ·
-    refused          DEAD               DEAD               DEAD               ·
+    undeliverable    DEAD               DEAD               DEAD               ·
     attempt failed   WAITING or DEAD    WAITING or DEAD    PAUSED or DEAD     ·
     attempt got 410  GONE               GONE               GONE               ·
     attempt arrived  DELIVERED          DELIVERED          DELIVERED          ·
 
-A dot changes nothing; "ended" is DELIVERED, DEAD, GONE and CANCELLED. "+ resend": the phase stays,
+A dot means no change; "ended" is DELIVERED, DEAD, GONE and CANCELLED. "+ resend": the phase stays,
 and the next step is an attempt. "+ released": the phase stays until that attempt has ended.
 
-- *held*, *limited* and *refused* are about one planned attempt. They count only while it is still
-  what the delivery does next: a fact computed before the delivery moved on changes nothing.
-- *refused* and *attempt failed* are about the plan's own attempt. An attempt beside the plan (a
-  resend in its middle, a probe) that is refused or fails leaves the plan, and so the phase, as it
-  was; a gentle resend that had been held ends being held. A resend that was asked for while the
-  plan's last attempt was under way begins the plan again instead of DEAD.
-- A delivery that has ended moves only by a resend, which begins its plan again (`round`). An
-  attempt of an earlier round, or another try of an attempt that has counted, moves nothing.
+- *held*, *limited* and *undeliverable* concern one planned attempt. They count only while it is
+  still the next step: a fact computed before the delivery moved on changes nothing.
+- *undeliverable* and *attempt failed* concern the plan's own attempt. If an attempt beside the plan
+  (a resend in its middle, a probe) is undeliverable or fails, plan and phase stay as they were; but
+  a held resend that yields to the circuit stops being held. If a resend was requested while the
+  plan's last attempt was in progress, the plan starts again instead of ending as DEAD.
+- A delivery that has ended moves only by a resend, which starts its plan again (`round`). An
+  attempt of an earlier round, or another try of an attempt that has counted, changes nothing.
 - Time that is paused, held or limited does not use up the plan.
-- While a batch has its first attempt in hand (`batch_until`), only the batch makes an attempt.
+- While a batch makes the first attempt (`batch_until`), nobody else makes one.
 """
 
 from __future__ import annotations
@@ -36,17 +36,27 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
-from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
-from hookfast.deliveries.retry_plan import Next, PlanSpec, decide, parse_plan
+from hookfast.deliveries.facts import (
+    Action,
+    Attempt,
+    AttemptEnded,
+    Fact,
+    Held,
+    Limited,
+    Trigger,
+    Undeliverable,
+)
+from hookfast.deliveries.outcome import DeliveryStatus, Reason
+from hookfast.deliveries.retry_plan import Next, decide, parse_plan
 
 
 class Phase(StrEnum):
     """What a delivery waits for, or how it ended."""
 
-    WAITING = "waiting"  # for its plan's next moment
-    LIMITED = "limited"  # its moment came, and its endpoint's limits gave it a later turn
-    HELD = "held"  # for its endpoint's circuit, or for a paused endpoint
-    PAUSED = "paused"  # for a person
+    WAITING = "waiting"  # until its plan's next attempt is due
+    LIMITED = "limited"  # the attempt was due, but its endpoint's limits gave it a later turn
+    HELD = "held"  # until its endpoint's circuit closes, or a paused endpoint is resumed
+    PAUSED = "paused"  # until a person resumes it
     DELIVERED = "delivered"
     DEAD = "dead"
     GONE = "gone"
@@ -54,28 +64,19 @@ class Phase(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens unless a person asks."""
+        """Whether nothing more happens unless it is resent."""
         return self in _ENDED
 
 
 _ENDED: Final = frozenset({Phase.DELIVERED, Phase.DEAD, Phase.GONE, Phase.CANCELLED})
 
 
-class Trigger(StrEnum):
-    """Why an attempt was made."""
-
-    FIRST = "first"
-    RETRY = "retry"  # the retry plan's timer
-    RESEND = "resend"  # a person or a job asked
-    PROBE = "probe"  # the circuit asked whether the endpoint is back
-
-
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """A resend that was requested and not made yet.
+    """A resend that was requested and not attempted yet.
 
-    `yields_to_circuit`: it is one of many and waits where deliveries are held; a person's single
-    resend goes at once. `not_before`: its endpoint's limits gave it a later turn.
+    `yields_to_circuit`: it is one of many, and waits while deliveries are held; a person's single
+    resend is attempted at once. `not_before`: its endpoint's limits gave it a later turn.
     """
 
     asked_at: datetime
@@ -84,7 +85,7 @@ class Resend:
 
     @property
     def at(self) -> datetime:
-        """When it goes."""
+        """When it may be attempted."""
         return self.not_before or self.asked_at
 
 
@@ -92,13 +93,12 @@ class Resend:
 class Life:
     """Everything that decides what a delivery does next.
 
-    `attempts` is the number of the last attempt that was recorded; `retries` counts the retries
-    of the plan. `due_at` is when the plan's next attempt is due, `recheck_at` when a held delivery
-    asks by itself whether it may go. `began_at` is when the plan's first attempt began, and
-    `excluded` the time since then that does not use up the plan, without the wait that still goes
-    on (`waiting_since`). `released`: the circuit let it go while it drains. `round` counts how
-    often the plan was begun again. `batch_until`: until then at the latest its first attempt is a
-    batch's to make, and nobody else makes one.
+    `attempts` is the number of the last recorded attempt; `retries` counts the plan's retries.
+    `due_at` is when the plan's next attempt is due; `recheck_at` is when a held delivery checks by
+    itself whether it may be sent. `began_at` is when the plan's first attempt began. `excluded` is
+    the time since then that does not use up the plan, without the current wait (`waiting_since`).
+    `released`: the draining circuit has released it. `round` counts how often the plan was started
+    again. `batch_until`: until then only a batch may make the first attempt.
     """
 
     phase: Phase = Phase.WAITING
@@ -119,19 +119,19 @@ class Life:
 
     @property
     def status(self) -> DeliveryStatus:
-        """The delivery's status, as everyone sees it."""
+        """The delivery's status, as the API shows it."""
         if self.phase in (Phase.WAITING, Phase.LIMITED):
             return DeliveryStatus.RETRYING if self.attempts else DeliveryStatus.PENDING
         return DeliveryStatus(self.phase.value)
 
     @property
     def position(self) -> int:
-        """How many attempts of the plan have counted."""
+        """How many of the plan's attempts have counted."""
         return self.retries + (self.began_at is not None)
 
     @property
     def next_attempt_at(self) -> datetime | None:
-        """When it goes, or looks, next by itself; None when somebody has to say so."""
+        """When it is attempted, or checked, next by itself; None until somebody acts."""
         moments = [self.recheck_at if self.phase is Phase.HELD else self.due_at]
         if self.phase is Phase.PAUSED:
             moments = []
@@ -139,42 +139,25 @@ class Life:
             self.resend.yields_to_circuit and self.phase is Phase.HELD
         ):
             moments.append(self.resend.at)
-        goes = min((moment for moment in moments if moment is not None), default=None)
-        if goes is None or self.batch_until is None:
-            return goes
-        return max(goes, self.batch_until)
+        earliest = min((moment for moment in moments if moment is not None), default=None)
+        if earliest is None or self.batch_until is None:
+            return earliest
+        return max(earliest, self.batch_until)
 
     @property
     def waited(self) -> bool:
-        """Whether its endpoint's limits told it to come back."""
+        """Whether its endpoint's limits told it to come back later."""
         if self.resend is not None and self.resend.not_before is not None:
             return True
         return self.phase is Phase.LIMITED or (self.phase is Phase.HELD and not self.released)
 
 
-# -- what it does next ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One planned attempt, equal to another exactly where nothing that matters has changed.
-
-    `in_plan`: it uses up the plan, and its failure moves the plan on. `resend_asked_at` names the
-    resend that it answers, `position` how many attempts of the plan had counted before it.
-    """
-
-    number: int
-    trigger: Trigger
-    round: int
-    in_plan: bool
-    yields_to_circuit: bool = False
-    resend_asked_at: datetime | None = None
-    position: int = 0
+# -- the next step --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do until then; None: until somebody says so."""
+    """Nothing to do until this time; None: until somebody acts."""
 
     until: datetime | None
 
@@ -188,8 +171,8 @@ Step: TypeAlias = "Attempt | Wait | End"
 
 
 def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool = False) -> Step:
-    """What a delivery does next. `probe`: its endpoint's circuit chose it to find out whether the
-    endpoint is back. `in_batch`: the batch asks that has its first attempt in hand."""
+    """Return what a delivery does next. `probe`: its endpoint's circuit chose it to test whether
+    the endpoint has recovered. `in_batch`: the caller is the batch that makes its first attempt."""
     if life.phase.ended:
         return End()
     if not in_batch and life.batch_until is not None and now < life.batch_until:
@@ -205,8 +188,8 @@ def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool 
             if probe:
                 return _attempt(life, Trigger.PROBE)
             if _is_past(life.recheck_at, now):
-                goes = resend is not None and resend.at <= now
-                return _attempt(life, Trigger.RESEND if goes else planned)
+                resend_is_due = resend is not None and resend.at <= now
+                return _attempt(life, Trigger.RESEND if resend_is_due else planned)
         case _:
             if _is_past(life.due_at, now):
                 return _attempt(life, planned)
@@ -217,10 +200,10 @@ def _attempt(life: Life, trigger: Trigger) -> Attempt:
     resend = life.resend if trigger is Trigger.RESEND else None
     in_plan = trigger is not Trigger.PROBE
     if resend is not None:
-        # It begins the plan where nothing has; beside the plan's own attempt, which is put off, it
-        # leaves that as it was.
-        put_off = life.phase in (Phase.HELD, Phase.LIMITED) and not resend.yields_to_circuit
-        in_plan = life.began_at is None and not put_off
+        # It begins the plan if nothing has. If the plan's own attempt is postponed, the resend is
+        # made beside it and leaves it as it was.
+        postponed = life.phase in (Phase.HELD, Phase.LIMITED) and not resend.yields_to_circuit
+        in_plan = life.began_at is None and not postponed
     return Attempt(
         number=life.attempts + 1,
         trigger=trigger,
@@ -236,81 +219,21 @@ def _is_past(moment: datetime | None, now: datetime) -> bool:
     return moment is not None and moment <= now
 
 
-# -- facts ----------------------------------------------------------------------------------------
+# -- applying facts -------------------------------------------------------------------------------
 
 
-class Action(StrEnum):
-    """What somebody asks of a delivery: a person, a job, or (`RELEASE`) its endpoint's circuit."""
-
-    PAUSE = "pause"
-    RESUME = "resume"
-    RESEND = "resend"
-    RESEND_YIELDING = "resend_yields"
-    CANCEL = "cancel"
-    RELEASE = "release"
-    ASK_AGAIN = "ask_again"  # its endpoint's limits were raised: ask them now
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The gate does not let this attempt go. The delivery looks again by itself at `until`."""
-
-    attempt: Attempt
-    reason: Reason
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Limited:
-    """The endpoint's limits give this attempt a turn at `until`."""
-
-    attempt: Attempt
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The endpoint is disabled or deleted: nothing is sent."""
-
-    attempt: Attempt
-    reason: Reason
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnded:
-    """An attempt was made and this came of it. `jitter` in [0, 1) places the next delay; `plan`
-    and `timeout_seconds` (the endpoint's) are those that it is judged by."""
-
-    attempt_id: str
-    attempt: Attempt
-    started_at: datetime
-    outcome: Outcome
-    plan: PlanSpec
-    timeout_seconds: float
-    jitter: float
-
-    @property
-    def ended_at(self) -> datetime:
-        """When the answer was there."""
-        return self.started_at + timedelta(milliseconds=self.outcome.duration_ms)
-
-
-Fact: TypeAlias = "Action | Held | Limited | Refused | AttemptEnded"
-
-
-def after(life: Life, fact: Fact, *, now: datetime) -> Life:
-    """The life after `fact`, which may have been computed from an earlier one."""
+def apply_fact(life: Life, fact: Fact, *, now: datetime) -> Life:
+    """Return the life after a fact, which may have been computed from an earlier life."""
     match fact:
         case Action():
             return _after_action(life, fact, now)
         case AttemptEnded():
             return _after_attempt(life, fact, now)
-        case Held() | Limited() | Refused():
+        case Held() | Limited() | Undeliverable():
             probe = fact.attempt.trigger is Trigger.PROBE
             if next_step(life, now, probe=probe) != fact.attempt:
                 return life
-            return _put_off(life, fact, now)
+            return _postponed(life, fact, now)
         case _:
             assert_never(fact)
 
@@ -342,7 +265,7 @@ def _after_action(life: Life, action: Action, now: datetime) -> Life:
             if life.phase is not Phase.HELD:
                 return life
             return replace(life, released=True, recheck_at=now)
-        case Action.ASK_AGAIN:
+        case Action.CHECK_LIMITS:
             if life.resend is not None and life.phase is not Phase.HELD:
                 life = replace(life, resend=replace(life.resend, not_before=None))
             return replace(life, due_at=now) if life.phase is Phase.LIMITED else life
@@ -352,13 +275,13 @@ def _after_action(life: Life, action: Action, now: datetime) -> Life:
 
 def _resent(life: Life, now: datetime, *, yields_to_circuit: bool) -> Life:
     if life.phase.ended:
-        return _begun_again(life, Resend(now, yields_to_circuit), now)
+        return _restarted(life, Resend(now, yields_to_circuit), now)
     if yields_to_circuit and (life.phase is Phase.HELD or life.resend is not None):
-        return life  # it goes when the endpoint is well again, or now, anyway
+        return life  # it is sent anyway: now, or when the endpoint has recovered
     return replace(life, resend=Resend(now, yields_to_circuit))
 
 
-def _begun_again(life: Life, resend: Resend, now: datetime) -> Life:
+def _restarted(life: Life, resend: Resend, now: datetime) -> Life:
     return Life(
         attempts=life.attempts,
         due_at=max(now, resend.at),
@@ -368,17 +291,17 @@ def _begun_again(life: Life, resend: Resend, now: datetime) -> Life:
     )
 
 
-def _put_off(life: Life, fact: Held | Limited | Refused, now: datetime) -> Life:
-    """The attempt that was to be made is not made now; no attempt is spent."""
+def _postponed(life: Life, fact: Held | Limited | Undeliverable, now: datetime) -> Life:
+    """Return the life after a planned attempt that is not made now. No attempt is used up."""
     beside = fact.attempt.trigger is Trigger.RESEND and not fact.attempt.in_plan
     match fact:
-        case Refused():
+        case Undeliverable():
             life = replace(life, resend=None, last_error=fact.error)
             if not beside:
                 return _ended(life, Phase.DEAD, fact.reason, now)
             return _waiting(life, until=now) if life.phase is Phase.HELD else life
         case Held():
-            if life.phase is Phase.PAUSED:  # only a resend goes there
+            if life.phase is Phase.PAUSED:  # then the attempt is a resend
                 return _resend_later(life, fact.until)
             return replace(
                 life,
@@ -395,7 +318,7 @@ def _put_off(life: Life, fact: Held | Limited | Refused, now: datetime) -> Life:
                 released = life.released
                 life = replace(_waiting(life, until=now), released=released)
             if fact.attempt.in_plan and life.due_at is not None:
-                # the plan begins with it, not before
+                # the plan begins with the resend, not before it
                 life = replace(life, due_at=max(life.due_at, fact.until))
             return _resend_later(life, fact.until)
         case Limited():
@@ -440,21 +363,21 @@ def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
     if counted.resend is not None and counted.resend.asked_at == attempt.resend_asked_at:
         counted = replace(counted, resend=None)
     if attempt.in_plan:
-        return _plan_goes_on(counted, fact, now)
+        return _continue_plan(counted, fact, now)
     if counted.phase is Phase.HELD and attempt.yields_to_circuit:
         return _waiting(counted, until=_end_of_wait(counted, fact, now))
-    return replace(counted, released=False, excluded=counted.excluded + _in_the_way(life, fact))
+    return replace(counted, released=False, excluded=counted.excluded + _delay_caused(life, fact))
 
 
-def _in_the_way(life: Life, fact: AttemptEnded) -> timedelta:
-    """How long an attempt beside the plan kept the plan's own, which was due, from being made."""
+def _delay_caused(life: Life, fact: AttemptEnded) -> timedelta:
+    """How long an attempt beside the plan delayed the plan's own attempt, which was due."""
     if life.phase is not Phase.WAITING or life.began_at is None or life.due_at is None:
         return timedelta(0)
     return max(timedelta(0), fact.ended_at - max(fact.started_at, life.due_at))
 
 
-def _plan_goes_on(life: Life, fact: AttemptEnded, now: datetime) -> Life:
-    """The plan's own attempt failed: the plan says when the next one is due, or ends."""
+def _continue_plan(life: Life, fact: AttemptEnded, now: datetime) -> Life:
+    """Return the life after the plan's own attempt failed: the next one is due, or it has ended."""
     life = replace(life, began_at=life.began_at or fact.started_at)
     if life.phase is not Phase.PAUSED:
         life = _waiting(life, until=_end_of_wait(life, fact, now))
@@ -473,42 +396,42 @@ def _plan_goes_on(life: Life, fact: AttemptEnded, now: datetime) -> Life:
 
 
 def _end_of_wait(life: Life, fact: AttemptEnded, now: datetime) -> datetime:
-    """A wait ends where the attempt began, unless the attempt began before it."""
+    """Return when the current wait ended: when the attempt began, unless that was before it."""
     before = life.waiting_since is not None and fact.started_at < life.waiting_since
     return now if before else fact.started_at
 
 
 def _waiting(life: Life, *, until: datetime) -> Life:
-    """Being paused, held or limited ends, at `until`."""
+    """Return the life after being paused, held or limited has ended, at `until`."""
     return replace(
         life,
         phase=Phase.WAITING,
         reason=None,
-        excluded=life.excluded + _wait_of(life, until),
+        excluded=life.excluded + _waited(life, until),
         waiting_since=None,
         recheck_at=None,
         released=False,
     )
 
 
-def _wait_of(life: Life, until: datetime) -> timedelta:
-    """How long the wait that goes on has lasted, as far as it is part of the plan's time."""
+def _waited(life: Life, until: datetime) -> timedelta:
+    """How long the current wait has lasted, as far as it lies within the plan's time."""
     if life.waiting_since is None or life.began_at is None:
         return timedelta(0)
     return max(timedelta(0), until - max(life.waiting_since, life.began_at))
 
 
 def _elapsed(life: Life, now: datetime) -> timedelta:
-    """The time since the plan began that uses it up."""
+    """How much of the plan's time is used up."""
     if life.began_at is None:
         return timedelta(0)
-    return max(timedelta(0), now - life.began_at - life.excluded - _wait_of(life, now))
+    return max(timedelta(0), now - life.began_at - life.excluded - _waited(life, now))
 
 
 def _ended(life: Life, phase: Phase, reason: Reason | None, now: datetime) -> Life:
     if phase is Phase.DEAD and life.resend is not None:
-        # Somebody asked to send it again while it was ending: as if they had a moment later.
-        return _begun_again(life, life.resend, now)
+        # A resend was requested while it was ending: treat it as requested a moment later.
+        return _restarted(life, life.resend, now)
     return replace(
         life,
         phase=phase,

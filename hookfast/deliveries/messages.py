@@ -1,7 +1,8 @@
-"""What the delivery workflow, its activities and the relay say to each other.
+"""Messages between the delivery workflow, its activities and the relay.
 
-These values live in workflow history for days: only ids, times, numbers and sentences for people.
-Never a body, a secret or a header. Fields may be added with a default, never renamed or removed.
+They are kept in workflow history for days, so they hold only ids, times, numbers and sentences for
+people: never a body, a secret or a header. Fields may be added with a default, never renamed or
+removed.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from datetime import datetime
 from typing import Final
 
 from hookfast.clock import rfc3339
-from hookfast.deliveries.life import Action, AttemptEnded
+from hookfast.deliveries.facts import Action, AttemptEnded
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.deliveries.retry_plan import PlanSpec
 
 WORKFLOW_TYPE: Final = "DeliveryWorkflow"
 STEP: Final = "step"
-"""Activity: look at the row and do what it says; make the attempt if one is due."""
+"""Activity that does what the delivery's row says, such as an attempt that is due."""
 RECORD: Final = "record_attempt"
-"""Activity: commit an attempt whose record could not be committed by its step."""
+"""Activity that records an attempt whose record could not be committed by its step."""
 WAKE: Final = "wake"
-"""Signal: the row has changed; look at it."""
+"""Signal: the row has changed; read it."""
 CANCELLED_IN_ITS_ROW: Final = "The delivery was cancelled in its row."
-"""Reason of the cancellation that ends the workflow of a cancelled delivery as Canceled."""
+"""Reason that a cancelled delivery's step gives when it cancels the workflow in Temporal."""
 DELIVERIES_QUEUE: Final = "deliveries"
 """Task queue of the workflows and of the fast lane's local activities."""
 RETRIES_QUEUE: Final = "retries"
@@ -31,23 +32,23 @@ RETRIES_QUEUE: Final = "retries"
 
 
 def workflow_id(delivery_id: str) -> str:
-    """The id of a delivery's workflow."""
+    """Return the id of a delivery's workflow."""
     return f"delivery/{delivery_id}"
 
 
 class Urgency:
-    """Order of service, where slots or Temporal are short: the rank of a row in the outbox, and
+    """Order of service when slots or Temporal are short: the rank of a row in the outbox, and
     Temporal's priority key (1 is the highest)."""
 
-    PERSON: Final = 1  # a person waits for it
-    RETRY: Final = 2  # due retries, probes, and what a circuit lets go
-    FIRST: Final = 3  # new first attempts
-    JOB: Final = 4  # one of many
+    PERSON: Final = 1  # requested by a person, who waits
+    RETRY: Final = 2  # due retries, probes, and deliveries that a circuit releases
+    FIRST: Final = 3  # first attempts of new deliveries
+    JOB: Final = 4  # resends by a job
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryState:
-    """Answer of the `state` query, and the workflow's result, as of its last step."""
+    """Result of the `state` query and of the workflow: the delivery after its last step."""
 
     status: DeliveryStatus
     attempts: int
@@ -59,12 +60,12 @@ class DeliveryState:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """How the delivery's row stands after a step.
+    """The delivery's row after a step.
 
-    `next_at` is when to step again (None: when a signal comes) and `waits_for` says why, for
-    people. `lane_full`: nothing was done, the fast lane is full or too slow; step in the regular
-    lane. `unrecorded`: the request was made and its record could not be committed in time: that is
-    to be done, and the request not to be repeated.
+    `next_at` is when to step again (None: when a signal comes), and `waits_for` says why, for
+    people. `lane_full`: nothing was done because the fast lane is full or too slow; step in the
+    regular lane. `unrecorded`: the request was made and its record could not be committed in time;
+    record it, and do not repeat the request.
     """
 
     status: DeliveryStatus = DeliveryStatus.PENDING
@@ -78,8 +79,8 @@ class StepResult:
     unrecorded: AttemptEnded | None = None
 
     def state(self, retries_planned: int) -> DeliveryState:
-        """What the query `state` answers after this step."""
-        held = self.status is DeliveryStatus.HELD  # then it is when it looks by itself
+        """Return the result of the query `state` after this step."""
+        held = self.status is DeliveryStatus.HELD  # then `next_at` is only its next check
         return DeliveryState(
             status=self.status,
             attempts=self.attempts,
@@ -90,7 +91,7 @@ class StepResult:
         )
 
     def text(self, retries_planned: int) -> str:
-        """What the Temporal UI shows, in Markdown."""
+        """Return the text that the Temporal UI shows, in Markdown."""
         at = "" if self.next_at is None else f", {rfc3339(self.next_at)}"
         lines = [
             f"**{self.status.value}** after {self.attempts} attempts"
@@ -102,14 +103,14 @@ class StepResult:
 
     @property
     def failure(self) -> str:
-        """Why it ended without success."""
-        said = f" Last error: {self.last_error}" if self.last_error else ""
-        return f"{self.reason} after {self.attempts} attempts.{said}"
+        """Why the delivery ended without success, as a sentence."""
+        last_error = f" Last error: {self.last_error}" if self.last_error else ""
+        return f"{self.reason} after {self.attempts} attempts.{last_error}"
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What Temporal's search finds a delivery by, besides its endpoint and state."""
+    """The search attributes of a delivery in Temporal, besides its endpoint and state."""
 
     tenant_id: str
     event_type: str
@@ -117,10 +118,10 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryInput:
-    """A delivery workflow's input. The plan is part of it: a delivery keeps the plan it started
-    with. `fast_lane`: the first step is a local activity. `now`: how the row stood; the first step
-    is at `now.next_at`, or at once. `labels` are yet to be told to Temporal's search; None: it was
-    started with them."""
+    """Input of a delivery's workflow. It includes the plan, because a delivery keeps the plan that
+    it started with. `fast_lane`: the first step is a local activity. `now`: the row at the start;
+    the first step is at `now.next_at`, or at once. `labels`: search attributes to set later; None
+    if the workflow was started with them."""
 
     delivery_id: str
     endpoint_id: str
@@ -132,7 +133,7 @@ class DeliveryInput:
 
 @dataclass(frozen=True, slots=True)
 class RecordInput:
-    """Input of the activity that commits an attempt whose step could not."""
+    """Input of the activity that records an attempt whose step could not."""
 
     delivery_id: str
     ended: AttemptEnded
@@ -142,8 +143,8 @@ class RecordInput:
 class ReceivedSignals:
     """Actions that arrived as signals, sent by hand from the Temporal UI or CLI.
 
-    `count` of them were received by this run so far, and `actions` are the last of those, so that a
-    repeated step does not apply one twice.
+    `count` is how many this run has received so far, and `actions` are the last of them, so that a
+    repeated step does not apply an action twice.
     """
 
     run_id: str
@@ -153,10 +154,10 @@ class ReceivedSignals:
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """The step activity's input. `now` is the workflow's time, which the worker's clock may not
-    have reached. `due` is what its timer was set to, where that led here. `fresh`: the workflow has
-    just been started, so that what the relay read counts.
-    `cancelled`: Temporal knows of the workflow's cancellation."""
+    """Input of the step activity. `now` is the workflow's time, which the worker's clock may not
+    have reached. `due` is the time of the timer that fired, if one did. `fresh`: the workflow has
+    just been started, so the row as the relay read it is used. `cancelled`: the workflow's
+    cancellation was already requested in Temporal."""
 
     delivery_id: str
     plan: PlanSpec

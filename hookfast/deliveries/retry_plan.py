@@ -1,4 +1,4 @@
-"""Retry plans: when a failed delivery goes again, and when it has had its chances. Pure.
+"""Retry plans: when a failed delivery is sent again, and when it is given up. Pure.
 
 A plan is data (`RetryPlan`); `decide` applies it to one outcome. The delay before retry *n*
 (counted from 1) is
@@ -23,12 +23,13 @@ from hookfast.errors import InvalidInput
 MAX_DELAY = 24 * 3600.0
 """Longest single delay, in seconds; also the cap on `Retry-After`."""
 MAX_DELAYS = 100
+"""Most delays of a custom plan."""
 MAX_TOTAL = 14 * 24 * 3600.0
 """Longest sum of a custom plan's delays, in seconds."""
 
 
 class RetryOn(StrEnum):
-    """Which failures are worth another attempt. Network failures (DNS, TLS, …) always are."""
+    """Which failures are retried. Network failures (DNS, TLS, …) always are."""
 
     ALL = "all"  # every failure but 410
     TRANSIENT = "transient"  # 5xx, 408 and 429
@@ -37,7 +38,7 @@ class RetryOn(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPlan:
-    """Delays in seconds, their jitter as fractions, the attempt timeout in seconds, the rule."""
+    """The delays between attempts and an attempt's timeout, in seconds; jitter as fractions."""
 
     name: str
     delays: tuple[float, ...]
@@ -48,8 +49,8 @@ class RetryPlan:
 
     @property
     def length(self) -> float:
-        """The longest the plan can last by itself, in seconds: every delay at its highest jitter,
-        every attempt running into its deadline. Only `Retry-After` can take a delivery past it."""
+        """The longest time that the plan can take by itself, in seconds: every delay with its
+        highest jitter, every attempt with a timeout. Only `Retry-After` can exceed it."""
         return sum(self.delays) * (1 + self.jitter_high) + (len(self.delays) + 1) * self.timeout
 
 
@@ -98,12 +99,13 @@ _CUSTOM_TIMEOUT = 5.0
 
 
 def parse_plan(spec: object, *, pointer: str = "/retry_plan") -> RetryPlan:
-    """The plan a spec stands for. Raises InvalidInput, pointing into `pointer`, when it is none."""
+    """Return the plan of a spec. Raises InvalidInput, with pointers below `pointer`, if the spec is
+    invalid."""
     if isinstance(spec, str):
         if spec not in PRESETS:
             raise InvalidInput.at(
                 pointer,
-                f"no retry plan has that name; use one of {', '.join(PRESETS)}, or an object",
+                f"unknown retry plan; use one of {', '.join(PRESETS)}, or an object",
                 code="invalid_retry_plan",
             )
         return PRESETS[spec]
@@ -134,7 +136,7 @@ def parse_plan(spec: object, *, pointer: str = "/retry_plan") -> RetryPlan:
 
 
 class Next(StrEnum):
-    """What a delivery does after an attempt."""
+    """What follows an attempt."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
@@ -144,7 +146,8 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`delay` (seconds) goes with RETRY; `reason` (a stable word) with DEAD."""
+    """What follows an attempt. `delay` (seconds) is set with RETRY, `reason` (a stable word) with
+    GONE and DEAD."""
 
     next: Next
     delay: float = 0.0
@@ -154,10 +157,11 @@ class Decision:
 def decide(
     plan: RetryPlan, outcome: Outcome, *, retries_used: int, elapsed: float, random: float
 ) -> Decision:
-    """What follows `outcome`.
+    """Decide what follows an attempt with this outcome.
 
     `retries_used` counts the automatic retries already made; `elapsed` is the time since the first
-    attempt in seconds, time paused by a person excluded; `random` in [0, 1) places the jitter.
+    attempt in seconds, without the time it was paused, held or limited; `random` in [0, 1) places
+    the jitter.
     """
     if outcome.succeeded:
         return Decision(Next.DELIVERED)
@@ -175,13 +179,13 @@ def decide(
 
 
 def next_delay(plan: RetryPlan, outcome: Outcome, *, retries_used: int, random: float) -> float:
-    """Seconds to wait before retry `retries_used + 1`."""
+    """Return the seconds to wait before retry `retries_used + 1`."""
     jitter = plan.jitter_low + (plan.jitter_high - plan.jitter_low) * random
     planned = plan.delays[retries_used] * (1 + jitter)
-    wished = outcome.retry_after_seconds
-    if wished is None or not math.isfinite(wished):
+    retry_after = outcome.retry_after_seconds
+    if retry_after is None or not math.isfinite(retry_after):
         return planned
-    return max(planned, min(wished, MAX_DELAY))
+    return max(planned, min(retry_after, MAX_DELAY))
 
 
 def _worth_retrying(rule: RetryOn, outcome: Outcome) -> bool:

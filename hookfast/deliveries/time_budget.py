@@ -1,4 +1,4 @@
-"""Time limits of a step: a request, its record and handing on a failed record fit into the time
+"""Time limits of a step: a request, its record and handing over a failed record fit into the time
 that Temporal grants. A test adds them up.
 
     fast lane   request (at most FAST_LANE) + RECORD_SHARE + SLACK = LOCAL_STEP
@@ -19,22 +19,25 @@ from typing import Final
 WORKFLOW_TASK: Final = timedelta(seconds=10)
 """Temporal's default timeout of a workflow task."""
 HEARTBEAT_AT: Final = 0.8
-"""Fraction of it after which Temporal's SDK asks for more time."""
+"""Fraction of a workflow task's timeout after which Temporal's SDK asks for more time."""
 HEARTBEAT: Final = timedelta(seconds=15)
 """Temporal notices within this time that the worker of a regular step has died."""
 FAST_LANE: Final = timedelta(seconds=5)
 """Longest request in the fast lane."""
 LONGEST_REQUEST: Final = timedelta(seconds=30)
+"""Longest request in the regular lane."""
 RECORD_SHARE: Final = timedelta(seconds=2)
 """A record that cannot be committed within this time is handed to the workflow."""
 SLACK: Final = timedelta(seconds=1)
-"""For the work before the request, and for handing on a record. A step that has less time left than
-the request and its record may take does not send."""
+"""Time for the work before the request, and for handing over a record. A step with less time left
+than the request and its record may take does not send."""
 LOCAL_STEP: Final = FAST_LANE + RECORD_SHARE + SLACK
+"""Timeout of a step in the fast lane."""
 BATCH_LEASE: Final = timedelta(seconds=20)
-"""How long deliveries belong to their batch. If its worker dies, Temporal starts the same batch on
-another worker after a workflow task's timeout."""
+"""How long deliveries belong to their batch. If its worker dies, Temporal runs the batch on another
+worker after a workflow task's timeout."""
 REGULAR_STEP: Final = timedelta(seconds=75)
-"""Longer than needed, because a database that is away may come back before the request begins."""
+"""Timeout of a regular step. It is generous, because a database that is away may come back before
+the request begins."""
 RECORD_ACTIVITY: Final = timedelta(seconds=30)
-"""An activity that only records. The database's own timeout is shorter."""
+"""Timeout of an activity that only records. The database's own timeout is shorter."""

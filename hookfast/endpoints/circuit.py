@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Any, assert_never
 
-from hookfast.deliveries.life import Attempt, Trigger
+from hookfast.deliveries.facts import Attempt, Trigger
 from hookfast.deliveries.retry_plan import PRESETS
 
 PROBE_DELAYS: tuple[float, ...] = PRESETS["hourly"].delays[:7]
@@ -332,7 +332,7 @@ class Admission(StrEnum):
     SEND = auto()
     HOLD = auto()
     CLAIM = auto()  # send it, if it is the probe by then
-    REFUSE = auto()  # the endpoint will not be sent to again: a dead letter
+    DEAD_LETTER = auto()  # the endpoint will not be sent to again: a dead letter
 
 
 class EndpointState(StrEnum):
@@ -374,7 +374,7 @@ def admit(gate: Gate, delivery_id: str, *, attempt: Attempt, released: bool) -> 
     held; `released`: the drain let the delivery go."""
     match gate.endpoint_state:
         case EndpointState.DISABLED | EndpointState.DELETED:
-            return Admission.REFUSE
+            return Admission.DEAD_LETTER
         case _ if attempt.trigger is Trigger.RESEND and not attempt.yields_to_circuit:
             return Admission.SEND
         case EndpointState.PAUSED:

@@ -31,7 +31,7 @@ from temporalio.worker import Worker
 import worker
 from activities import heartbeat
 from activities.circuit_breaker import CircuitActivities
-from hookfast.deliveries.life import Trigger
+from hookfast.deliveries.facts import Trigger
 from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.sender import Sender
 from hookfast.storage.deliveries import jobs
@@ -112,7 +112,7 @@ match os.environ["DIE_AT"]:
     case "recorded":
         Recorder.record = after(Recorder.record)  # type: ignore[method-assign]
     case "asked":
-        jobs.progress = before(jobs.progress)
+        jobs.record_progress = before(jobs.record_progress)
     case "opened":
         WorkflowStarter.ring = lambda self: die()  # type: ignore[method-assign]
     case "answered":

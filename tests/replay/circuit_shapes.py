@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Action
+from hookfast.deliveries.facts import Action
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import (
@@ -62,16 +62,16 @@ async def resent_and_failed_while_held(stack: Stack) -> str:
 async def resent_by_a_job_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
     [delivery] = await _held(stack, endpoint, 1)
-    await stack.ask_many([delivery], Action.RESEND_YIELDING)
+    await stack.request_many([delivery], Action.RESEND_YIELDING)
     await stack.wake(delivery)
-    await stack.until_told(delivery)
+    await stack.until_relayed(delivery)
     await _heal(stack, failed[0])
     return delivery
 
 
 async def resent_by_a_job_and_failed(stack: Stack) -> str:
     _, [delivery, other, _] = await broken(stack, circuit=ON_REQUEST)
-    await stack.ask_many([delivery], Action.RESEND_YIELDING)
+    await stack.request_many([delivery], Action.RESEND_YIELDING)
     await stack.until_status(delivery, "held")
     stack.receiver.routes["/hook"] = "/fail-first/1"
     for attempts in (2, 3):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from sqlalchemy import update
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Action
+from hookfast.deliveries.facts import Action
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import PATIENT, QUICK, until_all, until_circuit
@@ -128,7 +128,7 @@ async def woken_by_a_raised_limit(stack: Stack) -> str:
             .where(c.id == endpoint)
             .values(rate_limit_per_second=None, updated_at=utc_now())
         )
-    await stack.ask_many([delivery], Action.ASK_AGAIN)
+    await stack.request_many([delivery], Action.CHECK_LIMITS)
     return delivery
 
 
@@ -146,7 +146,7 @@ async def _under_way(stack: Stack, path: str) -> str:
     return delivery
 
 
-STEERING_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
+SIGNAL_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     cancelled_by_temporal_in_an_attempt,
     cancelled_then_resent,
     resent_then_cancelled,

@@ -1,4 +1,4 @@
-"""The clock: aware, in UTC, and text that sorts."""
+"""Times are aware, in UTC, and written so that they sort; durations are whole numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.clock import rfc3339, to_utc, utc_now
+from hookfast.clock import format_duration, rfc3339, to_utc, utc_now
 
 moments = st.datetimes(timezones=st.just(UTC))
 
@@ -35,7 +35,7 @@ def test_rfc3339_is_utc_with_microseconds(moment: datetime, text: str) -> None:
 
 
 @pytest.mark.parametrize("convert", [to_utc, rfc3339])
-def test_a_naive_datetime_is_refused(convert: object) -> None:
+def test_naive_datetime_is_rejected(convert: object) -> None:
     assert callable(convert)
     with pytest.raises(ValueError, match="ambiguous"):
         convert(datetime(2026, 11, 20))
@@ -48,7 +48,7 @@ def test_a_naive_datetime_is_refused(convert: object) -> None:
         datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
     ],
 )
-def test_a_datetime_outside_utcs_years_is_refused(moment: datetime) -> None:
+def test_datetime_outside_the_years_of_utc_is_rejected(moment: datetime) -> None:
     with pytest.raises(ValueError, match="years 1 to 9999"):
         to_utc(moment)
 
@@ -61,3 +61,19 @@ def test_text_sorts_as_the_times_do(one: datetime, other: datetime) -> None:
 @given(moment=moments)
 def test_text_reads_back_as_the_same_moment(moment: datetime) -> None:
     assert datetime.fromisoformat(rfc3339(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (259_200, "72 h"),
+        (5_400, "90 min"),
+        (3_600, "1 h"),
+        (60, "1 min"),
+        (61, "61 s"),
+        (0.6, "1 s"),
+        (0, "0 s"),
+    ],
+)
+def test_duration_is_a_whole_number_of_its_largest_unit(seconds: float, words: str) -> None:
+    assert format_duration(timedelta(seconds=seconds)) == words

@@ -1,5 +1,6 @@
-"""What people and jobs ask of deliveries. A wish is committed before anybody is told: its delivery
-changes in the caller's transaction and goes into the outbox, and the relay wakes its workflow."""
+"""Actions that people and jobs request on deliveries. An action is committed before any workflow is
+notified: it changes the delivery and puts it into the outbox in the caller's transaction, and the
+relay then wakes the workflow."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Literal
 from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.life import Action, Life
+from hookfast.deliveries.facts import Action
+from hookfast.deliveries.life import Life
 from hookfast.deliveries.messages import ReceivedSignals, Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
@@ -24,22 +26,22 @@ _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
 UserAction = Literal["pause", "resume", "resend", "cancel"]
-"""What a person may ask of a delivery."""
+"""The actions that a person may request on a delivery."""
 
 
 async def request(
     connection: AsyncConnection, delivery_id: str, action: UserAction, *, now: datetime
 ) -> Change:
-    """Do as a person asks. Raises NotFound, and Conflict where the wish makes no sense: the
-    delivery has ended, or its endpoint is disabled or deleted."""
+    """Apply an action that a person requested. Raises NotFound, and Conflict if the action is
+    impossible: the delivery has ended, or its endpoint is disabled or deleted."""
     locked = await lives.lock(connection, [delivery_id])
     if delivery_id not in locked:
         raise NotFound(f"There is no delivery {delivery_id}.")
     one = locked[delivery_id]
     if action == "resend":
-        await _refuse_unless_sendable(connection, one.endpoint_id)
+        await _require_active_endpoint(connection, one.endpoint_id)
     elif one.life.phase.ended:
-        raise _finished(one.life, action)
+        raise _already_finished(one.life, action)
     changes = await lives.apply(
         connection, [(delivery_id, Action(action))], now=now, wake=Urgency.PERSON, locked=locked
     )
@@ -54,21 +56,21 @@ async def request_many(
     among: Collection[DeliveryStatus] = (),
     now: datetime,
 ) -> list[Change]:
-    """Do the same with many deliveries, for a job; those for which it makes no sense stay as they
-    are, and so do those that are by now in no status of `among` (empty: any). A resend is a gentle
-    one, and leaves out endpoints that are sent nothing."""
+    """Apply a job's action to many deliveries. Deliveries for which it is impossible stay unchanged,
+    and so do those whose status is no longer in `among` (empty: any status). A resend yields to
+    circuits, and skips deliveries whose endpoint is disabled or deleted."""
     locked = await lives.lock(connection, delivery_ids)
     if among:
         locked = {key: one for key, one in locked.items() if one.life.status in among}
     if action is Action.RESEND_YIELDING:
-        seen = await gates(connection, {one.endpoint_id for one in locked.values()})
+        current = await gates(connection, {one.endpoint_id for one in locked.values()})
         locked = {
-            one.delivery_id: one
-            for one in locked.values()
-            if not seen[one.endpoint_id].gate.endpoint_state.over
+            key: one
+            for key, one in locked.items()
+            if not current[one.endpoint_id].gate.endpoint_state.over
         }
     facts = [(delivery_id, action) for delivery_id in locked]
-    urgency = Urgency.RETRY if action is Action.ASK_AGAIN else Urgency.JOB
+    urgency = Urgency.RETRY if action is Action.CHECK_LIMITS else Urgency.JOB
     changes = await lives.apply(connection, facts, now=now, wake=urgency, locked=locked)
     return list(changes.values())
 
@@ -76,8 +78,8 @@ async def request_many(
 async def apply_signals(
     connection: AsyncConnection, delivery_id: str, signals: ReceivedSignals, *, now: datetime
 ) -> Change:
-    """Do as signals say that were made by hand, each of them once however often this is repeated.
-    Raises NotFound."""
+    """Apply the signals that someone sent to the delivery's workflow directly. Each counts once,
+    however often this call is repeated. Raises NotFound."""
     locked = await lives.lock(connection, [delivery_id])
     if delivery_id not in locked:
         raise NotFound(f"There is no delivery {delivery_id}.")
@@ -86,7 +88,7 @@ async def apply_signals(
     ).scalar_one()
     run_id, _, count = (before or ":0").rpartition(":")
     new = signals.count - (int(count) if run_id == signals.run_id else 0)
-    if new <= 0:  # repeated, or late (its worker was frozen): what later steps marked stays
+    if new <= 0:  # repeated, or late (its worker was frozen): keep the mark of later steps
         return (await lives.apply(connection, [], now=now, locked=locked))[delivery_id]
     facts = [(delivery_id, action) for action in signals.actions[-new:]]
     changes = await lives.apply(connection, facts, now=now, locked=locked)
@@ -97,8 +99,9 @@ async def apply_signals(
     return changes[delivery_id]
 
 
-async def _refuse_unless_sendable(connection: AsyncConnection, endpoint_id: str) -> None:
-    """Nothing would be sent, and a delivery that had arrived would begin again only to die."""
+async def _require_active_endpoint(connection: AsyncConnection, endpoint_id: str) -> None:
+    """Raise Conflict if the endpoint is disabled or deleted. A resend would send nothing, and turn
+    a successful delivery into a dead letter."""
     state = (await gates(connection, [endpoint_id]))[endpoint_id].gate.endpoint_state
     if state is EndpointState.DISABLED:
         raise Conflict(
@@ -111,9 +114,9 @@ async def _refuse_unless_sendable(connection: AsyncConnection, endpoint_id: str)
         )
 
 
-def _finished(life: Life, action: UserAction) -> Conflict:
+def _already_finished(life: Life, action: UserAction) -> Conflict:
     return Conflict(
-        f"The delivery has ended as {life.status}; there is nothing to {action}. "
+        f"The delivery has already ended as {life.status}; `{action}` is not possible. "
         "`resend` sends it again.",
         code="delivery_finished",
     )

@@ -1,6 +1,6 @@
-"""Whether an attempt may be made now, decided under locks where the answer changes a row.
+"""Admission of attempts by the endpoint's circuit and limits, decided under locks.
 
-Most attempts are made on what `OutgoingLoader` has read, without a transaction. One that the
+Most attempts are made on what `OutgoingLoader` has read, without a transaction. An attempt that the
 circuit would stop is decided again here, with the rows of the delivery, the endpoint and the
 circuit locked in this order. That makes "held" exact: a circuit closes in a transaction that has
 locked its row too, so no delivery can be put on hold after its circuit last looked for one.
@@ -15,7 +15,8 @@ from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
-from hookfast.deliveries.life import Attempt, Held, Limited, Refused, next_step
+from hookfast.deliveries.facts import Attempt, Held, Limited, Undeliverable
+from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
 from hookfast.endpoints.limits import Go, Limits
@@ -29,14 +30,14 @@ _HEALTH: Table = EndpointHealth.__table__
 _H = _HEALTH.c
 
 PROBE_MARGIN = timedelta(seconds=90)
-"""A probe without a result is given up this long after its deadline: its worker may die, and
-another may make the attempt."""
+"""A probe without a result is abandoned this long after its deadline, because its worker may have
+died and another worker may make the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether the attempt may be made, and how the delivery was changed if not. The delivery is
-    unchanged if it has moved on since it was read."""
+    """Whether the attempt may be made, and how the delivery changed if not. A delivery that has
+    moved on since it was read is left unchanged."""
 
     admitted: bool
     change: Change
@@ -52,15 +53,15 @@ async def decide(
     probe_lease: timedelta,
     now: datetime,
 ) -> Decision:
-    """Decide on an attempt that would be held, refused or a probe. If it may not be made after all,
-    this transaction puts its delivery on hold or makes it a dead letter."""
+    """Decide on an attempt that the circuit would hold, turn into a dead letter or use as a probe.
+    If the attempt may not be made, put its delivery on hold or make it a dead letter."""
     locked = await lives.lock(connection, [delivery_id])
     gate = await _locked_gate(connection, endpoint_id)
     one = locked[delivery_id]
     unchanged = Change(delivery_id, endpoint_id, one.tenant_id, one.life, one.life)
     if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
         return Decision(False, unchanged)
-    fact: Held | Refused
+    fact: Held | Undeliverable
     match admit(gate, delivery_id, attempt=attempt, released=one.life.released):
         case Admission.SEND:
             return Decision(True, unchanged)
@@ -68,10 +69,10 @@ async def decide(
             connection, delivery_id, endpoint_id, until=now + probe_lease
         ):
             return Decision(True, unchanged)
-        case Admission.REFUSE:
+        case Admission.DEAD_LETTER:
             state = gate.endpoint_state
             reason = Reason(f"endpoint_{state}")
-            fact = Refused(attempt, reason, f"Nothing was sent: the endpoint is {state}.")
+            fact = Undeliverable(attempt, reason, f"Nothing was sent: the endpoint is {state}.")
         case _:
             paused = gate.endpoint_state is EndpointState.PAUSED
             reason = Reason.ENDPOINT_PAUSED if paused else Reason.CIRCUIT_OPEN
@@ -91,8 +92,8 @@ async def take_turn(
     lease: timedelta,
     clock: Clock,
 ) -> Go | Change:
-    """Take a permit from the endpoint's limits. Go says when the attempt may start, and counts it
-    as in flight. Otherwise the delivery waits for its turn, without spending an attempt."""
+    """Take a permit from the endpoint's limits. A Go says when the attempt may start, and counts it
+    as in flight. Otherwise the delivery waits for its turn without using up an attempt."""
     locked = await lives.lock(connection, [delivery_id])
     turn = await permits.acquire(
         connection,
@@ -108,8 +109,8 @@ async def take_turn(
     limited = Limited(attempt, turn.until)
     changes = await lives.apply(connection, [(delivery_id, limited)], now=clock(), locked=locked)
     change = changes[delivery_id]
-    if change.let_go:
-        await circuits.count_let_go(connection, endpoint_id)
+    if change.left_hold:
+        await circuits.count_drained(connection, endpoint_id)
     return change
 
 

@@ -1,13 +1,13 @@
-"""The lives of deliveries as stored. `apply` is the only code that writes a delivery's state: it
-locks the rows, applies facts to the lives as they are now, and saves what comes out.
+"""The stored lives of deliveries. `apply` is the only code that writes a delivery's state: it locks
+the rows, applies facts to the current lives, and saves the results.
 
 Rows are locked in the order of their ids, before anything else that is locked with them: endpoints,
-circuits, limits. Two transactions that share rows wait for each other in one order.
+circuits, limits. Two transactions that share rows always wait for each other in the same order.
 
-The columns of the outbox (`started_at`, `leased_until`, `wakes`, `urgency`) say whether the
-workflow knows: whoever changes a life from outside its workflow puts the row into the outbox in the
-same transaction (`wake`), so that a crash right after the commit loses no wish. A batch does so for
-each first attempt after which there is more to do; that is how a delivery gets its own workflow.
+The outbox columns (`started_at`, `leased_until`, `wakes`, `urgency`) say whether the workflow knows
+of a change. Code that changes a life from outside its workflow puts the row into the outbox in the
+same transaction (`wake`), so that a crash right after the commit loses no action. A batch does so
+after each first attempt that does not finish its delivery, which then gets its own workflow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any
 from sqlalchemy import Table, bindparam, case, func, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.life import Fact, Life, Phase, Resend, after
+from hookfast.deliveries.facts import Fact
+from hookfast.deliveries.life import Life, Phase, Resend, apply_fact
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.storage.owners.announcements import deliveries_dead
@@ -50,7 +51,7 @@ _READ = (
     "batch_until",
 )
 COLUMNS = tuple(_C[name] for name in _READ)
-"""What `life_of` reads, in this order."""
+"""The columns that `life_of` reads, in this order."""
 _PHASES = {
     one.value: Phase.WAITING
     if one in (DeliveryStatus.PENDING, DeliveryStatus.RETRYING)
@@ -59,13 +60,13 @@ _PHASES = {
 }
 _NOTHING = timedelta(0)
 WRITTEN = frozenset({*_READ, "next_attempt_at", "updated_at"})
-"""The state of a delivery. Nothing but `apply` writes one of these, after the row's insert."""
+"""The columns with a delivery's state. After the row's insert, only `apply` writes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """A delivery whose row is ours until the transaction ends. `wakes`: how often it was put back
-    into the outbox; 0: no workflow of its own was ever asked for."""
+    """A delivery whose row is locked until the transaction ends. `wakes` counts how often it was
+    put back into the outbox; at 0, it never requested a workflow of its own."""
 
     delivery_id: str
     endpoint_id: str
@@ -76,7 +77,7 @@ class Locked:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What facts made of a delivery; `after` equals `before` where they changed nothing."""
+    """A delivery before and after facts were applied. Both are equal if nothing changed."""
 
     delivery_id: str
     endpoint_id: str
@@ -91,17 +92,17 @@ class Change:
 
     @property
     def died(self) -> bool:
-        """Whether it became a dead letter with these facts."""
+        """Whether the delivery became a dead letter with these facts."""
         return self.ended and self.after.phase in (Phase.DEAD, Phase.GONE)
 
     @property
-    def let_go(self) -> bool:
-        """Whether it is held no more."""
+    def left_hold(self) -> bool:
+        """Whether the delivery was held before these facts, and is not held any more."""
         return self.before.phase is Phase.HELD and self.after.phase is not Phase.HELD
 
 
 def life_of(row: Sequence[Any]) -> Life:
-    """The life in a row that ends with `COLUMNS`."""
+    """Return the life stored in a row that ends with `COLUMNS`."""
     (
         status,
         reason,
@@ -147,13 +148,13 @@ def life_of(row: Sequence[Any]) -> Life:
 
 
 async def read(connection: AsyncConnection, delivery_id: str) -> Life | None:
-    """One delivery's life, not locked."""
+    """Return a delivery's life without locking its row."""
     row = (await connection.execute(select(*COLUMNS).where(_C.id == delivery_id))).first()
     return None if row is None else life_of(row)
 
 
 async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> dict[str, Locked]:
-    """These deliveries, locked until the transaction ends. Those without a row are left out."""
+    """Lock these deliveries until the transaction ends. Those without a row are left out."""
     rows = await connection.execute(_LOCK, {"ids": sorted(delivery_ids)})
     return {
         row.id: Locked(row.id, row.endpoint_id, row.tenant_id, row.wakes, life_of(row))
@@ -167,16 +168,16 @@ async def apply(
     *,
     now: datetime,
     wake: int | None = None,
-    of_batches: Collection[str] = (),
+    batched: Collection[str] = (),
     locked: Mapping[str, Locked] | None = None,
 ) -> dict[str, Change]:
-    """Apply facts, each with its delivery's id, in order, to the lives as they are now; returns
-    every delivery that has a row. `locked` saves locking them twice.
+    """Apply facts, each with its delivery's id, in order, to the current lives. Returns a change
+    for every delivery that has a row. `locked` avoids locking the rows twice.
 
-    Without `wake`, the facts are the delivery's own workflow's, which acts on what it is answered.
-    With it, its workflow is to look: those that changed go into the outbox, with that urgency. The
-    facts of deliveries in `of_batches` are a batch's: one that arrived is done, and any other goes
-    on in a workflow of its own, as does one for which that was asked meanwhile.
+    Without `wake`, the facts come from the delivery's own workflow, which acts on the result. With
+    it, changed deliveries go into the outbox with that urgency, so that their workflow is woken.
+    The facts of deliveries in `batched` come from a batch: a delivered one is done, and any other
+    continues in its own workflow, as does one that requested a workflow in the meantime.
     """
     facts = list(facts)
     if locked is None:
@@ -184,7 +185,7 @@ async def apply(
     lives = {delivery_id: one.life for delivery_id, one in locked.items()}
     for delivery_id, fact in facts:
         if delivery_id in lives:
-            lives[delivery_id] = after(lives[delivery_id], fact, now=now)
+            lives[delivery_id] = apply_fact(lives[delivery_id], fact, now=now)
     changes = {
         one.delivery_id: Change(
             one.delivery_id, one.endpoint_id, one.tenant_id, one.life, lives[one.delivery_id]
@@ -196,7 +197,7 @@ async def apply(
     for one in changed:
         urgency = wake
         done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wakes
-        if one.delivery_id in of_batches and not done:
+        if one.delivery_id in batched and not done:
             urgency = Urgency.RETRY
         if urgency is None:
             silent.append(_values(one, now))
@@ -212,7 +213,7 @@ async def apply(
 
 
 def count_ended(changes: Iterable[Change]) -> None:
-    """Count the deliveries that ended in the metrics, once that is committed."""
+    """Count the deliveries that ended in the metrics. Call it after the commit."""
     for one in changes:
         if one.ended:
             instruments.DELIVERIES.add(outcome=one.after.status.value, tenant=one.tenant_id)
@@ -231,8 +232,8 @@ def _bound(name: str) -> Any:
 
 
 _STATE = {name: _bound(name) for name in sorted(WRITTEN)}
-# A workflow that acts exists, even where the relay died before it could say that it started it. A
-# row that was put back asks for more than that: only the relay answers it.
+# A workflow that acts exists, even if the relay died before it could mark it as started. A row that
+# was put back into the outbox also needs to be woken, and only the relay marks it then.
 _SAVE = (
     update(_DELIVERIES)
     .where(_C.id == bindparam("b_id"))
@@ -252,7 +253,7 @@ _SAVE_AND_WAKE = (
         started_at=null(),
         leased_until=null(),
         wakes=_C.wakes + 1,
-        # what a person asked for stays urgent until the relay has told it
+        # a person's action stays urgent until the relay has woken the workflow
         urgency=case(
             (
                 (_C.started_at.is_(None)) & (_C.urgency < bindparam("b_urgency")),

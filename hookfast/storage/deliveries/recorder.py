@@ -15,7 +15,7 @@ from sqlalchemy import Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.life import AttemptEnded
+from hookfast.deliveries.facts import AttemptEnded
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
 from hookfast.storage.circuits import circuits
@@ -155,7 +155,7 @@ async def _count(
     await permits.release(
         connection,
         [
-            permits.Ended(
+            permits.EndedRequest(
                 endpoint_id=endpoint_of[record.delivery_id],
                 delivery_id=record.delivery_id,
                 seconds=record.ended.outcome.duration_ms / 1000,
@@ -174,7 +174,7 @@ async def _count(
             connection, endpoint_id, cause=Cause.GONE, reason=GONE_REASON, now=now
         ):
             committed_for |= Committed.CIRCUIT | Committed.OUTBOX
-    let_go = {one.delivery_id for one in changes.values() if one.let_go}
+    let_go = {one.delivery_id for one in changes.values() if one.left_hold}
     results = []
     for record in new:
         outcome = record.ended.outcome
@@ -199,7 +199,7 @@ async def _recorded(
     c = _ATTEMPTS.c
     rows = await connection.execute(
         select(c.id).where(
-            attempts.of(sorted({record.delivery_id for record in records})),
+            attempts.where_delivery_in(sorted({record.delivery_id for record in records})),
             c.id.in_(sorted(record.ended.attempt_id for record in records)),
         )
     )

@@ -21,7 +21,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Action
+from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import DeliveryState, workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.doorbell import doorbell_for
@@ -114,7 +114,7 @@ class Stack:
             await actions.request(connection, delivery_id, action, now=utc_now())
         await self.ring()
 
-    async def ask_many(self, delivery_ids: list[str], action: Action) -> None:
+    async def request_many(self, delivery_ids: list[str], action: Action) -> None:
         """Do with them as a job or a circuit does."""
         async with self.database.write() as connection:
             await actions.request_many(connection, delivery_ids, action, now=utc_now())
@@ -147,7 +147,7 @@ class Stack:
 
         return await eventually(reached)
 
-    async def until_told(self, delivery_id: str) -> None:
+    async def until_relayed(self, delivery_id: str) -> None:
         """The relay has started the delivery's workflow, and told it of every change."""
 
         async def told() -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast.deliveries.life import Action
+from hookfast.deliveries.facts import Action
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, OutageState, workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
@@ -45,7 +45,7 @@ async def test_a_release_may_come_before_the_deliverys_workflow(
 ) -> None:
     stack = Stack(temporal.client, database, receiver)
     delivery = await stack.deliver(await stack.endpoint("/ok"))
-    await stack.ask_many([delivery], Action.RELEASE)
+    await stack.request_many([delivery], Action.RELEASE)
     await stack.wake(delivery)
     async with running_stack(temporal, settings, database, receiver):
         await stack.until_status(delivery, "delivered")
@@ -60,7 +60,7 @@ async def test_a_release_that_comes_twice_sends_once(stack: Stack, control: Cont
     await control.probe(endpoint)
     await until_circuit(stack, endpoint, "draining")
     for delivery in deliveries[1:] * 2:
-        await stack.ask_many([delivery], Action.RELEASE)
+        await stack.request_many([delivery], Action.RELEASE)
         await stack.wake(delivery)
     await until_all(stack, deliveries, "delivered")
     await until_over(stack, endpoint)
@@ -71,11 +71,11 @@ async def test_a_release_while_the_circuit_is_open_sends_nothing(stack: Stack) -
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     [delivery] = await held(stack, endpoint)
     before = (await stack.row(delivery)).updated_at
-    await stack.ask_many([delivery], Action.RELEASE)
+    await stack.request_many([delivery], Action.RELEASE)
     await until_held_again(stack, delivery, since=before)
     for probe in (False, True):
         await stack.workflow(delivery).signal("release", probe)
-    await stack.ask(delivery, "pause")
+    await stack.request(delivery, "pause")
     await stack.until_status(delivery, "paused")
     assert times_sent(stack, [delivery]) == [0]
     assert (await stack.row(delivery)).attempts == 0
@@ -93,7 +93,7 @@ async def test_a_release_of_a_delivery_that_has_ended_changes_nothing(
     await stack.until_status(delivery, ended)
     await stack.until_closed(delivery)
     before = await stack.row(delivery)
-    await stack.ask_many([delivery], Action.RELEASE)
+    await stack.request_many([delivery], Action.RELEASE)
     assert await stack.row(delivery) == before
     description = await stack.workflow(delivery).describe()
     assert description.status is not None
@@ -109,7 +109,7 @@ async def test_a_paused_delivery_that_is_asked_to_probe_stays_paused(
     await stack.workflow(delivery).signal("pause")
     await stack.until_status(delivery, "paused")
     await stack.wake(delivery)
-    await stack.ask_many([delivery], Action.RELEASE)
+    await stack.request_many([delivery], Action.RELEASE)
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)  # the other one is the probe: a paused one is never chosen
     await until_over(stack, endpoint)

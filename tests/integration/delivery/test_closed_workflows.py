@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Action
+from hookfast.deliveries.facts import Action
 from hookfast.errors import Conflict
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.conftest import Stack, eventually
@@ -23,7 +23,7 @@ async def test_only_resend_makes_sense_for_a_finished_delivery(stack: Stack, act
     await stack.until_status(delivery, "delivered")
 
     with pytest.raises(Conflict, match="ended as delivered"):
-        await stack.ask(delivery, action)
+        await stack.request(delivery, action)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ async def test_a_delivery_whose_workflow_was_terminated_does_as_it_is_told(
     delivery = await stack.deliver(await stack.endpoint("/hook", plan=PATIENT))
     await stack.until_status(delivery, "retrying")
     if status == "paused":
-        await stack.ask(delivery, "pause")
+        await stack.request(delivery, "pause")
         await stack.until_status(delivery, "paused")
-    await stack.until_told(delivery)
+    await stack.until_relayed(delivery)
     await stack.workflow(delivery).terminate("lost")
     stack.receiver.routes["/hook"] = "/ok"
 
-    await stack.ask(delivery, action)
+    await stack.request(delivery, action)
 
     row = await stack.until_status(delivery, then)
     sent = 2 if then == "delivered" else 1
@@ -57,7 +57,7 @@ async def test_a_delivery_whose_workflow_was_terminated_does_as_it_is_told(
     if row.finished_at is not None and action != "resend":
         await stack.until_closed(delivery)
         with pytest.raises(Conflict, match=f"ended as {then}"):
-            await stack.ask(delivery, action)
+            await stack.request(delivery, action)
 
 
 async def test_a_scheduled_delivery_whose_workflow_was_terminated_is_resumed_for_its_time(
@@ -65,12 +65,12 @@ async def test_a_scheduled_delivery_whose_workflow_was_terminated_is_resumed_for
 ) -> None:
     due = utc_now() + timedelta(days=1)
     delivery = await stack.deliver(await stack.endpoint("/ok"), deliver_at=due)
-    await stack.ask(delivery, "pause")
+    await stack.request(delivery, "pause")
     await stack.until_status(delivery, "paused")
-    await stack.until_told(delivery)
+    await stack.until_relayed(delivery)
     await stack.workflow(delivery).terminate("lost")
 
-    await stack.ask(delivery, "resume")
+    await stack.request(delivery, "resume")
 
     row = await stack.until_status(delivery, "pending")
     assert row.next_attempt_at == due
@@ -82,12 +82,12 @@ async def test_one_that_was_paused_before_its_first_attempt_stays_so_when_a_rese
 ) -> None:
     endpoint = await stack.endpoint("/status/500", plan=PATIENT)
     delivery = await stack.deliver(endpoint, deliver_at=utc_now() + timedelta(days=1))
-    await stack.ask(delivery, "pause")
+    await stack.request(delivery, "pause")
     await stack.until_status(delivery, "paused")
-    await stack.until_told(delivery)
+    await stack.until_relayed(delivery)
     await stack.workflow(delivery).terminate("lost")
 
-    await stack.ask(delivery, "resend")
+    await stack.request(delivery, "resend")
 
     async def settled() -> bool:
         row = await stack.row(delivery)
@@ -104,7 +104,7 @@ async def test_a_resend_that_crosses_the_end_of_the_workflow_begins_the_plan_aga
     await stack.workflow(delivery).signal("cancel")
     await stack.until_status(delivery, "cancelled")
 
-    await stack.ask(delivery, "resend")
+    await stack.request(delivery, "resend")
 
     async def resent() -> Any:
         row = await stack.row(delivery)
@@ -120,8 +120,8 @@ async def test_a_release_that_crosses_the_end_of_the_workflow_sends_nothing(stac
         assert await endpoint_state.pause(connection, endpoint, now=utc_now())
     delivery = await stack.deliver(endpoint)
     await stack.until_status(delivery, "held")
-    await stack.ask(delivery, "cancel")
-    await stack.ask_many([delivery], Action.RELEASE)
+    await stack.request(delivery, "cancel")
+    await stack.request_many([delivery], Action.RELEASE)
     await stack.workflow(delivery).signal("release")
 
     await stack.until_closed(delivery)

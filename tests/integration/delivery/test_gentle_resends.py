@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Action
+from hookfast.deliveries.facts import Action
 from hookfast.endpoints.circuit import Cause
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import ON_REQUEST, broken, until_attempts, until_circuit
@@ -22,7 +22,7 @@ _A_MOMENT = timedelta(seconds=60)
 async def test_one_that_was_held_and_fails_waits_for_its_plan_again(stack: Stack) -> None:
     endpoint, [held, by_hand, _] = await broken(stack, circuit=ON_REQUEST)
     planned = (await stack.row(held)).next_attempt_at
-    await stack.ask_many([held], Action.RESEND_YIELDING)
+    await stack.request_many([held], Action.RESEND_YIELDING)
     await stack.until_status(held, "held")
 
     stack.receiver.routes["/hook"] = "/fail-first/1"
@@ -40,7 +40,7 @@ async def test_one_that_was_held_for_an_endpoint_that_is_disabled_waits_for_its_
     stack: Stack,
 ) -> None:
     endpoint, [held, *_] = await broken(stack, circuit=ON_REQUEST)
-    await stack.ask_many([held], Action.RESEND_YIELDING)
+    await stack.request_many([held], Action.RESEND_YIELDING)
     await stack.until_status(held, "held")
 
     async with stack.database.write() as connection:

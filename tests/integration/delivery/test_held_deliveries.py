@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Action
 from tests.integration.delivery.circuits import (
     ON_REQUEST,
     broken,
@@ -23,6 +22,7 @@ from tests.integration.delivery.circuits import (
 from tests.integration.delivery.conftest import Stack, eventually
 from tests.integration.delivery.control import Control
 from tests.integration.delivery.plans import PATIENT, SOON
+from hookfast.deliveries.facts import Action
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -110,7 +110,7 @@ async def test_a_gentle_resend_of_a_finished_delivery_waits_with_the_others(
     await until_all(stack, failed, "retrying")
     await until_circuit(stack, endpoint, "open")
 
-    await stack.ask_many([delivery], Action.RESEND_YIELDING)
+    await stack.request_many([delivery], Action.RESEND_YIELDING)
     row = await stack.until_status(delivery, "held")
     assert (row.attempts, row.finished_at) == (1, None)
     assert times_sent(stack, [delivery]) == [1]

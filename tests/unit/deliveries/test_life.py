@@ -9,23 +9,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hookfast.deliveries.life import (
+from hookfast.deliveries.facts import (
     Action,
     Attempt,
     AttemptEnded,
-    End,
     Fact,
     Held,
-    Life,
     Limited,
-    Phase,
-    Refused,
-    Resend,
     Trigger,
-    Wait,
-    after,
-    next_step,
+    Undeliverable,
 )
+from hookfast.deliveries.life import End, Life, Phase, Resend, Wait, apply_fact, next_step
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
 
@@ -86,7 +80,7 @@ def planned(life: Life, seconds: float, *, probe: bool = False) -> Attempt:
 def apply(life: Life, *facts: tuple[float, Fact]) -> Life:
     """The life after these facts, each with the seconds after noon at which it comes."""
     for seconds, fact in facts:
-        life = after(life, fact, now=at(seconds))
+        life = apply_fact(life, fact, now=at(seconds))
     return life
 
 
@@ -115,7 +109,7 @@ def limited(life: Life, seconds: float, *, until: float) -> Life:
 
 
 def refused(life: Life, seconds: float) -> Life:
-    fact = Refused(planned(life, seconds), Reason.ENDPOINT_DISABLED, "disabled")
+    fact = Undeliverable(planned(life, seconds), Reason.ENDPOINT_DISABLED, "disabled")
     return apply(life, (seconds, fact))
 
 
@@ -160,7 +154,7 @@ def is_limited(life: Life) -> Fact:
 
 
 def is_refused(life: Life) -> Fact:
-    return Refused(retry_of(life), Reason.ENDPOINT_DISABLED, "disabled")
+    return Undeliverable(retry_of(life), Reason.ENDPOINT_DISABLED, "disabled")
 
 
 def fails(life: Life) -> Fact:
@@ -194,7 +188,7 @@ TABLE: list[tuple[Action | Callable[[Life], Fact], str]] = [
     ),
     (Action.CANCEL, "       CANCELLED CANCELLED CANCELLED CANCELLED .       .       .       ."),
     (Action.RELEASE, "      .         .         HELD      .         .       .       .       ."),
-    (Action.ASK_AGAIN, "    .         LIMITED   .         .         .       .       .       ."),
+    (Action.CHECK_LIMITS, "    .         LIMITED   .         .         .       .       .       ."),
     (is_held, "           HELD      HELD      HELD      .         .       .       .       ."),
     (is_limited, "        LIMITED   LIMITED   LIMITED   .         .       .       .       ."),
     (is_refused, "        DEAD      DEAD      DEAD      .         .       .       .       ."),
@@ -561,7 +555,7 @@ def test_a_gentle_resend_waits_where_deliveries_are_held() -> None:
     )
     # the plan's retry falls due meanwhile, and waits with it
     assert next_step(life, at(8_999)) == Wait(at(9_000))
-    for let_go in (apply(life, (500, Action.RELEASE)), apply(life, (9_000, Action.ASK_AGAIN))):
+    for let_go in (apply(life, (500, Action.RELEASE)), apply(life, (9_000, Action.CHECK_LIMITS))):
         attempt = planned(let_go, 9_000)
         assert (attempt.trigger, attempt.yields_to_circuit, attempt.in_plan) == (
             Trigger.RESEND,
@@ -691,9 +685,9 @@ def test_a_limited_delivery_goes_at_its_turn_and_no_attempt_is_spent() -> None:
 
 
 def test_limits_that_were_raised_are_asked_at_once() -> None:
-    assert apply(STARTS[LIMITED], (65, Action.ASK_AGAIN)).due_at == at(65)
+    assert apply(STARTS[LIMITED], (65, Action.CHECK_LIMITS)).due_at == at(65)
     resend = limited(apply(FAILED_ONCE, (10, Action.RESEND)), 10, until=40)
-    assert planned(apply(resend, (20, Action.ASK_AGAIN)), 20).trigger is Trigger.RESEND
+    assert planned(apply(resend, (20, Action.CHECK_LIMITS)), 20).trigger is Trigger.RESEND
 
 
 # -- pauses ---------------------------------------------------------------------------------------

@@ -19,22 +19,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.deliveries.life import (
+from hookfast.deliveries.facts import (
     Action,
     Attempt,
     AttemptEnded,
-    End,
     Fact,
     Held,
-    Life,
     Limited,
-    Phase,
-    Refused,
     Trigger,
-    Wait,
-    after,
-    next_step,
+    Undeliverable,
 )
+from hookfast.deliveries.life import End, Life, Phase, Wait, apply_fact, next_step
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.storage.deliveries.lives import COLUMNS, WRITTEN, Change, _values, life_of
@@ -95,7 +90,7 @@ class Walk:
     steps: list[Step] = field(default_factory=list)
 
     def tell(self, fact: Fact) -> None:
-        before, self.life = self.life, after(self.life, fact, now=self.now)
+        before, self.life = self.life, apply_fact(self.life, fact, now=self.now)
         self.steps.append(Step(before, fact, self.life, self.now, bool(self.tries)))
 
     def pass_time(self, until: datetime) -> None:
@@ -169,7 +164,7 @@ def put_off(attempt: Attempt | None, verdict: str, now: datetime) -> Fact | None
         case "limited":
             return Limited(attempt, now + timedelta(seconds=40))
         case "refused":
-            return Refused(attempt, Reason.ENDPOINT_DISABLED, "disabled")
+            return Undeliverable(attempt, Reason.ENDPOINT_DISABLED, "disabled")
         case _:
             return None
 
@@ -533,7 +528,7 @@ def computed(state: State) -> Iterator[Fact]:
 def moved(state: State, fact: Fact) -> State:
     """A second later, so that what is told after one another has times of its own."""
     now = state.now + SECOND
-    return State(after(state.life, fact, now=now), now)
+    return State(apply_fact(state.life, fact, now=now), now)
 
 
 def neighbours(state: State) -> Iterator[State]:
@@ -607,7 +602,7 @@ def test_an_attempt_that_is_recorded_late_moves_nothing_that_has_ended() -> None
 
 def test_an_attempt_that_is_not_planned_any_more_is_not_held_limited_or_refused() -> None:
     for *_, first, late, last in stale_pairs():
-        if isinstance(late, Held | Limited | Refused):
+        if isinstance(late, Held | Limited | Undeliverable):
             probe = late.attempt.trigger is Trigger.PROBE
             if next_step(first.life, last.now, probe=probe) != late.attempt:
                 assert last.life == first.life

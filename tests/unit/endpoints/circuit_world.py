@@ -13,19 +13,16 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from hookfast.deliveries.life import (
+from hookfast.deliveries.facts import (
     Action,
     Attempt,
     AttemptEnded,
     Fact,
     Held,
-    Life,
-    Phase,
-    Refused,
     Trigger,
-    after,
-    next_step,
+    Undeliverable,
 )
+from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import (
@@ -127,7 +124,7 @@ class World(RuleBasedStateMachine):
 
     def tell(self, one: Delivery, fact: Fact) -> None:
         """A delivery's row changes by a fact."""
-        one.life = after(one.life, fact, now=self.now)
+        one.life = apply_fact(one.life, fact, now=self.now)
         if one.life.phase.ended:
             self.deliveries.remove(one)
 
@@ -219,9 +216,9 @@ class World(RuleBasedStateMachine):
                 one.order = None
                 self.tell(one, Held(attempt, Reason.CIRCUIT_OPEN, self.now + BACKSTOP))
                 assert one.held
-            case Admission.REFUSE:
+            case Admission.DEAD_LETTER:
                 one.order = None
-                self.tell(one, Refused(attempt, Reason.ENDPOINT_DISABLED, "disabled"))
+                self.tell(one, Undeliverable(attempt, Reason.ENDPOINT_DISABLED, "disabled"))
 
     def _record(self, one: Delivery, attempt: Attempt, sent_at: datetime, succeeds: bool) -> None:
         old = self.circuit.opened_at is not None and sent_at < self.circuit.opened_at

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hookfast.deliveries.life import Attempt, Trigger
+from hookfast.deliveries.facts import Attempt, Trigger
 from hookfast.endpoints.circuit import (
     RAMP_LAST,
     RAMP_OPEN_TO_ALL,
@@ -299,7 +299,7 @@ def attempt(trigger: Trigger, *, yields_to_circuit: bool = False) -> Attempt:
     )
 
 
-SEND, HOLD, CLAIM, REFUSE = Admission.SEND, Admission.HOLD, Admission.CLAIM, Admission.REFUSE
+SEND, HOLD, CLAIM, DEAD_LETTER = Admission.SEND, Admission.HOLD, Admission.CLAIM, Admission.DEAD_LETTER
 
 
 @pytest.mark.parametrize(
@@ -320,9 +320,9 @@ SEND, HOLD, CLAIM, REFUSE = Admission.SEND, Admission.HOLD, Admission.CLAIM, Adm
         (gate("paused"), HOLD, HOLD, SEND),
         (gate("paused", State.HALF_OPEN, "dlv_1"), HOLD, HOLD, SEND),
         (gate("paused", State.DRAINING, drains_at=RAMP_LAST), HOLD, HOLD, SEND),
-        (gate("disabled"), REFUSE, REFUSE, REFUSE),
-        (gate("disabled", State.DRAINING, drains_at=200), REFUSE, REFUSE, REFUSE),
-        (gate("deleted", State.OPEN), REFUSE, REFUSE, REFUSE),
+        (gate("disabled"), DEAD_LETTER, DEAD_LETTER, DEAD_LETTER),
+        (gate("disabled", State.DRAINING, drains_at=200), DEAD_LETTER, DEAD_LETTER, DEAD_LETTER),
+        (gate("deleted", State.OPEN), DEAD_LETTER, DEAD_LETTER, DEAD_LETTER),
     ],
 )
 def test_the_gate(stands: Gate, plain: Admission, released: Admission, resend: Admission) -> None:

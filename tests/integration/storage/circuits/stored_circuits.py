@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 
-from hookfast.deliveries.life import Action, Attempt, Life, Phase, next_step
+from hookfast.deliveries.facts import Action, Attempt
+from hookfast.deliveries.life import Life, Phase, next_step
 from hookfast.endpoints.circuit import (
     AttemptResult,
     Cause,

@@ -8,16 +8,8 @@ from typing import Final
 
 from sqlalchemy import update
 
-from hookfast.deliveries.life import (
-    Action,
-    Attempt,
-    Fact,
-    Held,
-    Life,
-    Limited,
-    Trigger,
-    after,
-)
+from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Limited, Trigger
+from hookfast.deliveries.life import Life, apply_fact
 from hookfast.deliveries.outcome import Reason
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
@@ -55,7 +47,7 @@ def life_after(facts: Iterable[tuple[float, Fact]]) -> Life:
     """The life of a delivery that was due at noon, after these, each at so many seconds."""
     life = Life(due_at=NOON)
     for seconds, fact in facts:
-        life = after(life, fact, now=at(seconds))
+        life = apply_fact(life, fact, now=at(seconds))
     return life
 
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from hookfast.deliveries.life import Action, Phase
+from hookfast.deliveries.facts import Action
+from hookfast.deliveries.life import Phase
 from hookfast.deliveries.messages import ReceivedSignals, Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
@@ -72,7 +73,7 @@ async def ask(database: Database, delivery: str, action: UserAction, *, now: flo
         return await actions.request(connection, delivery, action, now=at(now))
 
 
-async def ask_many(
+async def request_many(
     database: Database,
     deliveries: Sequence[str],
     action: Action,
@@ -199,7 +200,7 @@ MANY: list[tuple[Action, tuple[str, ...]]] = [
     (Action.RESUME, ("paused",)),
     (Action.CANCEL, OPEN),
     (Action.RESEND_YIELDING, ("pending", "retrying", "limited", "paused", *ENDED)),
-    (Action.ASK_AGAIN, ("limited",)),
+    (Action.CHECK_LIMITS, ("limited",)),
 ]
 
 
@@ -209,14 +210,14 @@ async def test_a_job_leaves_alone_what_its_wish_makes_no_sense_for(
 ) -> None:
     ids = await seed_all(database, endpoint)
     was = {before: await delivery_row(database, one) for before, one in ids.items()}
-    changes = await ask_many(database, [*ids.values(), "dlv_unknown"], action)
+    changes = await request_many(database, [*ids.values(), "dlv_unknown"], action)
     moved = {one.delivery_id for one in changes if one.after != one.before}
     assert moved == {ids[before] for before in change}
     for before, delivery in ids.items():
         row = await delivery_row(database, delivery)
         if before in change:
             assert (row.started_at, row.wakes) == (None, 1)
-            waits = action is Action.ASK_AGAIN  # for nobody: it comes with what is due
+            waits = action is Action.CHECK_LIMITS  # for nobody: it comes with what is due
             assert row.urgency == (Urgency.RETRY if waits else Urgency.JOB)
             assert row.resend_yields == (action is Action.RESEND_YIELDING)
         else:
@@ -229,7 +230,7 @@ async def test_a_job_acts_on_those_that_still_are_what_it_chose(
 ) -> None:
     ids = await seed_all(database, endpoint)
     statuses = [DeliveryStatus(one) for one in among]
-    changes = await ask_many(database, list(ids.values()), Action.RESEND_YIELDING, among=statuses)
+    changes = await request_many(database, list(ids.values()), Action.RESEND_YIELDING, among=statuses)
     changed = {one.delivery_id for one in changes if one.after != one.before}
     if among:
         # what waits for its endpoint's limits is pending too
@@ -245,11 +246,11 @@ async def test_a_job_that_comes_a_second_time_asks_for_nothing_more(
     """A second redrive, or the same again after a crash: what was dead is not dead any more."""
     delivery = await seed_life(database, endpoint, "dead")
     dead = [DeliveryStatus.DEAD]
-    [first] = await ask_many(database, [delivery], Action.RESEND_YIELDING, among=dead)
+    [first] = await request_many(database, [delivery], Action.RESEND_YIELDING, among=dead)
     assert first.after != first.before
     was = await delivery_row(database, delivery)
-    assert await ask_many(database, [delivery], Action.RESEND_YIELDING, among=dead) == []
-    [again] = await ask_many(database, [delivery], Action.RESEND_YIELDING)
+    assert await request_many(database, [delivery], Action.RESEND_YIELDING, among=dead) == []
+    [again] = await request_many(database, [delivery], Action.RESEND_YIELDING)
     assert again.after == again.before
     assert await delivery_row(database, delivery) == was
 
@@ -261,10 +262,10 @@ async def test_a_job_sends_nothing_again_to_an_endpoint_that_is_over(
     closed = await seed_endpoint(database, "https://example.com/hook", **OVER[over])
     here, there = [await seed_life(database, one, "dead") for one in (endpoint, closed)]
     was = await delivery_row(database, there)
-    changes = await ask_many(database, [here, there], Action.RESEND_YIELDING)
+    changes = await request_many(database, [here, there], Action.RESEND_YIELDING)
     assert [one.delivery_id for one in changes] == [here]
     assert await delivery_row(database, there) == was
-    [cancelled] = await ask_many(database, [await seed_life(database, closed)], Action.CANCEL)
+    [cancelled] = await request_many(database, [await seed_life(database, closed)], Action.CANCEL)
     assert cancelled.after.phase is Phase.CANCELLED
 
 
@@ -273,7 +274,7 @@ async def test_what_a_person_asked_for_is_not_put_behind_what_a_job_asks(
 ) -> None:
     delivery = await seed_life(database, endpoint, "retrying")
     await ask(database, delivery, "resend")
-    await ask_many(database, [delivery], Action.PAUSE)
+    await request_many(database, [delivery], Action.PAUSE)
     row = await delivery_row(database, delivery)
     assert (row.status, row.wakes, row.urgency) == ("paused", 2, Urgency.PERSON)
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from hookfast.deliveries.life import Attempt, Phase, Trigger
+from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.life import Phase
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage.database.engine import Database

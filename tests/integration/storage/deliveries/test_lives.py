@@ -12,18 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from hookfast.deliveries.life import (
-    Action,
-    Attempt,
-    Fact,
-    Held,
-    Life,
-    Limited,
-    Phase,
-    Refused,
-    after,
-    next_step,
-)
+from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Limited, Undeliverable
+from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
@@ -87,7 +77,7 @@ async def test_a_life_is_the_same_in_the_database_and_in_memory(
     for _ in range(60):
         now += dice.choice([0, 0.000_001, 0.1, 1, 61, 700.123_457])
         fact = _any_fact(dice, life, now)
-        expected = after(life, fact, now=at(now))
+        expected = apply_fact(life, fact, now=at(now))
         change = await apply(database, delivery, fact, now=now)
         assert (change.before, change.after) == (life, expected)
         life = await stored_life(database, delivery)
@@ -108,7 +98,7 @@ def _any_fact(dice: random.Random, life: Life, now: float) -> Fact:
             [
                 Held(step, Reason.CIRCUIT_OPEN, later),
                 Limited(step, later),
-                Refused(step, Reason.ENDPOINT_DISABLED, "Nothing was sent."),
+                Undeliverable(step, Reason.ENDPOINT_DISABLED, "Nothing was sent."),
                 ended(step, status, at(now), plan=plan),
                 ended(step, status, at(now), plan=plan),
             ]
@@ -136,7 +126,7 @@ async def test_many_are_changed_in_one_go_and_the_others_are_left_alone(
         if before in ("pending", "retrying", "limited", "held"):
             assert (row.status, row.updated_at, row.started_at) == ("paused", at(10), None)
             assert (row.wakes, row.urgency) == (1, Urgency.JOB)
-            assert change.let_go == (before == "held")
+            assert change.left_hold == (before == "held")
         else:
             assert row == rows[before]
             assert change.after == change.before
@@ -177,7 +167,7 @@ FIRSTS: dict[str, Fact] = {
 PUT_OFF: dict[str, Fact] = {
     "held": Held(FIRST, Reason.ENDPOINT_PAUSED, at(7200)),
     "limited": Limited(FIRST, at(60)),
-    "refused": Refused(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent."),
+    "refused": Undeliverable(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent."),
 }
 STALE: dict[str, Fact] = PUT_OFF | {
     "arrived": ended(FIRST, 200, at(6)),
@@ -207,7 +197,7 @@ async def test_a_fact_that_comes_late_is_judged_by_the_life_as_it_is_by_then(
 
     moved = life_after([(7, FIRSTS[first])])
     assert change.before == moved
-    assert change.after == after(moved, STALE[stale], now=at(8))
+    assert change.after == apply_fact(moved, STALE[stale], now=at(8))
     assert await stored_life(here, delivery) == change.after
     if stale in PUT_OFF:  # it is about an attempt that is not what comes next
         assert change.after == change.before
@@ -266,7 +256,7 @@ async def test_a_workflow_that_acts_is_known_to_have_been_started(database: Data
 async def test_what_becomes_a_dead_letter_is_told_once(database: Database) -> None:
     endpoint = await seed_endpoint(database, "https://example.com/hook")
     delivery = await seed_life(database, endpoint)
-    refused = Refused(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent.")
+    refused = Undeliverable(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent.")
     assert (await apply(database, delivery, refused, now=1)).died
     assert not (await apply(database, delivery, refused, now=2)).died
     assert (await told(database))[1] == [Kind.DELIVERY_DEAD]

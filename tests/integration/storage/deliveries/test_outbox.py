@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from hookfast.deliveries.life import Action
+from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, lives, outbox

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.life import Action, Attempt, Fact, Held, Phase, Trigger, next_step
+from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Trigger
+from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Cause, Circuit, State

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hookfast.deliveries.life import Attempt, AttemptEnded, Life, Trigger
+from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.life import Life
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.ids import new_id
