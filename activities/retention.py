@@ -18,7 +18,7 @@ from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import permits
 from hookfast.storage.retention import delivery_days, old_partitions, retention_runs
-from hookfast.storage.retention.sweeps import SWEEPS, Batch, Cutoffs
+from hookfast.storage.retention.sweeps import Batch, Cutoffs, sweep_batch
 from hookfast.storage.tables import RetentionRun, RetentionSweep
 
 _ROWS_AT_ONCE = 200
@@ -119,14 +119,14 @@ class RetentionActivities:
 
     async def _batch(self, input: SweepInput, cutoffs: Cutoffs) -> Batch | None:
         """The next batch; None when there was none left."""
-        sweeping = SWEEPS[input.name]
         if input.dry_run:
             async with self._database.read() as connection:
                 sweep = (await retention_runs.sweeps(connection, input.run_id))[input.name]
                 if sweep.done:
                     return None
-                batch = await sweeping.batch(
+                batch = await sweep_batch(
                     connection,
+                    input.name,
                     cutoffs,
                     after=sweep.cursor,
                     limit=_ROWS_COUNTED_AT_ONCE,
@@ -140,8 +140,9 @@ class RetentionActivities:
             sweep = await retention_runs.locked(connection, input.run_id, input.name)
             if sweep.done:
                 return None
-            batch = await sweeping.batch(
+            batch = await sweep_batch(
                 connection,
+                input.name,
                 cutoffs,
                 after=sweep.cursor,
                 limit=_ROWS_AT_ONCE,

@@ -1,15 +1,15 @@
-"""Dead letters day by day: which endpoints got some, and which are too old to keep."""
+"""Dead letters by the time they ended: count those of a day by endpoint, delete the old ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Table, delete, func, literal_column, select
+from sqlalchemy import ColumnElement, Table, and_, delete, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.deliveries.attempts import of
+from hookfast.storage.deliveries.attempts import where_delivery_in
 from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth
 
 _DELIVERIES: Table = Delivery.__table__
@@ -24,7 +24,7 @@ _DEAD = _C.status.in_([literal_column("'dead'"), literal_column("'gone'")])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterCount:
-    """An endpoint's dead letters of some time; `last_error` is what its last failure said."""
+    """How many dead letters an endpoint got in a period, and the error of its last failure."""
 
     endpoint_id: str
     dead: int
@@ -35,7 +35,8 @@ class DeadLetterCount:
 async def count_by_endpoint(
     connection: AsyncConnection, *, since: datetime
 ) -> list[DeadLetterCount]:
-    """The dead letters that ended at or after `since`, for each endpoint that still exists."""
+    """Count the dead letters that ended at or after `since`, by endpoint, without deleted
+    endpoints."""
     counts = (
         select(
             _C.endpoint_id,
@@ -43,7 +44,7 @@ async def count_by_endpoint(
             func.min(_C.finished_at).label("first_at"),
         )
         .where(_DEAD, _C.finished_at >= since)
-        # not by the index of every dead letter: the day's are few of them
+        # not by the index of all dead letters: those of a day are few
         .group_by(Residual(_C.endpoint_id))
         .subquery()
     )
@@ -57,20 +58,25 @@ async def count_by_endpoint(
     return [DeadLetterCount(**row) for row in rows.mappings()]
 
 
+def ended_before(moment: datetime) -> ColumnElement[bool]:
+    """Return the condition for dead letters that ended before this time."""
+    return and_(_DEAD, _C.finished_at < moment)
+
+
 async def expire(connection: AsyncConnection, *, finished_before: datetime, limit: int) -> int:
-    """Delete the dead letters that ended before that, with their attempts, at most `limit`, and
-    return how many dead letters that were. One that is being sent again is left."""
-    found = await connection.execute(
+    """Delete the dead letters that ended before this time, at most `limit`, with their attempts,
+    and return how many were deleted. A dead letter that is being resent is kept."""
+    old = await connection.execute(
         select(_C.id)
-        .where(_DEAD, _C.finished_at < finished_before)
+        .where(ended_before(finished_before))
         .order_by(_C.finished_at)
         .limit(limit)
-        # PostgreSQL only (SQLite has one writer and ignores it): rows someone holds are passed by
+        # PostgreSQL only (SQLite has one writer and ignores it): skip rows that others have locked
         .with_for_update(skip_locked=True)
     )
-    ids = list(found.scalars())
+    ids = list(old.scalars())
     if not ids:
         return 0
-    await connection.execute(delete(_ATTEMPTS).where(of(ids)))
+    await connection.execute(delete(_ATTEMPTS).where(where_delivery_in(ids)))
     deliveries = await connection.execute(delete(_DELIVERIES).where(_C.id.in_(ids)))
     return deliveries.rowcount

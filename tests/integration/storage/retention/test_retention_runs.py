@@ -15,8 +15,7 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, RetentionRunInput, SweepInput, Swept
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.retention import sweeps as retention
-from hookfast.storage.retention.sweeps import ById
+from hookfast.storage.retention.sweeps import Batch, sweep_batch
 from hookfast.storage.tables import (
     Attempt,
     Delivery,
@@ -85,18 +84,17 @@ async def test_a_crash_between_two_batches_neither_loses_nor_doubles_a_count(
         event = await add_event(database, BEFORE)
         if number % 3 == 0:
             await add_delivery(database, event, BEFORE, status="paused")
-    batch = ById.batch
     crashed = []
 
-    async def crash(self: ById, connection: Any, *args: Any, **options: Any) -> retention.Batch:
-        """Each batch is made twice: the first time, everything it did is rolled back."""
-        made = await batch(self, connection, *args, **options)
-        if self.name == "events" and options["after"] not in crashed:
+    async def crash(connection: Any, name: str, *args: Any, **options: Any) -> Batch:
+        """Run each batch twice: the first time, everything it did is rolled back."""
+        batch = await sweep_batch(connection, name, *args, **options)
+        if name == "events" and options["after"] not in crashed:
             crashed.append(options["after"])
             raise RuntimeError("the worker dies")
-        return made
+        return batch
 
-    monkeypatch.setattr(ById, "batch", crash)
+    monkeypatch.setattr(activities.retention, "sweep_batch", crash)
     done = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
     order = RetentionRunInput(new_id("ret", NOW), dry_run=False)
     environment = ActivityEnvironment()
@@ -174,7 +172,6 @@ async def test_nobody_waits_for_more_than_a_batch(
             ),
             {"body": b"{}"},
         )
-    batch = ById.batch
     began: list[str] = []
     written: list[str] = []
     sizes: list[int] = []
@@ -187,10 +184,10 @@ async def test_nobody_waits_for_more_than_a_batch(
         await add_attempt(database, delivery, NOW)
         written.append(event)
 
-    async def watched(self: ById, *args: Any, **options: Any) -> retention.Batch:
-        made = await batch(self, *args, **options)
-        if self.name == "events":
-            sizes.append(made.deleted)
+    async def watched(connection: Any, name: str, *args: Any, **options: Any) -> Batch:
+        batch = await sweep_batch(connection, name, *args, **options)
+        if name == "events":
+            sizes.append(batch.deleted)
             writer = asyncio.create_task(write())
             writers.append(writer)
             if database.kind == "postgresql":
@@ -198,9 +195,9 @@ async def test_nobody_waits_for_more_than_a_batch(
             else:
                 # what was waiting for the batch before came in after it, ahead of this one
                 assert len(began) >= len(writers) - 1
-        return made
+        return batch
 
-    monkeypatch.setattr(ById, "batch", watched)
+    monkeypatch.setattr(activities.retention, "sweep_batch", watched)
     swept = await run(database, only=("events",))
     await asyncio.gather(*writers)
     assert swept["events"].deleted == 400
