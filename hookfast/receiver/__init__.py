@@ -1,7 +1,7 @@
-"""What the receiving side of Hookfast's webhooks installs: verify, refuse replays, act once.
+"""The library for receivers of Hookfast's webhooks: verify them, reject replays, process each once.
 
-It imports nothing else of Hookfast's and, for the profiles with a shared secret, nothing outside
-the standard library. Its own distribution is `hookfast-receiver`; the server contains it.
+It imports no other package of Hookfast and, for the profiles with a shared secret, nothing outside
+the standard library. It is published as `hookfast-receiver`, and the server contains it.
 """
 
 from .errors import (

@@ -1,24 +1,24 @@
-"""Every error the receiving side raises on purpose.
+"""The errors of the receiver library.
 
     ReceiverError
     ├── VerificationError       do not trust this request; answer `status` (401)
-    │   ├── MissingHeader       a header the signature needs did not come
-    │   ├── MalformedHeader     a header came that no sender of ours writes
-    │   ├── ProfileNotAccepted  signed, but with nothing this receiver accepts
-    │   ├── WrongSignature      no signature fits these bytes and your secrets or keys
+    │   ├── MissingHeader       a header that the signature needs is missing
+    │   ├── MalformedHeader     a header has a value that Hookfast never sends
+    │   ├── ProfileNotAccepted  signed, but under no profile that this receiver accepts
+    │   ├── WrongSignature      no signature matches these bytes and your secrets or keys
     │   ├── OutsideTolerance
     │   │   ├── TimestampTooOld
     │   │   └── TimestampTooNew
     │   ├── UnknownKey          signed with a key that is not in the key directory
-    │   ├── Replayed            this signed message was here before (503: see there)
-    │   └── KeysUnavailable     the key directory is away (503: worth sending again)
+    │   ├── Replayed            this signed message was accepted before (503: see there)
+    │   └── KeysUnavailable     the key directory is unreachable (503: worth sending again)
     ├── BodyTooLarge            the body is over your limit (413)
     ├── StoreFull               a bounded store has no room (503: worth sending again)
-    ├── LeaseLost               the work took longer than its lease and another took it over
-    └── Misconfigured           the receiver was set up in a way that cannot work; also a ValueError
+    ├── LeaseLost               the work took longer than its lease, and another worker took over
+    └── Misconfigured           the receiver's configuration cannot work; also a ValueError
 
-`code` is stable and meant for programs; the message tells a developer what to do and may change.
-No message holds a secret, an expected signature or a body.
+`code` is stable, for programs; the message says what to do, for developers, and may change. No
+message contains a secret, an expected signature or a body.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import ClassVar
 
 
 class ReceiverError(Exception):
-    """The root. `status` is the HTTP status that fits, `code` a stable name."""
+    """The base class. `status` is the HTTP status to answer with, `code` a stable name."""
 
     code: ClassVar[str] = "receiver_error"
     status: ClassVar[int] = 500
@@ -39,14 +39,14 @@ class ReceiverError(Exception):
 
 
 class VerificationError(ReceiverError):
-    """The request is not proven to come from Hookfast. Refuse it and do nothing with its body."""
+    """The request is not proven to come from Hookfast. Reject it, and do not use its body."""
 
     code = "unverified"
     status = 401
 
 
 class MissingHeader(VerificationError):
-    """A header is missing; `header` names it. Check that no proxy strips it."""
+    """The header named `header` is missing. Check that no proxy removes it."""
 
     code = "missing_header"
 
@@ -56,7 +56,7 @@ class MissingHeader(VerificationError):
 
 
 class MalformedHeader(VerificationError):
-    """A header's value cannot be what Hookfast sent; `header` names it."""
+    """The header named `header` has a value that Hookfast cannot have sent."""
 
     code = "malformed_header"
 
@@ -66,19 +66,19 @@ class MalformedHeader(VerificationError):
 
 
 class ProfileNotAccepted(VerificationError):
-    """The request carries signatures, none of a profile (or hash) this receiver accepts."""
+    """The request is signed, but under no profile (or hash) that this receiver accepts."""
 
     code = "profile_not_accepted"
 
 
 class WrongSignature(VerificationError):
-    """No signature fits. Other bytes were verified than were sent, or with another secret."""
+    """No signature matches: the body is not the bytes that were sent, or the secret is another."""
 
     code = "wrong_signature"
 
 
 class OutsideTolerance(VerificationError):
-    """Rightly signed, but not now; `age` is how long ago (negative: in the future)."""
+    """The signature is correct, but its time is not; `age` is negative for a future time."""
 
     code = "outside_tolerance"
 
@@ -88,29 +88,29 @@ class OutsideTolerance(VerificationError):
 
 
 class TimestampTooOld(OutsideTolerance):
-    """Signed too long ago: an old request sent again, or a clock here that is ahead."""
+    """Signed too long ago: an old request was sent again, or this machine's clock is ahead."""
 
     code = "timestamp_too_old"
 
 
 class TimestampTooNew(OutsideTolerance):
-    """Signed in the future: a clock here that is behind."""
+    """Signed in the future: this machine's clock is behind."""
 
     code = "timestamp_too_new"
 
 
 class UnknownKey(VerificationError):
-    """The request names a key that the key directory does not hold."""
+    """The request names a key that is not in the key directory."""
 
     code = "unknown_key"
 
 
 class Replayed(VerificationError):
-    """What was signed, with this timestamp or nonce, was accepted before.
+    """This signed message, with its timestamp or nonce, was accepted before.
 
-    503 and not 401, which some retry plans take for the last word. `hook` and `rsa` sign neither id
-    nor nonce: another delivery of the same body, signed in the same second, looks the same. Its
-    next attempt is signed anew and passes; a captured request is refused however often it comes.
+    The status is 503 instead of 401, which some retry plans treat as final. `hook` and `rsa` sign
+    neither id nor nonce, so another delivery of the same body in the same second looks like a
+    replay. Its next attempt has a new signature and passes; a captured request is always rejected.
     """
 
     code = "replayed"
@@ -118,33 +118,33 @@ class Replayed(VerificationError):
 
 
 class KeysUnavailable(VerificationError):
-    """The key directory could not be read, so nothing can be said; Hookfast will send again."""
+    """The key directory could not be read, so nothing can be verified; Hookfast will send again."""
 
     code = "keys_unavailable"
     status = 503
 
 
 class BodyTooLarge(ReceiverError):
-    """The body is over the limit you set; nothing was verified."""
+    """The body exceeds your limit; nothing was verified."""
 
     code = "body_too_large"
     status = 413
 
 
 class StoreFull(ReceiverError):
-    """A bounded store holds only work under way. Refused, because forgetting would repeat it."""
+    """A bounded store is full of messages in progress, which it must not forget."""
 
     code = "store_full"
     status = 503
 
 
 class LeaseLost(ReceiverError):
-    """The lease ran out and another worker began the same message. Give longer leases."""
+    """The lease expired, and another worker took the message over. Use longer leases."""
 
     code = "lease_lost"
 
 
 class Misconfigured(ReceiverError, ValueError):
-    """The receiver cannot work as it was set up; the message says what to change."""
+    """The receiver's configuration cannot work; the message says what to change."""
 
     code = "misconfigured"

@@ -1,4 +1,4 @@
-"""Webhooks in Flask: a decorator around the function that does the work.
+"""Receive webhooks in Flask, with a decorator for the function that processes them.
 
 @app.post("/webhooks")
 @view(intake)
@@ -22,19 +22,19 @@ Result: TypeAlias = str | Response | None
 def view(
     intake: Intake, *, max_body_bytes: int = 1_048_576
 ) -> Callable[[Callable[[Webhook], Result]], Callable[[], Response]]:
-    """A view that verifies, and calls the handler once per message.
+    """Return a decorator for a view that verifies requests and calls the handler once per message.
 
-    The handler returns None or a short text; both answer 2xx, now and when the message comes
-    again. An exception, or a Response that is not 2xx, means not done: the message is let come
-    again. Bodies over `max_body_bytes` get a 413.
+    The handler returns None or a short text: the response is 2xx, now and whenever the message is
+    sent again. After an exception, or a Response that is not 2xx, the message is not done, and is
+    processed again when it is sent again. Bodies over `max_body_bytes` get a 413.
     """
 
-    def around(handler: Callable[[Webhook], Result]) -> Callable[[], Response]:
+    def decorate(handler: Callable[[Webhook], Result]) -> Callable[[], Response]:
         @wraps(handler)
         def receive() -> Response:
             body = _body(max_body_bytes)
             if body is None:
-                return _response(problem(BodyTooLarge(f"more than {max_body_bytes} bytes")))
+                return _response(problem(BodyTooLarge(f"the body exceeds {max_body_bytes} bytes")))
             opened = intake.open(request.headers, body)
             if isinstance(opened, Answer):
                 return _response(opened)
@@ -53,14 +53,14 @@ def view(
 
         return receive
 
-    return around
+    return decorate
 
 
 def _body(max_bytes: int) -> bytes | None:
     body = bytearray()
     while chunk := request.stream.read(min(65_536, max_bytes + 1 - len(body))):
         body += chunk
-        if len(body) > max_bytes:  # counted as it comes: a chunked body has no length to ask for
+        if len(body) > max_bytes:  # counted while reading: a chunked body has no length
             return None
     return bytes(body)
 

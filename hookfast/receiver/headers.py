@@ -1,4 +1,4 @@
-"""The headers of a request as a verifier reads them: by name whatever its case, and distrusted."""
+"""Read the headers of an unverified request strictly, by case-insensitive name."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Protocol
 from .errors import MalformedHeader, MissingHeader
 
 MAX_VALUE_LENGTH = 16_384
-"""Characters. Sixteen signatures of the longest kind (RSA, 8192 bits) are shorter."""
+"""Longest header value, in characters; 16 of the longest signatures (RSA, 8192 bits) fit."""
 
-_OURS = re.compile(r"x-hook-|x-webhook-|webhook-", re.IGNORECASE)
-_DECIMAL = re.compile(r"[0-9]{1,11}")  # 11 digits reach the year 5138: datetime takes them all
+_HOOKFAST_HEADER = re.compile(r"x-hook-|x-webhook-|webhook-", re.IGNORECASE)
+_DECIMAL = re.compile(r"[0-9]{1,11}")  # 11 digits reach the year 5138, which datetime supports
 
 
 class Headers(Protocol):
-    """What frameworks call headers: names and values in `items()`, a repeated name twice."""
+    """The headers object of a framework: `items()` yields a repeated name more than once."""
 
     def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 class SignedHeaders:
-    """The headers that belong to signatures; every other header is left alone, whatever is in it.
+    """The headers of Hookfast's signatures; all other headers are ignored.
 
-    A name that comes twice with different values raises MalformedHeader when it is read: which one
-    was meant would depend on the framework, and an attacker could choose.
+    Reading a header that is repeated with different values raises MalformedHeader: an attacker
+    could send both, and the framework would decide which one counts.
     """
 
     __slots__ = ("_values",)
@@ -34,37 +34,37 @@ class SignedHeaders:
         self._values: dict[str, set[str]] = {}
         for name, value in headers.items():
             text = _text(name)
-            if _OURS.match(text):
+            if _HOOKFAST_HEADER.match(text):
                 self._values.setdefault(text.lower(), set()).add(_text(value).strip(" \t"))
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
 
     def get(self, name: str) -> str | None:
-        """The value, None when it did not come; MalformedHeader unless it is visible ASCII."""
+        """Return the value, None if missing. Raises MalformedHeader unless it is visible ASCII."""
         values = self._values.get(name.lower())
         if values is None:
             return None
         if len(values) > 1:
-            raise MalformedHeader(f"{name} came more than once, with different values", header=name)
+            raise MalformedHeader(f"{name} is repeated with different values", header=name)
         (value,) = values
         if not value:
-            raise MalformedHeader(f"{name} came empty", header=name)
+            raise MalformedHeader(f"{name} is empty", header=name)
         if len(value) > MAX_VALUE_LENGTH or not (value.isascii() and value.isprintable()):
             raise MalformedHeader(f"{name} is too long or not visible ASCII", header=name)
         return value
 
     def require(self, name: str, *, why: str) -> str:
-        """The value; MissingHeader, which says `why` it is needed, when it did not come."""
+        """Return the value. Raises MissingHeader, which says `why` the header is needed."""
         value = self.get(name)
         if value is None:
             raise MissingHeader(
-                f"{name} is missing: {why}. Does a proxy in front of you strip it?", header=name
+                f"{name} is missing: {why}. Check that no proxy removes it", header=name
             )
         return value
 
     def first(self, *names: str) -> str | None:
-        """The value of the first of these names that came."""
+        """Return the value of the first of these headers that is present."""
         for name in names:
             value = self.get(name)
             if value is not None:
@@ -73,15 +73,15 @@ class SignedHeaders:
 
 
 def decimal(value: str, *, header: str) -> int:
-    """A non-negative number in plain digits (`int` takes signs, underscores and other scripts)."""
+    """Parse plain decimal digits (`int` also accepts signs, underscores and other scripts)."""
     if not _DECIMAL.fullmatch(value):
         raise MalformedHeader(f"{header} is not a number in decimal digits", header=header)
     return int(value)
 
 
 def _text(value: object) -> str:
-    # raw ASGI headers are bytes; anything else than text cannot have come over HTTP and is refused
-    # where it is read, as the replacement is not ASCII
+    # Raw ASGI headers are bytes. Other types cannot have come over HTTP; their replacement is not
+    # ASCII, so it is rejected when it is read.
     if isinstance(value, str):
         return value
     return value.decode("latin-1") if isinstance(value, bytes) else "\ufffd"

@@ -1,13 +1,13 @@
-"""The intake: from a raw request to work that is done once, for any framework.
+"""The intake verifies a request and makes its message be processed once, with any framework.
 
 intake = Intake(Verifier(secrets=[...], profiles=["standard"]), store=SqlStore(...))
 opened = intake.open(headers, body)
-if isinstance(opened, Answer):      # refused, done before, or being worked on
+if isinstance(opened, Answer):      # rejected, already done, or in progress
     return opened
 try:
     work(opened.json())
 except BaseException:
-    intake.abandon(opened)          # it will be sent again
+    intake.abandon(opened)          # Hookfast will send it again
     raise
 return intake.finish(opened)
 """
@@ -33,7 +33,7 @@ _log = logging.getLogger("hookfast.receiver")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to answer the sender."""
+    """The HTTP response for the sender."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,12 +42,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A verified message that is yours to work on."""
+    """A verified message for you to process."""
 
     verified: Verified
     body: bytes
     claim: Fresh | None
-    """Your claim in the store, for `SqlStore.finish_in`; None without a store."""
+    """The claim in the store, for `SqlStore.finish_in`; None without a store."""
     admitted: Fresh | None = None
 
     @property
@@ -55,16 +55,16 @@ class Webhook:
         return self.verified.message_id
 
     def json(self) -> Any:
-        """The body as JSON: `id`, `type`, `created_at`, `tenant_id`, `data`."""
+        """Parse the body as JSON: `id`, `type`, `created_at`, `tenant_id`, `data`."""
         return json.loads(self.body)
 
 
 class Intake:
-    """`store` makes a message that comes again be answered without being worked on again.
+    """Verifies requests. With a `store`, a repeated message is answered, but not processed again.
 
     `lease`: longer than the work ever takes (see `hookfast.receiver.store`). `keep`: how long to
-    remember what is done; the default is as long as Hookfast can send a dead letter again.
-    With `replay_guard` the verifier has to accept exactly one profile, not `body`.
+    remember finished messages; by default as long as Hookfast can resend a dead letter. With a
+    `replay_guard`, the verifier must accept exactly one profile other than `body`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Intake:
         self._keep = keep
 
     def open(self, headers: Headers, body: bytes) -> Webhook | Answer:
-        """The message to work on, or what to answer instead. May block on its stores."""
+        """Return the message to process, or the response to send. May block on its stores."""
         try:
             verified = self._verifier.verify(headers, body)
             return self._begin(verified, body)
@@ -100,18 +100,18 @@ class Intake:
             return problem(error)
 
     def finish(self, webhook: Webhook, result: bytes = b"") -> Answer:
-        """The work is done; `result`, a short text, is also the answer when the message comes
-        again. Call it after the work is safe, never before."""
+        """Record that the work is done. `result`, a short text, is also the response when the
+        message is sent again. Call it only after the work is durable."""
         if self._store is not None and webhook.claim is not None:
             try:
                 self._store.finish(webhook.claim, result, keep=self._keep)
             except LeaseLost as error:
-                # The work is done, so a 2xx is the truth; that another did it too is for people.
+                # The work is done, so 2xx is correct; that another worker did it too is logged.
                 _log.warning("%s (message %s)", error, webhook.message_id)
         return _done(result)
 
     def abandon(self, webhook: Webhook) -> None:
-        """The work was not done: let the message come again."""
+        """Record that the work was not done, so that the message can be processed again."""
         if self._store is not None and webhook.claim is not None:
             self._store.abandon(webhook.claim)
         if self._guard is not None and webhook.admitted is not None:
@@ -125,13 +125,13 @@ class Intake:
                 case Done(result):
                     return _done(result, again=True)
                 case InProgress():
-                    # 503 and not 409: some retry plans take a 4xx for the last word
+                    # 503 instead of 409, because some retry plans treat a 4xx as final
                     return _problem(
-                        503, "in_progress", detail="this message is being worked on: send it again"
+                        503, "in_progress", detail="this message is in progress: send it again"
                     )
                 case Fresh():
                     claim = begun
-        # After the store, so that a proxy's repetition of what is done gets its 2xx again.
+        # After the store, so that a finished message that a proxy repeats gets its 2xx again.
         admitted: Fresh | None = None
         if self._guard is not None:
             try:
@@ -144,8 +144,8 @@ class Intake:
 
 
 def problem(error: ReceiverError) -> Answer:
-    """The problem (RFC 9457) that tells the sender why. It reaches whoever sent the request: it
-    says nothing that is not in the request or in this library's documentation."""
+    """Return the problem document (RFC 9457) for an error. Anyone may have sent the request, so it
+    reveals only what is in the request or in this library's documentation."""
     return _problem(error.status, error.code, detail=error.message)
 
 
@@ -154,7 +154,7 @@ def _problem(status: int, code: str, *, detail: str) -> Answer:
     document = {"title": title, "status": status, "code": code, "detail": detail}
     headers = {"Content-Type": "application/problem+json"}
     if status == 401:
-        headers["WWW-Authenticate"] = "Webhook-Signature"  # RFC 9110 asks for one with every 401
+        headers["WWW-Authenticate"] = "Webhook-Signature"  # RFC 9110 requires it with 401
     if status == 503:
         headers["Retry-After"] = "5"
     return Answer(status, headers, json.dumps(document, ensure_ascii=False).encode())

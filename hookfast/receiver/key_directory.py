@@ -1,4 +1,4 @@
-"""The sender's key directory: public keys fetched over HTTPS, kept, and fetched again in time."""
+"""The sender's key directory: public keys that are fetched over HTTPS and cached."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _log = logging.getLogger("hookfast.receiver")
 class KeyDirectory:
     """The keys at `url`, e.g. `https://hooks.example.com/.well-known/hookfast-keys.json`.
 
-    They are fetched when first needed and again after `max_age`, or when a request names a key
-    that is not among them, but at most every `min_interval`: forged key ids must not make this
-    receiver hammer the sender. While the sender is away the keys are used until `max_stale` after
-    they were fetched; then requests are refused with KeysUnavailable (503), which Hookfast sends
-    again. A key taken out of the directory is thus trusted for `max_age` more, at most `max_stale`.
+    The keys are fetched on first use, after `max_age`, and when a request names an unknown key, but
+    at most every `min_interval`, so that forged key ids cannot cause a flood of fetches. While the
+    sender is unreachable, the keys are used until `max_stale` after the last fetch; then requests
+    raise KeysUnavailable (503), and Hookfast sends them again. A key removed from the directory is
+    therefore trusted for `max_age` longer, at most for `max_stale`.
 
-    Why it could not be read is logged (`hookfast.receiver`), and no business of who sends requests.
-    Raises Misconfigured without `cryptography`, and for a URL that is not https.
+    The reason of a failed fetch is logged (`hookfast.receiver`) and not shown to senders. Raises
+    Misconfigured without `cryptography`, and for a URL that is not https.
 
-    Blocks while it fetches, for `timeout` per read; one thread fetches, the others wait for it.
+    Blocks during a fetch, for `timeout` per read; other threads wait for it.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class KeyDirectory:
         allow_http: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        # here and not at the first request: there it would pass for a directory that is away
+        # Checked here, because at the first request it would look like an unreachable directory.
         need_cryptography()
         scheme = urlsplit(url).scheme
         if scheme != "https" and not (allow_http and scheme == "http"):
-            raise Misconfigured("a key directory is read over https, or anybody could answer")
+            raise Misconfigured("the key directory needs https: over http, anybody could answer")
         self._url = url
         self._max_age = max_age.total_seconds()
         self._max_stale = max_stale.total_seconds()
@@ -67,8 +67,8 @@ class KeyDirectory:
     def rsa(self, key_id: str) -> RsaKey | None:
         with self._lock:
             found = self._fresh().rsa(key_id)
-            if found is None and self._may_try():
-                self._try()
+            if found is None and self._may_fetch():
+                self._refresh()
                 found = self._usable().rsa(key_id)
             return found
 
@@ -78,34 +78,34 @@ class KeyDirectory:
 
     def _fresh(self) -> KeySet:
         aged = self._keys is None or self._monotonic() - self._fetched_at > self._max_age
-        if aged and self._may_try():
-            self._try()
+        if aged and self._may_fetch():
+            self._refresh()
         return self._usable()
 
     def _usable(self) -> KeySet:
         if self._keys is None or self._monotonic() - self._fetched_at > self._max_stale:
             raise KeysUnavailable(
-                f"the key directory {self._url} cannot be read, or holds no keys that can be used:"
-                " the receiver's log says why"
+                f"the key directory {self._url} cannot be read, or has no usable keys: see the"
+                " receiver's log"
             )
         return self._keys
 
-    def _may_try(self) -> bool:
+    def _may_fetch(self) -> bool:
         return self._tried_at is None or self._monotonic() - self._tried_at >= self._min_interval
 
-    def _try(self) -> None:
+    def _refresh(self) -> None:
         self._tried_at = self._monotonic()
         try:
             self._keys = KeySet.from_jwks(_fetch(self._url, self._timeout))
         except (OSError, http.client.HTTPException, Misconfigured) as error:
             _log.warning("the key directory %s cannot be read: %s", self._url, error)
-            return  # the keys at hand stay in use, as long as _usable lets them
+            return  # the cached keys stay in use while `_usable` allows it
         self._fetched_at = self._tried_at
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """None makes urllib raise the 3xx: a redirect may lead to plain http, or anywhere."""
+        """Return None, so that urllib raises the 3xx: a redirect may lead to http, or anywhere."""
 
 
 _opener = urllib.request.build_opener(_NoRedirect)
@@ -116,5 +116,5 @@ def _fetch(url: str, timeout: float) -> bytes:
     with _opener.open(request, timeout=timeout) as response:
         document: bytes = response.read(MAX_DOCUMENT_BYTES + 1)
     if len(document) > MAX_DOCUMENT_BYTES:
-        raise Misconfigured("the key set is too long")
+        raise Misconfigured("the key set is too large")
     return document

@@ -1,6 +1,7 @@
-"""Public keys of the asymmetric profiles, from a JWK Set (RFC 7517) or given by hand.
+"""Public keys of the asymmetric profiles, from a JWK Set (RFC 7517) or given directly.
 
-The keys need `cryptography` (`pip install 'hookfast-receiver[asymmetric]'`), this module does not.
+The keys need `cryptography` (`pip install 'hookfast-receiver[asymmetric]'`); importing this module
+does not.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 PUBLIC_KEY_PREFIX = "whpk_"
-"""Standard Webhooks writes an ed25519 public key as `whpk_` and the base64 of its 32 bytes."""
+"""The prefix of an ed25519 public key in Standard Webhooks, before the base64 of its 32 bytes."""
 
 MIN_RSA_BITS = 2048
 MAX_RSA_BITS = 8192  # verifying grows with the square of the size
 
 
 class PublicKeys(Protocol):
-    """Where a verifier gets public keys. `KeySet` holds some, `KeyDirectory` fetches them."""
+    """A source of public keys for a verifier: a fixed `KeySet`, or a `KeyDirectory`."""
 
     def rsa(self, key_id: str) -> RsaKey | None:
-        """The RSA key with this id, None when there is none."""
+        """Return the RSA key with this id, or None."""
 
     def ed25519(self) -> Sequence[Ed25519Key]:
-        """Every ed25519 key: a `v1a` signature does not say which one made it."""
+        """Return all ed25519 keys: a `v1a` signature does not name its key."""
 
 
 class RsaKey:
@@ -48,10 +49,10 @@ class RsaKey:
         try:
             self._key: RSAPublicKey = RSAPublicNumbers(exponent, modulus).public_key()
         except ValueError:
-            raise Misconfigured("an RSA key has an impossible modulus or exponent") from None
+            raise Misconfigured("an RSA key has an invalid modulus or exponent") from None
 
-    def fits(self, signature: bytes, message: bytes) -> bool:
-        """Whether this key signed `message`."""
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Return whether this key signed `message`."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -70,14 +71,14 @@ class Ed25519Key:
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) != 32:
-            raise Misconfigured("an ed25519 public key has 32 bytes")
+            raise Misconfigured("an ed25519 public key must have 32 bytes")
         need_cryptography()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         self._key: Ed25519PublicKey = Ed25519PublicKey.from_public_bytes(raw)
 
-    def fits(self, signature: bytes, message: bytes) -> bool:
-        """Whether this key signed `message`."""
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Return whether this key signed `message`."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -98,20 +99,19 @@ class KeySet:
         self._rsa = dict(rsa or {})
         self._ed25519 = tuple(ed25519)
         if not self._rsa and not self._ed25519:
-            raise Misconfigured("a key set without a key would verify nothing")
+            raise Misconfigured("a key set needs at least one key")
 
     @classmethod
     def from_public_keys(cls, *public_keys: str) -> KeySet:
-        """Of ed25519 keys as Standard Webhooks writes them: `whpk_` and base64."""
+        """Create a set of ed25519 keys in the format of Standard Webhooks: `whpk_` and base64."""
         return cls(ed25519=[Ed25519Key(_public_bytes(key)) for key in public_keys])
 
     @classmethod
     def from_jwks(cls, document: bytes | str) -> KeySet:
-        """Of a JWK Set: its RSA keys for RS256 and its OKP keys of the curve Ed25519.
+        """Create a set of a JWK Set's RSA keys for RS256 and OKP keys of the curve Ed25519.
 
-        Keys of other kinds or for other uses are passed over (RFC 7517, section 5). Raises
-        Misconfigured when the document is no JWK Set, a key of ours is broken, two RSA keys have
-        one id, or nothing usable is left.
+        Other keys are ignored (RFC 7517, section 5). Raises Misconfigured when the document is not
+        a JWK Set, one of these keys is invalid, two RSA keys have the same id, or no key is usable.
         """
         rsa: dict[str, RsaKey] = {}
         ed25519: list[Ed25519Key] = []
@@ -119,18 +119,18 @@ class KeySet:
             kind = (jwk.get("kty"), jwk.get("alg"))
             if jwk.get("use", "sig") != "sig":
                 continue
-            # tuples, and no sets: a damaged directory may hold there what has no hash
+            # tuples instead of sets, because a damaged directory may contain unhashable values
             if kind in (("RSA", "RS256"), ("RSA", None)):
                 key_id = jwk.get("kid")
                 if not isinstance(key_id, str) or key_id in rsa:
-                    raise Misconfigured("an RSA key of the set has no `kid`, or shares it")
+                    raise Misconfigured("an RSA key of the set has no `kid`, or a repeated one")
                 rsa[key_id] = RsaKey(
                     int.from_bytes(_member(jwk, "n"), "big"),
                     int.from_bytes(_member(jwk, "e"), "big"),
                 )
             elif jwk.get("crv") == "Ed25519" and kind in (
                 ("OKP", "EdDSA"),
-                ("OKP", "Ed25519"),  # the name RFC 9864 gives this use of EdDSA
+                ("OKP", "Ed25519"),  # the name of this use of EdDSA in RFC 9864
                 ("OKP", None),
             ):
                 ed25519.append(Ed25519Key(_member(jwk, "x")))
@@ -155,7 +155,7 @@ def _jwks(document: bytes | str) -> list[dict[str, object]]:
 
 
 def _member(jwk: Mapping[str, object], name: str) -> bytes:
-    """A base64url value without padding (RFC 7515, section 2)."""
+    """Decode a base64url member without padding (RFC 7515, section 2)."""
     value = jwk.get(name)
     if isinstance(value, str):
         try:
@@ -169,17 +169,17 @@ def _member(jwk: Mapping[str, object], name: str) -> bytes:
 def _public_bytes(public_key: str) -> bytes:
     encoded = public_key.removeprefix(PUBLIC_KEY_PREFIX)
     if encoded == public_key:
-        raise Misconfigured(f"a public key begins with {PUBLIC_KEY_PREFIX}")
+        raise Misconfigured(f"a public key must begin with {PUBLIC_KEY_PREFIX}")
     try:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
-        raise Misconfigured(f"a public key is base64 after {PUBLIC_KEY_PREFIX}") from None
+        raise Misconfigured(f"a public key must be base64 after {PUBLIC_KEY_PREFIX}") from None
 
 
 def need_cryptography() -> None:
-    """Raise Misconfigured where public keys cannot be used, however right they are."""
+    """Raise Misconfigured when `cryptography`, which public keys need, is not installed."""
     try:
-        import cryptography  # noqa: F401 - only whether it is there
+        import cryptography  # noqa: F401 - only checks that it is installed
     except ImportError:
         raise Misconfigured(
             "public keys need `cryptography`: pip install 'hookfast-receiver[asymmetric]'"

@@ -1,4 +1,4 @@
-"""A store in memory, for one process: tests, and receivers that may forget at a restart."""
+"""An in-memory store for tests, and for receivers that may forget messages at a restart."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from .store import Begun, Done, Fresh, InProgress
 class _Entry:
     token: str
     expires_at: float
-    result: bytes | None  # None: being worked on
+    result: bytes | None  # None: in progress
 
 
 class MemoryStore:
-    """Holds at most `max_entries`. With no room left it forgets what is over, then what was done
-    longest ago; never what is being worked on, or what a replay guard remembers: StoreFull."""
+    """Stores at most `max_entries`. When full, it forgets expired entries, then the oldest finished
+    ones. It never forgets messages in progress or entries of a replay guard; without any other, it
+    raises StoreFull."""
 
     def __init__(
         self, *, max_entries: int = 100_000, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         if max_entries < 1:
-            raise Misconfigured("a store needs room for an entry")
+            raise Misconfigured("max_entries must be at least 1")
         self._max_entries = max_entries
         self._monotonic = monotonic
         self._entries: dict[str, _Entry] = {}
@@ -55,9 +56,9 @@ class MemoryStore:
         with self._lock:
             now = self._monotonic()
             entry = self._entries.get(claim.key)
-            # without a look at the room: what is done must not be refused
+            # without checking the limit: finished work must always be recorded
             if entry is not None and entry.token != claim.token:
-                raise LeaseLost("another worker took this message over: give a longer lease")
+                raise LeaseLost("another worker took this message over: use a longer lease")
             expires_at = now + keep.total_seconds()
             self._entries[claim.key] = _Entry(claim.token, expires_at, result)
             self._done[claim.key] = None
@@ -74,13 +75,13 @@ class MemoryStore:
         for key in [key for key, entry in self._entries.items() if entry.expires_at <= now]:
             self._forget(key)
         if len(self._entries) >= self._max_entries:
-            # a tenth at once, so that a full store does not look through everything each time
+            # a tenth at once, so that a full store does not search all entries each time
             for key in list(self._done)[: max(1, self._max_entries // 10)]:
                 self._forget(key)
         if len(self._entries) >= self._max_entries:
             raise StoreFull(
-                f"all {self._max_entries} messages in the store are being worked on: give it more"
-                " entries, or use a store outside the process"
+                f"all {self._max_entries} messages in the store are in progress: raise max_entries,"
+                " or use a store outside the process"
             )
 
     def _forget(self, key: str) -> None:

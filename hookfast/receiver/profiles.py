@@ -1,4 +1,4 @@
-"""The signature profiles: which headers each one reads, and which bytes it signs. Pure.
+"""The signature profiles: the headers and the signed message of each. Pure.
 
 | profile            | headers                                          | signed message
 |--------------------|--------------------------------------------------|-----------------------
@@ -22,8 +22,8 @@ from .headers import SignedHeaders, decimal
 ProfileName: TypeAlias = Literal["rsa", "standard-ed25519", "standard", "nonce", "hook", "body"]
 
 STRONGEST_FIRST: tuple[ProfileName, ...] = get_args(ProfileName)
-"""The order in which a request with several signatures is judged: a key of one's own first, then
-what signs the message id, then what signs a nonce, a timestamp, and nothing but the body."""
+"""The order in which the signatures of a request are considered: first those by an asymmetric key,
+then those of the message id, of a nonce, of a timestamp, and of the body alone."""
 
 SIGNATURE_HEADERS: dict[ProfileName, str] = {
     "rsa": "X-Webhook-Signature",
@@ -37,12 +37,12 @@ SIGNATURE_HEADERS: dict[ProfileName, str] = {
 HOOK_HASHES = ("sha1", "sha256", "sha512")
 MAX_SIGNATURES = 16
 
-_NONCE = re.compile(r"[A-Za-z0-9_\-+/=]{8,256}")  # no dot: it ends where the body begins
+_NONCE = re.compile(r"[A-Za-z0-9_\-+/=]{8,256}")  # without a dot, which separates it from the body
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One signature of a header: `scheme` is its hash or version, `value` as it came."""
+    """One signature of a header: `scheme` is its hash or version, `value` the undecoded text."""
 
     scheme: str
     value: str
@@ -50,7 +50,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class SignedMessage:
-    """What a request says was signed under one profile. Nothing of it is proven yet."""
+    """The message that a request claims was signed under one profile, not verified yet."""
 
     profile: ProfileName
     message_id: str
@@ -60,19 +60,19 @@ class SignedMessage:
 
 
 def signatures(headers: SignedHeaders, profile: ProfileName) -> tuple[Signature, ...]:
-    """The signatures that can belong to `profile`, none when its header did not come.
+    """Return the signatures that can belong to `profile`; none when its header is missing.
 
-    Three profiles share X-Webhook-Signature; the scheme tells `rsa` from the others, and `nonce`
-    asks for its nonce. Schemes nobody knows are passed over: a newer sender may add some.
+    Three profiles share X-Webhook-Signature: `rsa` has its own scheme, and `nonce` needs a nonce.
+    Unknown schemes are ignored, because a newer sender may add some.
     """
     value = headers.get(SIGNATURE_HEADERS[profile])
     if value is None or (profile == "nonce" and "X-Webhook-Nonce" not in headers):
         return ()
-    between, within = (" ", ",") if profile.startswith("standard") else (",", "=")
-    parts = [part.strip().partition(within) for part in value.split(between)]
+    separator, inner = (" ", ",") if profile.startswith("standard") else (",", "=")
+    parts = [part.strip().partition(inner) for part in value.split(separator)]
     if len(parts) > MAX_SIGNATURES:
         raise MalformedHeader(
-            f"{SIGNATURE_HEADERS[profile]} lists more than {MAX_SIGNATURES} signatures",
+            f"{SIGNATURE_HEADERS[profile]} has more than {MAX_SIGNATURES} signatures",
             header=SIGNATURE_HEADERS[profile],
         )
     schemes = _schemes(profile)
@@ -86,8 +86,8 @@ def signed_message(
     profile: ProfileName,
     signatures: tuple[Signature, ...],
 ) -> SignedMessage:
-    """The bytes these headers say were signed; MissingHeader or MalformedHeader when they do not
-    say."""
+    """Return the message that the headers describe. Raises MissingHeader or MalformedHeader when
+    they are incomplete."""
     timestamp: int | None = None
     match profile:
         case "standard" | "standard-ed25519":
@@ -137,30 +137,30 @@ def _schemes(profile: ProfileName) -> tuple[str, ...]:
 
 
 def _message_id(headers: SignedHeaders, name: str) -> str:
-    # every delivery carries X-Hook-Id, some profiles repeat it under their own name
-    found = headers.first(name, "X-Hook-Id")
-    if found is not None:
-        return found
-    return headers.require("X-Hook-Id", why="a message sent again is recognised by it")
+    # every delivery has X-Hook-Id, which some profiles repeat under another name
+    value = headers.first(name, "X-Hook-Id")
+    if value is not None:
+        return value
+    return headers.require("X-Hook-Id", why="it identifies a message that is sent again")
 
 
 def _signed_id(headers: SignedHeaders) -> str:
     name = "webhook-id"
-    value = headers.require(name, why="it is part of what is signed")
-    # a dot ends the id in the signed message; with one inside, it could also end there
+    value = headers.require(name, why="it is part of the signed message")
+    # A dot ends the id in the signed message, so an id with a dot would be ambiguous.
     if "." in value:
         raise MalformedHeader(f"{name} contains a dot", header=name)
     return value
 
 
 def _time(headers: SignedHeaders, name: str) -> tuple[bytes, int]:
-    value = headers.require(name, why="it is part of what is signed")
+    value = headers.require(name, why="it is part of the signed message")
     return value.encode(), decimal(value, header=name)
 
 
 def _nonce(headers: SignedHeaders) -> bytes:
     name = "X-Webhook-Nonce"
-    value = headers.require(name, why="it is part of what is signed")
+    value = headers.require(name, why="it is part of the signed message")
     if not _NONCE.fullmatch(value):
         raise MalformedHeader(f"{name} is not 8 to 256 characters of base64", header=name)
     return value.encode()

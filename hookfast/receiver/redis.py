@@ -1,4 +1,4 @@
-"""A store in Redis, Valkey, or anything that speaks like them (SET NX PX, EVAL)."""
+"""A store in Redis, Valkey or a compatible server (SET NX PX, EVAL)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Protocol
 from .errors import LeaseLost, Misconfigured
 from .store import Begun, Done, Fresh, InProgress
 
-# A value is `p` and the token while the message is being worked on, then `d`, token and result.
+# A value is `p` and the token while the message is in progress, then `d`, the token and the result.
 _IN_PROGRESS = b"p"
 _DONE = b"d"
 _TOKEN_LENGTH = 32
 
-# Compare and write in one step: between a GET and a SET of ours the lease could run out and another
-# worker take over. No value: the lease ran out and nobody took over; the work is done all the same.
+# Compares and writes in one step: between a GET and a SET, the lease could expire and another
+# worker take over. No value: the lease expired and nobody took over, but the work is done.
 _FINISH = """
 local value = redis.call('GET', KEYS[1])
 if value and string.sub(value, 2, 33) ~= ARGV[1] then return 0 end
@@ -29,7 +29,7 @@ return 0
 
 
 class RedisClient(Protocol):
-    """What is used of a `redis.Redis` or `valkey.Valkey` client."""
+    """The methods used of a `redis.Redis` or `valkey.Valkey` client."""
 
     def set(self, name: Any, value: Any, *, px: int | None = ..., nx: bool = ...) -> Any: ...
 
@@ -39,17 +39,17 @@ class RedisClient(Protocol):
 
 
 class RedisStore:
-    """Keys are `prefix` and the message's key; Redis forgets them by itself when they are over.
+    """Stores each message under `prefix` and its key, which Redis deletes when it expires.
 
-    As durable as your Redis: one that loses its last second in a crash, or fails over to a replica
-    that had not heard of it, lets a message be done again. `client` must answer with bytes
+    It is only as durable as your Redis: after a crash that loses the last second, or a failover to
+    a replica that lags behind, a message may be processed again. `client` must return bytes
     (`decode_responses=False`, the default).
     """
 
     def __init__(self, client: RedisClient, *, prefix: str = "hookfast:") -> None:
         pool = getattr(client, "connection_pool", None)
         if getattr(pool, "connection_kwargs", {}).get("decode_responses"):
-            raise Misconfigured("give a client without decode_responses: results are bytes")
+            raise Misconfigured("use a client without decode_responses: results are bytes")
         self._client = client
         self._prefix = prefix
 
@@ -62,9 +62,9 @@ class RedisStore:
                 return claim
             found = self._client.get(name)
             if found is None:
-                continue  # it ended between the two commands: take it now
+                continue  # it expired between the two commands: claim it now
             if found == value:
-                return claim  # our SET was carried out, and its answer lost and retried
+                return claim  # our SET succeeded, but its response was lost and it was retried
             if found[:1] == _DONE:
                 return Done(bytes(found[1 + _TOKEN_LENGTH :]))
             return InProgress()
@@ -72,11 +72,11 @@ class RedisStore:
     def finish(self, claim: Fresh, result: bytes = b"", *, keep: timedelta) -> None:
         arguments = (self._prefix + claim.key, claim.token, result, _milliseconds(keep))
         if not self._client.eval(_FINISH, 1, *arguments):
-            raise LeaseLost("another worker took this message over: give a longer lease")
+            raise LeaseLost("another worker took this message over: use a longer lease")
 
     def abandon(self, claim: Fresh) -> None:
         self._client.eval(_ABANDON, 1, self._prefix + claim.key, claim.token)
 
 
 def _milliseconds(duration: timedelta) -> int:
-    return max(1, int(duration.total_seconds() * 1000))  # Redis refuses 0
+    return max(1, int(duration.total_seconds() * 1000))  # Redis rejects 0

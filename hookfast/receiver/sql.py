@@ -1,7 +1,7 @@
 """A store in a table of an SQL database, through any DB-API 2.0 driver (PEP 249).
 
 For SQLite (3.24 and later) and PostgreSQL, whose `ON CONFLICT … DO UPDATE … WHERE` makes a claim
-atomic. Times are this machine's: keep the clocks of machines that share the table in step.
+atomic. It uses this machine's time: synchronise the clocks of machines that share the table.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Any
 from .errors import LeaseLost, Misconfigured
 from .store import Begun, Done, Fresh, InProgress
 
-# SQLite takes any type's name; it keeps bytes as they are in a column of an unknown type.
+# SQLite accepts any type name, and stores bytes unchanged in a column of an unknown type.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS {table} (
   receipt_key TEXT PRIMARY KEY,
   token TEXT NOT NULL,
-  result BYTEA,               -- NULL: being worked on
-  expires_at BIGINT NOT NULL  -- Unix milliseconds: the end of the lease, or of the remembering
+  result BYTEA,               -- NULL: in progress
+  expires_at BIGINT NOT NULL  -- Unix milliseconds: when the lease ends, or the row may be deleted
 )"""
 _INDEX = "CREATE INDEX IF NOT EXISTS {index}_expires_at ON {table} (expires_at)"
 
-# Takes what nobody has: no row, or one that is over. Whether it did is read from the token.
+# Claims a message without a row, or with an expired one. The token shows whether it succeeded.
 _BEGIN = """
 INSERT INTO {table} AS held (receipt_key, token, result, expires_at) VALUES (?, ?, NULL, ?)
 ON CONFLICT (receipt_key) DO UPDATE
 SET token = excluded.token, result = NULL, expires_at = excluded.expires_at
 WHERE held.expires_at <= ?"""
-# Inserts where the lease ran out and the row was purged: the work is done all the same.
+# Inserts if the lease expired and the row was purged: the work is done nevertheless.
 _FINISH = """
 INSERT INTO {table} AS held (receipt_key, token, result, expires_at) VALUES (?, ?, ?, ?)
 ON CONFLICT (receipt_key) DO UPDATE
@@ -48,14 +48,14 @@ _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
 
 class SqlStore:
-    """`connect` gives a DB-API connection, which is closed after each call (a pool's connection
-    goes back); `paramstyle` is the driver module's attribute of that name.
+    """Stores messages over DB-API connections from `connect`, closed after each call (a pool gets
+    its connection back). `paramstyle` is the driver module's attribute of that name.
 
         SqlStore(lambda: sqlite3.connect("receipts.db"))
         SqlStore(lambda: psycopg.connect(url), paramstyle=psycopg.paramstyle)
         SqlStore.from_sqlalchemy(engine)
 
-    `create_table` once (or run `ddl()` in a migration of yours), and `purge` now and then.
+    Call `create_table` once (or run `ddl()` in a migration), and `purge` regularly.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class SqlStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if paramstyle not in _PLACEHOLDERS:
-            raise Misconfigured(f"paramstyle is one of {', '.join(_PLACEHOLDERS)}")
+            raise Misconfigured(f"paramstyle must be one of {', '.join(_PLACEHOLDERS)}")
         if not _NAME.fullmatch(table):
-            raise Misconfigured("the table's name is letters, digits and _, perhaps schema.table")
+            raise Misconfigured("a table name has letters, digits and _, and may be schema.table")
         self._connect = connect
         self._placeholder = _PLACEHOLDERS[paramstyle]
         self._table = table
@@ -77,17 +77,17 @@ class SqlStore:
 
     @classmethod
     def from_sqlalchemy(cls, engine: Any, *, table: str = "hookfast_receipts") -> SqlStore:
-        """On the pool of a (synchronous) SQLAlchemy engine."""
+        """Create a store that uses the pool of a (synchronous) SQLAlchemy engine."""
         return cls(engine.raw_connection, paramstyle=engine.dialect.dbapi.paramstyle, table=table)
 
     def ddl(self) -> tuple[str, ...]:
-        """The statements that make the table, for a migration."""
-        # an index is made in its table's schema, and its name must not repeat the schema
+        """Return the statements that create the table, for a migration."""
+        # an index belongs to its table's schema, and its name must not contain the schema
         index = _INDEX.replace("{index}", self._table.rpartition(".")[2])
         return (self._sql(_TABLE), self._sql(index))
 
     def create_table(self) -> None:
-        """Make the table, unless it is there."""
+        """Create the table, unless it exists."""
         with self._transaction() as cursor:
             for statement in self.ddl():
                 cursor.execute(statement)
@@ -103,7 +103,7 @@ class SqlStore:
                 cursor.execute(self._sql(_READ), (key,))
                 row = cursor.fetchone()
             if row is None:
-                continue  # it was abandoned or purged between the two statements: take it now
+                continue  # abandoned or purged between the two statements: claim it now
             token, result = row
             if token == claim.token:
                 return claim
@@ -121,11 +121,11 @@ class SqlStore:
         result: bytes = b"",
         keep: timedelta = timedelta(days=30),
     ) -> None:
-        """`finish` in a transaction of yours, which you commit: the effects of the message and the
-        record that it is done are then committed together or not at all. LeaseLost means roll
-        back: another worker has the message."""
+        """Finish a message in your own transaction, so that its effects and the record that it is
+        done are committed together or not at all. You commit it. On LeaseLost, roll back: another
+        worker has the message."""
         if claim is None:
-            raise Misconfigured("the message was opened by an intake without a store")
+            raise Misconfigured("the message has no claim: its intake has no store")
         cursor = connection.cursor()
         try:
             self._finish(cursor, claim, result=result, keep=keep)
@@ -137,7 +137,7 @@ class SqlStore:
             cursor.execute(self._sql(_ABANDON), (claim.key, claim.token))
 
     def purge(self) -> int:
-        """Delete what is over; how many rows that were. For a daily job."""
+        """Delete expired rows and return their number. For a daily job."""
         with self._transaction() as cursor:
             cursor.execute(self._sql(_PURGE), (self._now(),))
             deleted: int = cursor.rowcount
@@ -149,7 +149,7 @@ class SqlStore:
         cursor.execute(self._sql(_READ), (claim.key,))
         row = cursor.fetchone()
         if row is not None and row[0] != claim.token:
-            raise LeaseLost("another worker took this message over: give a longer lease")
+            raise LeaseLost("another worker took this message over: use a longer lease")
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

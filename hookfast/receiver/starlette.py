@@ -1,4 +1,4 @@
-"""Webhooks in Starlette and FastAPI: a decorator around the function that does the work.
+"""Receive webhooks in Starlette and FastAPI, with a decorator for the function that processes them.
 
 @app.post("/webhooks")
 @endpoint(intake)
@@ -29,24 +29,25 @@ _T = TypeVar("_T")
 def endpoint(
     intake: Intake, *, max_body_bytes: int = 1_048_576
 ) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
-    """A route's function that verifies, and calls the handler once per message.
+    """Return a decorator for a route that verifies requests and calls the handler once per message.
 
-    The handler (async, or a plain function, which runs in a thread) returns None or a short text;
-    both answer 2xx, now and when the message comes again. An exception, or a Response that is not
-    2xx, means not done: the message is let come again. Bodies over `max_body_bytes` get a 413.
+    The handler (async, or a plain function, which runs in a thread) returns None or a short text:
+    the response is 2xx, now and whenever the message is sent again. After an exception, or a
+    Response that is not 2xx, the message is not done, and is processed again when it is sent again.
+    Bodies over `max_body_bytes` get a 413.
     """
 
-    def around(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def receive(request: Request) -> Response:
             body = await _body(request, max_body_bytes)
             if body is None:
-                return _response(problem(BodyTooLarge(f"more than {max_body_bytes} bytes")))
+                return _response(problem(BodyTooLarge(f"the body exceeds {max_body_bytes} bytes")))
             opened = await _in_thread(partial(intake.open, request.headers, body))
             if isinstance(opened, Answer):
                 return _response(opened)
             try:
                 result = await _call(handler, opened)
-            except BaseException:  # a cancelled request, too, is not done
+            except BaseException:  # including cancellation: the message is not done
                 await _in_thread(partial(intake.abandon, opened))
                 raise
             if isinstance(result, Response):
@@ -58,19 +59,19 @@ def endpoint(
             text = (result or "").encode()
             return _response(await _in_thread(partial(intake.finish, opened, text)))
 
-        # for the route's name; functools.wraps would show FastAPI the handler's parameters
+        # For the route's name; functools.wraps would show the handler's parameters to FastAPI.
         receive.__name__ = getattr(handler, "__name__", receive.__name__)
         receive.__doc__ = handler.__doc__
         return receive
 
-    return around
+    return decorate
 
 
 async def _body(request: Request, max_bytes: int) -> bytes | None:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > max_bytes:  # counted as it comes: a chunked body has no length to ask for
+        if len(body) > max_bytes:  # counted while reading: a chunked body has no length
             return None
     return bytes(body)
 
@@ -84,8 +85,8 @@ async def _call(handler: Handler, webhook: Webhook) -> Result:
 
 
 async def _in_thread(call: Callable[[], _T]) -> _T:
-    # A store may wait for its database. Shielded: a cancelled request must not lose the claim that
-    # was just made, nor the record that its work is done.
+    # In a thread, because a store may wait for its database. Shielded, because a cancelled request
+    # must not lose a new claim, or the record that its work is done.
     results: list[_T] = []
     with anyio.CancelScope(shield=True):
         results.append(await anyio.to_thread.run_sync(call))

@@ -1,18 +1,17 @@
-"""The idempotency store: so that a message that comes again is not worked on again.
+"""The idempotency store remembers messages by key, so that each is processed only once.
 
-Hookfast sends a message again until an answer of 2xx arrives, and your answer can get lost. A store
-remembers which messages are done, and which are being worked on, by a key:
+Hookfast sends a message again until it gets a 2xx, and your response can get lost. A store knows
+which messages are done, and which are in progress:
 
     match store.begin(key, lease=timedelta(minutes=1)):
-        case Fresh() as claim:    # nobody has it: do the work, then finish (or abandon) the claim
-        case InProgress():        # somebody has it: answer 503, it will be sent again
-        case Done(result):        # it was done: answer 2xx again
+        case Fresh() as claim:    # yours: do the work, then finish (or abandon) the claim
+        case InProgress():        # another worker has it: answer 503, it will be sent again
+        case Done(result):        # it is done: answer 2xx again
 
-What a crash does: a worker that dies between `begin` and `finish` leaves a claim behind; when its
-`lease` runs out the message is Fresh again. So the lease has to be longer than the work takes, and
-work that is longer may be done twice: `finish` then raises LeaseLost for the slower one. Whoever
-needs the effect exactly once writes it in the same database transaction as the record, with
-`SqlStore.finish_in`.
+A worker that crashes between `begin` and `finish` leaves a claim; when its `lease` expires, the
+message is Fresh again. Use a lease longer than the work takes: longer work may be done twice, and
+`finish` raises LeaseLost for the slower worker. For an effect that must happen exactly once, write
+it in the same database transaction as the record, with `SqlStore.finish_in`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Protocol, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """The message is yours. `token` tells your claim from one that took over after your lease."""
+    """The message is yours. `token` identifies your claim, if another worker takes over."""
 
     key: str
     token: str
@@ -32,12 +31,12 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Another worker has it, and its lease has not run out."""
+    """Another worker has the message, and its lease has not expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It was done, with this `result`."""
+    """The message is done, with this `result`."""
 
     result: bytes
 
@@ -46,18 +45,18 @@ Begun: TypeAlias = Fresh | InProgress | Done
 
 
 class IdempotencyStore(Protocol):
-    """Each call is atomic, for any number of threads, processes and machines that share the store.
+    """A store whose calls are atomic, for all threads, processes and machines that share it.
 
-    May block on I/O, and raises what its database or server raises when that is away.
+    May block on I/O, and raises the errors of its database or server when that is unavailable.
     """
 
     def begin(self, key: str, *, lease: timedelta) -> Begun:
-        """Take the message, or learn who has it or how it ended."""
+        """Claim the message, or return its state: in progress or done."""
 
     def finish(self, claim: Fresh, result: bytes = b"", *, keep: timedelta) -> None:
-        """Remember for `keep` that it was done. Safe to call again. Raises LeaseLost when another
-        worker has taken it over."""
+        """Remember for `keep` that the message is done. Can be repeated. Raises LeaseLost when
+        another worker has taken it over."""
 
     def abandon(self, claim: Fresh) -> None:
-        """Give it back undone, so that it is Fresh at once. Without effect on a claim that was
-        finished, or that another worker has taken over."""
+        """Release the message, so that it is Fresh again. Does nothing when the claim is finished,
+        or another worker has taken it over."""

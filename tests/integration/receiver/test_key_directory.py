@@ -155,7 +155,7 @@ def test_the_log_says_why_there_are_no_keys_and_the_answer_does_not(
     sender.status, sender.document = status, document
     answer = Intake(sender.verifier()).open(signed("rsa"), BODY)
     assert isinstance(answer, Answer)
-    assert (answer.status, b"log says why" in answer.body) == (503, True)
+    assert (answer.status, b"see the receiver's log" in answer.body) == (503, True)
     assert why.encode() not in answer.body
     assert [why in message for message in caplog.messages] == [True]
 

@@ -244,7 +244,7 @@ def test_a_lost_claim_records_nothing_even_in_a_transaction_that_is_committed(
 def test_a_message_without_a_claim_cannot_be_finished(tmp_path: Path) -> None:
     store = sqlite_stores(tmp_path)()
     assert isinstance(store, SqlStore)
-    with pytest.raises(Misconfigured, match="without a store"):
+    with pytest.raises(Misconfigured, match="has no store"):
         store.finish_in(None, None)
 
 
