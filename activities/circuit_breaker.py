@@ -270,7 +270,7 @@ class CircuitActivities:
 
         def normal(owned: EndpointCircuit) -> Circuit:
             after = transition(owned)
-            if owned.endpoint_state.over and after.state in (State.OPEN, State.HALF_OPEN):
+            if owned.endpoint_state.stopped and after.state in (State.OPEN, State.HALF_OPEN):
                 after = release_all(after, Cause.DISABLED, now=now)
             return after if after.state is State.CLOSED else replace(after, workflow_started=True)
 
@@ -307,7 +307,7 @@ class CircuitActivities:
         )
 
     def _policy_of(self, owned: EndpointCircuit) -> Policy:
-        return self._policy.overridden(owned.overrides)
+        return self._policy.with_overrides(owned.overrides)
 
 
 def _at_rate(circuit: Circuit, rate: float) -> Circuit:

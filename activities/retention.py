@@ -71,21 +71,21 @@ class RetentionActivities:
         """Make partitions for the days ahead, and count the days that are over: for the last time
         those that are about to lose rows."""
         now = self._clock()
-        made = await partitions.make_ahead(self._database, now=now)
+        made = await partitions.create_ahead(self._database, now=now)
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)
             ends = [sweeps[name].cutoff for name in retention.COUNTED]
             last = max((end for end in ends if end is not None), default=None)
             final_before = None if last is None else last.date()
-            days = await delivery_days.due(
+            days = await delivery_days.days_to_count(
                 connection, today=retention.midnight(now).date(), final_before=final_before
             )
         for day in days:
             final = final_before is not None and day < final_before
-            await delivery_days.count(self._database, day, final=final, now=now)
+            await delivery_days.count_day(self._database, day, final=final, now=now)
             activity.heartbeat(str(day))
         async with self._database.write() as connection:
-            await retention_runs.prepared(connection, input.run_id, partitions=made, days=len(days))
+            await retention_runs.record_preparation(connection, input.run_id, partitions=made, days=len(days))
         return Prepared(partitions=made, days=len(days))
 
     @activity.defn(name="sweep_rows")
@@ -137,7 +137,7 @@ class RetentionActivities:
                 await retention_runs.advance(connection, input.run_id, input.name, batch)
             return batch
         async with self._database.write() as connection:
-            sweep = await retention_runs.locked(connection, input.run_id, input.name)
+            sweep = await retention_runs.lock_sweep(connection, input.run_id, input.name)
             if sweep.done:
                 return None
             batch = await sweep_batch(
@@ -160,7 +160,7 @@ class RetentionActivities:
         async with self._database.write() as connection:
             if not input.dry_run:
                 await permits.expire_lost(connection, before=now - timedelta(days=1))
-                await retention_runs.forget(connection, before=now - retention.RUNS_KEPT)
+                await retention_runs.delete_before(connection, before=now - retention.RUNS_KEPT)
             await retention_runs.finish(connection, input.run_id, now=now)
             sweeps = await retention_runs.sweeps(connection, input.run_id)
         return RetentionState(input.run_id, tuple(_swept(sweep) for sweep in sweeps.values()))

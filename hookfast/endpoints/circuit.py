@@ -1,19 +1,19 @@
 """The circuit breaker of an endpoint, as a state machine. Pure: storage keeps a `Circuit`, applies
-these functions to it under a lock, and stores what they return.
+these functions to it under a lock, and stores the result.
 
     CLOSED ──threshold crossed──▶ OPEN ──begin_probe──▶ HALF_OPEN
       ▲                           ▲  ▲                   │     │
       │                           │  └──the probe fails──┘     │ the probe succeeds
       │                           └──threshold crossed──┐      ▼
-      └───────────nothing is held any more──────────── DRAINING
+      └──────────────nothing is held───────────────── DRAINING
 
-CLOSED lets everything go. OPEN holds everything. HALF_OPEN lets one delivery go, the probe, and
-holds the rest. DRAINING lets what was held go on a ramp; what comes new queues up behind it until
-the ramp is as fast as new deliveries are likely to come. An episode is the way from CLOSED back to
-CLOSED. Disabling an endpoint also drains its circuit: what is let go then ends as a dead letter.
+CLOSED sends every delivery. OPEN holds every delivery. HALF_OPEN sends one, the probe, and holds
+the others. DRAINING releases held deliveries on a ramp; new deliveries queue up behind them until
+the ramp is as fast as new ones are likely to come. An outage (`episode`) lasts from CLOSED back to
+CLOSED. Disabling an endpoint also drains its circuit: the released deliveries end as dead letters.
 
-Terms as in Nygard's "Release It!"; DRAINING is the part of half-open in which a breaker limits the
-rate of calls.
+The terms are those of Nygard's "Release It!"; DRAINING is the part of half-open in which a breaker
+limits the rate of calls.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ RAMP_FIRST = 5.0
 RAMP_STEP = timedelta(seconds=5)
 """After this long the ramp doubles."""
 RAMP_LAST = 640.0
-"""Deliveries per second at which it stops doubling, where the endpoint has no limit of its own."""
+"""Deliveries per second at which the ramp stops doubling, unless the endpoint has a lower limit."""
 RAMP_OPEN_TO_ALL = 80.0
-"""From this rate on new deliveries go too: held ones are leaving faster than new ones queue up."""
+"""From this rate on, new deliveries are sent too: held ones leave faster than new ones queue up."""
 
 
 class State(StrEnum):
-    """Where a circuit stands."""
+    """The state of a circuit."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -49,50 +49,52 @@ class State(StrEnum):
 
 
 class Cause(StrEnum):
-    """What began an episode."""
+    """Why a circuit last left CLOSED."""
 
     FAILURES = "failures"  # the threshold was crossed
     GONE = "gone"  # the receiver answered 410
-    DISABLED = "disabled"  # somebody disabled or deleted the endpoint
+    DISABLED = "disabled"  # a person disabled or deleted the endpoint
     GAVE_UP = "gave_up"  # it failed for too long and was disabled
-    RESUMED = "resumed"  # somebody resumed a paused endpoint
+    RESUMED = "resumed"  # a person resumed a paused endpoint
 
 
-_FOR_GOOD = (Cause.GONE, Cause.DISABLED, Cause.GAVE_UP)
+_PERMANENT = (Cause.GONE, Cause.DISABLED, Cause.GAVE_UP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """When a circuit opens, when it is probed (seconds before each probe; the last repeats), and
-    when its endpoint is given up."""
+    when its endpoint is disabled."""
 
     failure_threshold: int = 5
     min_span: timedelta = timedelta(seconds=10)
     probe_delays: tuple[float, ...] = PROBE_DELAYS
     disable_after: timedelta = timedelta(hours=72)
 
-    def overridden(self, overrides: Mapping[str, Any]) -> Policy:
-        """This policy with an endpoint's own values (the column `circuit` of `endpoints`)."""
+    def with_overrides(self, overrides: Mapping[str, Any]) -> Policy:
+        """Return this policy with an endpoint's own values (column `circuit` of `endpoints`)."""
         if not overrides:
             return self
         span = overrides.get("min_span_seconds")
-        give_up = overrides.get("disable_after_seconds")
+        disable_after = overrides.get("disable_after_seconds")
         return Policy(
             failure_threshold=overrides.get("failure_threshold", self.failure_threshold),
             min_span=self.min_span if span is None else timedelta(seconds=span),
             probe_delays=tuple(overrides.get("probe_delays_seconds", self.probe_delays)),
-            disable_after=self.disable_after if give_up is None else timedelta(seconds=give_up),
+            disable_after=self.disable_after
+            if disable_after is None
+            else timedelta(seconds=disable_after),
         )
 
     def probe_delay(self, probes: int) -> timedelta:
-        """How long to wait before the next probe when `probes` have failed."""
+        """Return how long to wait before the next probe, after this many failed ones."""
         return timedelta(seconds=self.probe_delays[min(probes, len(self.probe_delays) - 1)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circuit:
     """An endpoint's health and circuit, as stored. `probes` counts the failed probes since the
-    last success; `workflow_started` is whether the circuit's workflow knows how things stand."""
+    last success; `workflow_started` is False while the row requests its workflow."""
 
     state: State = State.CLOSED
     episode: int = 0
@@ -114,14 +116,14 @@ class Circuit:
 
     @property
     def clean(self) -> bool:
-        """Whether a success has nothing to change here."""
+        """Whether a success changes nothing here but its time."""
         return self.state is State.CLOSED and self.consecutive_failures == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptResult:
-    """What one recorded attempt says about its endpoint; `at` is when it began. `was_held`: the
-    delivery was on hold until now."""
+    """The result of one recorded attempt for its endpoint; `at` is when it began. `was_held`: the
+    delivery was held until then."""
 
     delivery_id: str
     at: datetime
@@ -133,7 +135,7 @@ class AttemptResult:
 def after_attempt(
     circuit: Circuit, result: AttemptResult, *, policy: Policy, now: datetime
 ) -> Circuit:
-    """The circuit after an attempt was recorded."""
+    """Return the circuit after an attempt was recorded."""
     if result.was_held and circuit.state is State.DRAINING:
         circuit = replace(circuit, drained=circuit.drained + 1)
     if result.succeeded:
@@ -155,7 +157,7 @@ def _after_success(circuit: Circuit, result: AttemptResult) -> Circuit:
     )
     if not waiting:
         return healed
-    # Whichever delivery it was, the probe or one that a person sent: the endpoint is back.
+    # The probe succeeded, or a resend by a person: either way the endpoint has recovered.
     return _draining(healed)
 
 
@@ -174,8 +176,8 @@ def _after_failure(
         last_error=result.error,
     )
     match circuit.state:
-        case State.CLOSED | State.DRAINING if circuit.cause in _FOR_GOOD:
-            # Attempts that were under way when the endpoint was disabled: there is nothing to open,
+        case State.CLOSED | State.DRAINING if circuit.cause in _PERMANENT:
+            # The attempt was in progress when the endpoint was disabled: there is nothing to open,
             # and its owners must not read that it failed after they read that it was disabled.
             return failed
         case State.CLOSED:
@@ -221,12 +223,12 @@ def _opened(circuit: Circuit, *, policy: Policy, now: datetime) -> Circuit:
 
 
 def _reopened(circuit: Circuit, *, policy: Policy, now: datetime) -> Circuit:
-    """Open again, in the same episode. Its workflow watches probes and drains, and need not be told
-    of how they end."""
+    """Open the circuit again in the same outage. Its workflow waits for probes and drains, so it
+    need not be woken."""
     return replace(
         circuit,
         state=State.OPEN,
-        # a drain that had to stop is an outage too, whatever began the episode
+        # a drain that had to stop is an outage by failures, whatever it began with
         cause=Cause.FAILURES,
         opened_at=circuit.opened_at or now,
         next_probe_at=now + policy.probe_delay(circuit.probes),
@@ -249,10 +251,10 @@ def _draining(circuit: Circuit) -> Circuit:
 
 
 def begin_probe(circuit: Circuit, delivery_id: str | None, *, until: datetime) -> Circuit:
-    """Half-open, with `delivery_id` as the probe; None: the next delivery that comes. Only from
-    OPEN, or where a half-open circuit still waits for a delivery to come."""
-    waits = circuit.state is State.HALF_OPEN and circuit.probe_delivery_id is None
-    if circuit.state is not State.OPEN and not waits:
+    """Make an open circuit half-open, with `delivery_id` as the probe; None: the next delivery. A
+    half-open circuit that still waits for a delivery gets this probe."""
+    is_waiting = circuit.state is State.HALF_OPEN and circuit.probe_delivery_id is None
+    if circuit.state is not State.OPEN and not is_waiting:
         return circuit
     return replace(
         circuit,
@@ -264,13 +266,13 @@ def begin_probe(circuit: Circuit, delivery_id: str | None, *, until: datetime) -
 
 
 def claim_probe(circuit: Circuit, delivery_id: str, *, until: datetime) -> Circuit:
-    """A delivery about to be sent is a half-open circuit's probe, until then: it was chosen, or it
-    came while the circuit waited for one. Not if another is.
+    """Make a delivery that is about to be sent a half-open circuit's probe until then, if it was
+    chosen or the circuit waits for any delivery. No change if another delivery is the probe.
 
-    Its time runs from when it is sent. If it ran from when it was chosen, a probe that comes late
-    would still be under way when it is given up, and the next one beside it.
+    The probe's time runs from when it is sent. If it ran from when it was chosen, a late probe
+    would still be in progress when it is given up, and the next one would be sent beside it.
     """
-    waits = circuit.probe_delivery_id is None
+    is_waiting = circuit.probe_delivery_id is None
     if circuit.state is not State.HALF_OPEN or circuit.probe_delivery_id not in (None, delivery_id):
         return circuit
     return replace(
@@ -278,22 +280,22 @@ def claim_probe(circuit: Circuit, delivery_id: str, *, until: datetime) -> Circu
         probe_delivery_id=delivery_id,
         probe_until=until,
         probed_last=delivery_id,
-        # the workflow knows of those it chose
-        workflow_started=circuit.workflow_started and not waits,
+        # the workflow already knows a probe that it chose
+        workflow_started=circuit.workflow_started and not is_waiting,
     )
 
 
 def abandon_probe(circuit: Circuit, delivery_id: str | None) -> Circuit:
-    """Open again: nothing was heard of the probe (it was cancelled, or its worker died). Nothing
-    is learnt, so nothing is counted."""
+    """Open the circuit again because the probe has no result (it was cancelled, or its worker
+    died). It counts neither as a success nor as a failure."""
     if circuit.state is not State.HALF_OPEN or circuit.probe_delivery_id != delivery_id:
         return circuit
     return replace(circuit, state=State.OPEN, probe_delivery_id=None, probe_until=None)
 
 
 def release_all(circuit: Circuit, cause: Cause, *, now: datetime) -> Circuit:
-    """Let everything held go: the endpoint was resumed, or it will never be sent to again. The rate
-    of a drain that is under way is not taken over: it may be that of dead letters."""
+    """Release all held deliveries: the endpoint was resumed, or nothing will be sent there again. A
+    drain in progress starts its rate again, because that may be the rate of dead letters."""
     if circuit.state is State.CLOSED:
         circuit = replace(
             circuit, episode=circuit.episode + 1, opened_at=now, drained=0, probed_last=None
@@ -301,12 +303,12 @@ def release_all(circuit: Circuit, cause: Cause, *, now: datetime) -> Circuit:
     if circuit.state is not State.DRAINING:
         circuit = _draining(circuit)
     elif cause is Cause.RESUMED and circuit.cause is Cause.FAILURES:
-        cause = Cause.FAILURES  # a pause within an outage: its owners are yet to hear of its end
+        cause = Cause.FAILURES  # a pause within an outage: its owners still wait for the recovery
     return replace(circuit, cause=cause, drain_rate=None, workflow_started=False)
 
 
 def closed(circuit: Circuit, *, held: int) -> Circuit:
-    """The end of the episode, once a draining circuit holds nothing any more."""
+    """Close a draining circuit if no delivery is held: the outage is over."""
     if circuit.state is not State.DRAINING or held:
         return circuit
     return replace(
@@ -320,23 +322,23 @@ def closed(circuit: Circuit, *, held: int) -> Circuit:
 
 
 def ramp_rate(step: int, limit: float | None) -> float:
-    """Deliveries per second in step `step` (from 0) of a drain, for an endpoint that takes `limit`
-    per second: 5, 10, 20, … 640, or the limit."""
+    """Return the deliveries per second in a step of a drain, counted from 0: 5, 10, 20, … 640, but
+    never more than the endpoint's own limit."""
     rate = min(RAMP_FIRST * 2.0 ** min(step, 10), RAMP_LAST)
     return rate if limit is None else min(rate, limit)
 
 
 class Admission(StrEnum):
-    """What becomes of an attempt that is about to be made."""
+    """Whether an attempt that is about to be made is sent."""
 
     SEND = auto()
     HOLD = auto()
-    CLAIM = auto()  # send it, if it is the probe by then
-    DEAD_LETTER = auto()  # the endpoint will not be sent to again: a dead letter
+    CLAIM = auto()  # send it if it can claim to be the probe
+    DEAD_LETTER = auto()  # nothing is sent to the endpoint: the delivery becomes a dead letter
 
 
 class EndpointState(StrEnum):
-    """What people made of an endpoint."""
+    """The state that people set for an endpoint."""
 
     ENABLED = "enabled"
     PAUSED = "paused"  # deliveries wait until it is resumed
@@ -344,14 +346,14 @@ class EndpointState(StrEnum):
     DELETED = "deleted"
 
     @property
-    def over(self) -> bool:
-        """Whether nothing is sent there any more."""
+    def stopped(self) -> bool:
+        """Whether nothing is sent to the endpoint."""
         return self in (EndpointState.DISABLED, EndpointState.DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What decides whether a delivery may go to an endpoint now."""
+    """The state of an endpoint and its circuit, which decides whether a delivery may be sent."""
 
     endpoint_state: EndpointState
     state: State = State.CLOSED
@@ -360,18 +362,18 @@ class Gate:
     rate_limit_per_second: float | None = None
 
     @property
-    def takes_everything(self) -> bool:
-        """Whether nothing keeps a new delivery from it."""
+    def admits_all(self) -> bool:
+        """Whether every new delivery may be sent."""
         return self.endpoint_state is EndpointState.ENABLED and self.state is State.CLOSED
 
     def probes(self, delivery_id: str) -> bool:
-        """Whether the circuit chose this delivery to find out whether the endpoint is back."""
+        """Whether the circuit chose this delivery to test if the endpoint has recovered."""
         return self.state is State.HALF_OPEN and self.probe_delivery_id == delivery_id
 
 
 def admit(gate: Gate, delivery_id: str, *, attempt: Attempt, released: bool) -> Admission:
-    """Whether an attempt may be made. A resend that a person asked for goes even where others are
-    held; `released`: the drain let the delivery go."""
+    """Decide whether an attempt may be made. A resend by a person is sent even while others are
+    held. `released`: the drain has released the delivery."""
     match gate.endpoint_state:
         case EndpointState.DISABLED | EndpointState.DELETED:
             return Admission.DEAD_LETTER
@@ -389,11 +391,11 @@ def admit(gate: Gate, delivery_id: str, *, attempt: Attempt, released: bool) -> 
         case State.OPEN:
             return Admission.HOLD
         case State.HALF_OPEN:
-            # the one that was chosen claims too: its time runs from when it is sent
+            # a probe that was chosen claims too: its time runs from when it is sent
             may_be = gate.probe_delivery_id in (None, delivery_id)
             return Admission.CLAIM if may_be else Admission.HOLD
         case State.DRAINING:
-            # where the ramp ends at the endpoint's own limit, that keeps the rate from here on
+            # if the ramp ends at the endpoint's own limit, that limit keeps the rate
             enough = min(RAMP_OPEN_TO_ALL, gate.rate_limit_per_second or RAMP_OPEN_TO_ALL)
             open_to_all = (gate.drain_rate or 0) >= enough
             return Admission.SEND if released or open_to_all else Admission.HOLD

@@ -1,5 +1,5 @@
-"""What the circuit breaker's workflow and its activities say to each other: one episode, from an
-endpoint's failing until everything held for it has gone. Pure; the state is that of `circuit`.
+"""Messages between the circuit breaker's workflow and its activities, about one outage: from an
+endpoint's failures until no delivery is held for it. Pure.
 
 Durations are in seconds. Fields may be added with a default, never renamed or removed.
 """
@@ -15,13 +15,13 @@ WORKFLOW_TYPE: Final = "CircuitBreakerWorkflow"
 
 
 def workflow_id(endpoint_id: str) -> str:
-    """The id of an endpoint's circuit workflow."""
+    """Return the id of an endpoint's circuit workflow."""
     return f"circuit/{endpoint_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class OutageProgress:
-    """What one run tells the next when it continues as new. `failing_seconds` as of then."""
+    """State that a run passes on when it continues as new. `failing_seconds` is as of then."""
 
     failing_since: str | None = None
     failing_seconds: float = 0.0
@@ -31,7 +31,7 @@ class OutageProgress:
 
 @dataclass(frozen=True, slots=True)
 class CircuitInput:
-    """The workflow's input."""
+    """Input of the circuit breaker's workflow."""
 
     endpoint_id: str
     progress: OutageProgress = OutageProgress()
@@ -39,11 +39,11 @@ class CircuitInput:
 
 @dataclass(frozen=True, slots=True)
 class CircuitStatus:
-    """How a circuit stands, as every activity reports it.
+    """The status of a circuit, which every activity returns.
 
-    `failing_since` names the streak of failures (it changes with every success) and
+    `failing_since` identifies the series of failures (it changes with every success), and
     `failing_seconds` is how long it has lasted. `wait_seconds`: until the next probe. `armed`: the
-    circuit is half-open and waits for a delivery to come, as none is held.
+    circuit is half-open and waits for the next delivery, because none is held.
     """
 
     state: State
@@ -63,7 +63,7 @@ class CircuitStatus:
 
 @dataclass(frozen=True, slots=True)
 class DrainInput:
-    """One step of the ramp: let go of `rate` deliveries a second for `seconds`."""
+    """Input of one step of the drain: release `rate` deliveries per second for `seconds`."""
 
     endpoint_id: str
     rate: float
@@ -72,7 +72,7 @@ class DrainInput:
 
 @dataclass(frozen=True, slots=True)
 class OutageState:
-    """Answer of the `state` query, and the workflow's result."""
+    """Result of the `state` query and of the workflow."""
 
     state: State
     episode: int

@@ -1,4 +1,4 @@
-"""What of an endpoint is sealed at rest: its signing secrets and the values of its headers. Pure.
+"""The sealed parts of an endpoint: its signing secrets and the values of its headers. Pure.
 
 The column `secrets` is a list, newest first, of
 
@@ -6,8 +6,8 @@ The column `secrets` is a list, newest first, of
     {"sealed": …, "created_at": …, "expires_at": … | null,
      "kind": "ed25519", "public": "whpk_…"}                                   an ed25519 key
 
-and every one that has not expired signs. The column `headers` maps names to `{"sealed": …}`; a
-plain text is a value from before values were sealed, which `hookfast secrets rekey` seals.
+and all secrets that have not expired sign. The column `headers` maps names to `{"sealed": …}`. A
+plain text was stored before values were sealed; `hookfast secrets rekey` seals it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hookfast.clock import rfc3339
 from hookfast.errors import Conflict
 from hookfast.signing.keyring import Keyring
-from hookfast.signing.keys import ed25519_key, generate_ed25519, public_text
+from hookfast.signing.keys import ed25519_key, generate_ed25519, public_key_text
 from hookfast.signing.signature import generate_secret, secret_key
 
 MAX_LIVE = 5
-"""Secrets of one kind that sign at once: each one makes every request longer."""
+"""Most secrets of one kind that sign at once: each makes every request longer."""
 
 Secret = dict[str, Any]
 """An element of the column `secrets`."""
@@ -34,89 +34,89 @@ Secret = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningSecrets:
-    """What an endpoint's requests are signed with, newest first."""
+    """The keys that sign an endpoint's requests, newest first."""
 
     hmac: tuple[bytes, ...]
     ed25519: tuple[Ed25519PrivateKey, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rotated:
-    """The column `secrets` after a rotation, and the new secret to show this once."""
+class Rotation:
+    """The column `secrets` after a rotation, and the new secret, which is shown only once."""
 
     secrets: list[Secret]
     secret: str
 
 
-def sealed_secret(secret: str, keyring: Keyring, *, endpoint_id: str, at: datetime) -> Secret:
-    """A `whsec_…` as it is stored."""
+def seal_secret(secret: str, keyring: Keyring, *, endpoint_id: str, at: datetime) -> Secret:
+    """Seal a `whsec_…` secret for the column `secrets`."""
     sealed = keyring.seal(secret, context=endpoint_id)
     return {"sealed": sealed, "created_at": rfc3339(at), "expires_at": None}
 
 
-def new_ed25519(keyring: Keyring, *, endpoint_id: str, at: datetime) -> Secret:
-    """A new ed25519 key as it is stored. Nobody is ever shown its private part."""
+def new_ed25519_secret(keyring: Keyring, *, endpoint_id: str, at: datetime) -> Secret:
+    """Create an ed25519 key for the column `secrets`. Its private part is never shown."""
     text = generate_ed25519()
     return {
         "kind": "ed25519",
         "sealed": keyring.seal(text, context=_ed25519_context(endpoint_id)),
-        "public": public_text(ed25519_key(text)),
+        "public": public_key_text(ed25519_key(text)),
         "created_at": rfc3339(at),
         "expires_at": None,
     }
 
 
-def live(secrets: Sequence[Secret], now: datetime) -> list[Secret]:
-    """Those that sign now."""
-    return [secret for secret in secrets if _ends(secret) is None or _ends(secret) > now]
+def live_secrets(secrets: Sequence[Secret], now: datetime) -> list[Secret]:
+    """Return the secrets that sign now."""
+    return [secret for secret in secrets if _expiry(secret) is None or _expiry(secret) > now]
 
 
 def has_ed25519(secrets: Sequence[Secret]) -> bool:
-    """Whether there is an ed25519 key that does not run out."""
-    return any(_kind(secret) == "ed25519" and _ends(secret) is None for secret in secrets)
+    """Whether there is an ed25519 key that does not expire."""
+    return any(_kind(secret) == "ed25519" and _expiry(secret) is None for secret in secrets)
 
 
-def rotated(
+def rotate(
     secrets: Sequence[Secret],
     keyring: Keyring,
     *,
     endpoint_id: str,
     overlap: timedelta,
     now: datetime,
-) -> Rotated:
-    """A new secret in front, and a new ed25519 key where there was one; what was live signs for
-    `overlap` more at most. Expired ones are dropped.
+) -> Rotation:
+    """Add a new secret, and a new ed25519 key if there was one. Secrets that sign now do so for
+    `overlap` at most; expired ones are removed.
 
-    Raises Conflict when more than MAX_LIVE of a kind would sign. Without an overlap, which is what
-    a leaked secret calls for, it never does.
+    Raises Conflict if more than MAX_LIVE of a kind would sign. Without an overlap, as after a leak,
+    it never does.
     """
     ends = now + overlap
     kept = [
-        secret | {"expires_at": rfc3339(min(_ends(secret) or ends, ends))}
-        for secret in live(secrets, now)
+        secret | {"expires_at": rfc3339(min(_expiry(secret) or ends, ends))}
+        for secret in live_secrets(secrets, now)
     ]
     secret = generate_secret()
-    fresh = [sealed_secret(secret, keyring, endpoint_id=endpoint_id, at=now)]
+    fresh = [seal_secret(secret, keyring, endpoint_id=endpoint_id, at=now)]
     if has_ed25519(secrets):
-        fresh.append(new_ed25519(keyring, endpoint_id=endpoint_id, at=now))
-    stored = live(fresh + kept, now)
+        fresh.append(new_ed25519_secret(keyring, endpoint_id=endpoint_id, at=now))
+    stored = live_secrets(fresh + kept, now)
     if any(_count(stored, kind) > MAX_LIVE for kind in ("hmac", "ed25519")):
-        first = min(end for end in map(_ends, stored) if end is not None)
+        first = min(end for end in map(_expiry, stored) if end is not None)
         raise Conflict(
             f"{MAX_LIVE} secrets of this endpoint sign already. Wait until {rfc3339(first)}, when "
-            "the next one runs out, or rotate with `overlap_seconds` 0: that ends the others now.",
+            "the next one expires, or rotate with `overlap_seconds` 0, which ends the others now.",
             code="too_many_secrets",
         )
-    return Rotated(secrets=stored, secret=secret)
+    return Rotation(secrets=stored, secret=secret)
 
 
 def open_secrets(
     secrets: Sequence[Secret], keyring: Keyring, *, endpoint_id: str, now: datetime
 ) -> SigningSecrets:
-    """The keys that sign now. Raises Misconfigured when one cannot be opened."""
+    """Open the keys that sign now. Raises Misconfigured if a key cannot be opened."""
     hmac: list[bytes] = []
     ed25519: list[Ed25519PrivateKey] = []
-    for secret in live(secrets, now):
+    for secret in live_secrets(secrets, now):
         opened = keyring.open(secret["sealed"], context=_context(endpoint_id, secret))
         if _kind(secret) == "ed25519":
             ed25519.append(ed25519_key(opened))
@@ -126,8 +126,8 @@ def open_secrets(
 
 
 def seal_headers(headers: Mapping[str, str], keyring: Keyring, *, endpoint_id: str) -> Secret:
-    """The column `headers`. A value is bound to its name: it cannot be moved to one that the
-    receiver logs, say."""
+    """Seal headers for the column `headers`. A value is bound to its header's name, so it cannot be
+    moved to another header, for example one that the receiver logs."""
     return {
         name: {"sealed": keyring.seal(value, context=_header_context(endpoint_id, name))}
         for name, value in headers.items()
@@ -137,7 +137,7 @@ def seal_headers(headers: Mapping[str, str], keyring: Keyring, *, endpoint_id: s
 def open_headers(
     stored: Mapping[str, Any], keyring: Keyring, *, endpoint_id: str
 ) -> dict[str, str]:
-    """The headers to send. Raises Misconfigured when one cannot be opened."""
+    """Open the headers to send. Raises Misconfigured if a header cannot be opened."""
     return {
         name: value
         if isinstance(value, str)
@@ -149,7 +149,7 @@ def open_headers(
 def sealed_texts(
     secrets: Sequence[Secret], headers: Mapping[str, Any], *, endpoint_id: str
 ) -> Iterator[tuple[str, str | None]]:
-    """Every sealed text of an endpoint with its context; None for one that is not sealed yet."""
+    """Yield each sealed text of an endpoint with its context; None if it is not sealed yet."""
     for secret in secrets:
         yield _context(endpoint_id, secret), secret["sealed"]
     for name, value in headers.items():
@@ -159,11 +159,10 @@ def sealed_texts(
         )
 
 
-def resealed(
+def reseal(
     secrets: Sequence[Secret], headers: Mapping[str, Any], keyring: Keyring, *, endpoint_id: str
 ) -> tuple[list[Secret], Secret]:
-    """Both columns with everything sealed by the newest key. Raises Misconfigured when something
-    cannot be opened."""
+    """Seal both columns with the newest key. Raises Misconfigured if a value cannot be opened."""
     fresh = [
         secret | {"sealed": keyring.reseal(secret["sealed"], context=_context(endpoint_id, secret))}
         for secret in secrets
@@ -187,7 +186,7 @@ def _count(secrets: Sequence[Secret], kind: str) -> int:
     return sum(_kind(secret) == kind for secret in secrets)
 
 
-def _ends(secret: Secret) -> Any:
+def _expiry(secret: Secret) -> Any:
     text = secret.get("expires_at")
     return None if text is None else datetime.fromisoformat(text)
 

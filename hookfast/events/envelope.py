@@ -1,7 +1,7 @@
 """The body of a delivery: the envelope around an event's data. Pure.
 
-The data goes in as the raw JSON text the platform sent and comes out byte for byte, so that
-numbers, member order and spacing survive and a signature covers what the platform meant.
+The data is the raw JSON text that the platform sent, kept byte for byte. So numbers, member order
+and spacing survive, and a signature covers what the platform meant.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hookfast.clock import rfc3339
 def full_body(
     *, event_id: str, event_type: str, created_at: datetime, tenant_id: str | None, data: str
 ) -> bytes:
-    """The body that carries the event's data: compact JSON with the members id, type, created_at,
-    tenant_id, data, in UTF-8. `data` is the text of one valid JSON value, taken as it is."""
+    """Return the body with the event's data: compact JSON in UTF-8 with the members id, type,
+    created_at, tenant_id and data. `data` is the text of one valid JSON value, kept unchanged."""
     head = _compact(
         {
             "id": event_id,
@@ -31,7 +31,7 @@ def full_body(
 def thin_body(
     *, event_id: str, event_type: str, created_at: datetime, tenant_id: str | None, url: str
 ) -> bytes:
-    """The body that only says where to fetch the event: `full_body` with the data
+    """Return the body that only says where to fetch the event: `full_body` with the data
     `{"id": event_id, "url": url}`."""
     return full_body(
         event_id=event_id,

@@ -2,7 +2,8 @@
 
 An event type has exactly three parts. A pattern has, for each part, a name or `*` (any one part);
 its last part may be `**` instead (one or more remaining parts). So only fifteen patterns can match
-a given type, and "who wants this event?" is a lookup of fifteen keys, however many subscribe.
+an event type, and finding an event's subscribers is a lookup of fifteen keys, however many there
+are.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PATTERN = re.compile(rf"{_PART}(\.{_PART}){{{PARTS - 1}}}|({_PART}\.){{0,{PARTS
 
 
 def parse_event_type(text: str, *, pointer: str = "/type") -> str:
-    """`text`, when it is an event type. Raises InvalidInput (`invalid_event_type`) when not."""
+    """Return the text if it is an event type. Raises InvalidInput (`invalid_event_type`) if not."""
     if len(text) > MAX_LENGTH or not _EVENT_TYPE.fullmatch(text):
         raise InvalidInput.at(
             pointer,
@@ -37,7 +38,7 @@ def parse_event_type(text: str, *, pointer: str = "/type") -> str:
 
 
 def parse_pattern(text: str, *, pointer: str) -> str:
-    """`text`, when it is a pattern. Raises InvalidInput (`invalid_pattern`) when not."""
+    """Return the text if it is a pattern. Raises InvalidInput (`invalid_pattern`) if not."""
     if len(text) > MAX_LENGTH or not _PATTERN.fullmatch(text):
         raise InvalidInput.at(
             pointer,
@@ -50,21 +51,21 @@ def parse_pattern(text: str, *, pointer: str) -> str:
 
 
 def matches(pattern: str, event_type: str) -> bool:
-    """Whether a valid `pattern` wants a valid `event_type`."""
-    wanted, given = pattern.split("."), event_type.split(".")
-    if wanted[-1] == "**":
-        wanted.pop()
-        given = given[: len(wanted)]
-    return len(wanted) == len(given) and all(
-        part in ("*", name) for part, name in zip(wanted, given, strict=True)
+    """Whether a valid pattern matches a valid event type."""
+    parts, names = pattern.split("."), event_type.split(".")
+    if parts[-1] == "**":
+        parts.pop()
+        names = names[: len(parts)]
+    return len(parts) == len(names) and all(
+        part in ("*", name) for part, name in zip(parts, names, strict=True)
     )
 
 
 def matching_patterns(event_type: str) -> tuple[str, ...]:
-    """Every valid pattern that matches a valid `event_type`, the narrowest first, `**` last.
+    """Return all valid patterns that match a valid event type, the narrowest first, `**` last.
 
-    For `a.b.c`: a.b.c a.b.* a.*.c … *.*.* (8), a.b.** a.*.** … (4), a.** *.** (2), ** (1). A
-    pattern longer than MAX_LENGTH is left out: `parse_pattern` lets nobody subscribe with it.
+    For `a.b.c`: a.b.c a.b.* a.*.c … *.*.* (8), a.b.** a.*.** … (4), a.** *.** (2), ** (1). Patterns
+    longer than MAX_LENGTH are left out, because `parse_pattern` rejects them.
     """
     choices = [(name, "*") for name in event_type.split(".")]
     patterns = [".".join(parts) for parts in product(*choices)]

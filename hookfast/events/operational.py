@@ -1,8 +1,8 @@
-"""Operational events: what Hookfast tells its operators about itself, as events of its own.
+"""Operational events, by which Hookfast notifies its operators of circuits and dead letters.
 
-They belong to the system tenant. An operator who wants them creates an endpoint with that
-`tenant_id` and subscribes it to `hookfast.**`. What happens to the system tenant's own endpoints
-is never reported this way: a failing endpoint would report its own failure, for ever.
+They belong to the system tenant. To receive them, an operator creates an endpoint with that
+`tenant_id` and subscribes it to `hookfast.**`. The system tenant's own endpoints cause none: a
+failing endpoint would report its own failure for ever.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Final
 from hookfast.errors import InvalidInput
 
 SYSTEM_TENANT: Final = "tnt_00000000000070008000000000000000"
-"""Id of the tenant that operational events belong to; it exists from the start."""
+"""Id of the tenant of operational events, which exists from the start."""
 RESERVED_NAMESPACE: Final = "hookfast"
-"""First part of every operational event's type. Nobody else may register or emit such a type."""
+"""First part of the types of operational events. Only Hookfast registers and emits them."""
 
 
 class Kind(StrEnum):
-    """The types."""
+    """The types of operational events."""
 
     CIRCUIT_OPENED = "hookfast.circuit.opened"
     CIRCUIT_CLOSED = "hookfast.circuit.closed"
@@ -31,8 +31,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationalEvent:
-    """Something that happened to a tenant's endpoint or delivery. `data` is JSON: ids, times
-    (RFC 3339), numbers and sentences."""
+    """An event about a tenant's endpoint or delivery. `data` is JSON with ids, times (RFC 3339),
+    numbers and sentences."""
 
     kind: Kind
     tenant_id: str
@@ -40,16 +40,17 @@ class OperationalEvent:
 
 
 def is_reserved(event_type: str) -> bool:
-    """Whether an event type is one that only Hookfast may register and emit."""
+    """Whether only Hookfast may register and emit this event type."""
     return event_type.partition(".")[0] == RESERVED_NAMESPACE
 
 
-def refuse_reserved(event_type: str, *, pointer: str) -> None:
-    """Raises InvalidInput (`reserved_event_type`) for one of those."""
+def reject_reserved(event_type: str, *, pointer: str) -> None:
+    """Reject an event type that only Hookfast may register and emit. Raises InvalidInput
+    (`reserved_event_type`)."""
     if is_reserved(event_type):
         raise InvalidInput.at(
             pointer,
-            f"event types that begin with '{RESERVED_NAMESPACE}.' are Hookfast's own: only it "
-            "registers, deletes and emits them; anyone may subscribe",
+            f"event types that begin with '{RESERVED_NAMESPACE}.' are reserved: only Hookfast "
+            "registers, deletes and emits them; use another name (anyone may subscribe to them)",
             code="reserved_event_type",
         )

@@ -1,8 +1,8 @@
-"""A JSON Schema (2020-12) that is applied within a budget of time. Pure.
+"""JSON Schema (2020-12) validation within a budget of time. Pure.
 
-The validator is jsonschema's. What takes more than linear time there, or holds the interpreter
-while it takes long, is done otherwise here, and each keyword looks at the clock: whatever a schema
-and a body make of each other, the check ends, and other threads run meanwhile.
+The validator is jsonschema's. Keywords that take more than linear time there, or that block the
+interpreter, are replaced here, and each keyword checks the clock. So every check ends, whatever the
+schema and the data are, and other threads run meanwhile.
 
 `hookfast.storage.events.schemas` applies it to events; `api.forms.json_schema` says which schemas
 are accepted.
@@ -23,33 +23,33 @@ from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
 
-_LOOK_EVERY = 32
-"""Keywords between two looks at the clock, which cost more than most keywords do."""
+_CHECK_EVERY = 32
+"""Keywords between two checks of the clock, because a check costs more than most keywords."""
 
 
 class OverBudget(Exception):
-    """The check takes longer than it was given. Whether the data fits is not known."""
+    """The validation took too long. It is not known whether the data fits the schema."""
 
 
 class Budget:
-    """Seconds of processor time that the thread which makes it may spend from now on: what others
-    do meanwhile is not counted."""
+    """Seconds of processor time that the current thread may spend from now on. Other threads' time
+    does not count."""
 
-    __slots__ = ("_end", "_until_look")
+    __slots__ = ("_end", "_until_check")
 
     def __init__(self, seconds: float) -> None:
         self._end = time.thread_time() + seconds
-        self._until_look = _LOOK_EVERY
+        self._until_check = _CHECK_EVERY
 
     def tick(self) -> None:
-        """Count one small step. Raises OverBudget."""
-        self._until_look -= 1
-        if self._until_look <= 0:
+        """Count one small step. Raises OverBudget if the time is used up."""
+        self._until_check -= 1
+        if self._until_check <= 0:
             self.left()
 
     def left(self) -> float:
-        """Seconds that are left. Raises OverBudget when none are."""
-        self._until_look = _LOOK_EVERY
+        """Return the seconds that are left. Raises OverBudget if none are."""
+        self._until_check = _CHECK_EVERY
         left = self._end - time.thread_time()
         if left <= 0:
             raise OverBudget
@@ -57,8 +57,8 @@ class Budget:
 
 
 class BoundedSchema:
-    """A schema that is valid, to be applied to data. `formats` are looked at where they are given;
-    they are annotations otherwise (Validation, section 7.2.1)."""
+    """A valid schema that is applied to data. With `formats`, the keyword `format` is checked;
+    without, it is an annotation (Validation, section 7.2.1)."""
 
     def __init__(
         self, schema: Mapping[str, Any] | bool, *, formats: FormatChecker | None = None
@@ -67,8 +67,8 @@ class BoundedSchema:
         self._validator = _Validator(schema, registry=Registry(), format_checker=formats)
 
     def errors(self, data: Any, budget: Budget, *, most: int) -> list[ValidationError]:
-        """The first errors of the data, which their messages do not repeat. Raises OverBudget, and
-        what jsonschema does where a schema cannot be applied."""
+        """Return the first errors, whose messages do not quote the data. Raises OverBudget, and
+        jsonschema's errors if the schema cannot be applied."""
         token = _budget.set(budget)
         try:
             budget.left()
@@ -83,9 +83,9 @@ _Keyword: TypeAlias = "Callable[[Any, Any, Any, Any], Iterable[ValidationError] 
 
 
 def _found(pattern: str, text: str) -> bool:
-    """Whether a text has a place that the pattern matches. Raises OverBudget."""
+    """Whether the pattern matches anywhere in the text. Raises OverBudget."""
     try:
-        # Other threads run while it searches, which those of the standard library's `re` cannot.
+        # Unlike the standard library's `re`, this lets other threads run while it searches.
         return compiled(pattern).search(text, timeout=_budget.get().left()) is not None
     except TimeoutError:
         raise OverBudget from None
@@ -93,9 +93,9 @@ def _found(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=4_096)
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """A pattern that the standard library's `re` takes, with the meaning it has there. Raises
+    """Compile a pattern of the standard library's `re`, with the same meaning. Raises
     `regex.error`."""
-    # to `re` a brace before a letter is a brace; to `regex` it begins a fuzzy match
+    # in `re`, a brace before a letter is a brace; in `regex`, it begins a fuzzy match
     return regex.compile(_BRACE.sub(_escaped, pattern), regex.VERSION0)
 
 
@@ -149,8 +149,8 @@ def _unique_items(_: Any, unique: Any, data: Any, __: Any) -> Iterator[Validatio
 
 
 def _canonical(value: Any) -> str:
-    """A text that two values share if, and only if, JSON Schema takes them for equal (Core, section
-    4.2.2): members have no order, 1 is 1.0, and neither is true."""
+    """Return a text that is the same for two values exactly if they are equal in JSON Schema (Core,
+    section 4.2.2): members have no order, 1 equals 1.0, and neither equals true."""
     _budget.get().tick()
     if isinstance(value, str):
         return f'"{len(value)}:{value}'
@@ -176,7 +176,7 @@ def _one_of(validator: Any, schemas: Sequence[Any], data: Any, _: Any) -> Iterat
 
 
 def _fits(validator: Any, schema: Any, data: Any) -> bool:
-    """Whether there is no error, of which no more than the first is looked for."""
+    """Whether the data fits the schema. It stops at the first error."""
     return next(validator.descend(data, schema), None) is None
 
 
@@ -203,7 +203,7 @@ def _unevaluated_properties(
 
 
 def _items_here(validator: Any, data: list[Any], schema: Mapping[str, Any]) -> Set[Any]:
-    """The places that a schema's own keywords look at."""
+    """Return the indexes that a schema's own keywords evaluate."""
     if "items" in schema or "unevaluatedItems" in schema:
         return set(range(len(data)))
     places = set(range(len(schema.get("prefixItems", ()))))
@@ -214,7 +214,7 @@ def _items_here(validator: Any, data: list[Any], schema: Mapping[str, Any]) -> S
 
 
 def _members_here(_: Any, data: dict[str, Any], schema: Mapping[str, Any]) -> Set[Any]:
-    """The members that a schema's own keywords look at."""
+    """Return the members that a schema's own keywords evaluate."""
     if "additionalProperties" in schema or "unevaluatedProperties" in schema:
         return set(data)
     patterns = schema.get("patternProperties", {})
@@ -232,12 +232,12 @@ def _evaluated(
     *,
     outermost: bool = True,
 ) -> set[Any]:
-    """What of an array or an object the keywords beside an `unevaluated…` look at, and those of the
-    schemas that apply in the same place and that the data fits (Core, section 11)."""
+    """Return the items or members that the keywords beside an `unevaluated…` evaluate, and those of
+    the schemas that apply in the same place and that the data fits (Core, section 11)."""
     _budget.get().tick()
     if isinstance(schema, bool):
         return set()
-    if outermost:  # its own `unevaluated…` asks for what all others leave
+    if outermost:  # its own `unevaluated…` applies to what all others leave
         schema = {name: value for name, value in schema.items() if name not in _UNEVALUATED}
     seen = set(here(validator, data, schema))
 
@@ -297,7 +297,7 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
 
 
 def _evolve(self: Any, **changes: Any) -> Any:
-    """jsonschema's own, but that a `$schema` somewhere inside does not bring back its validator."""
+    """Copy a validator as jsonschema does, but never switch to its own for an inner `$schema`."""
     kept = {
         "registry": self._registry,
         "format_checker": self.format_checker,

@@ -1,6 +1,6 @@
-"""What the workflow of one owner's mail and its activities say to each other.
+"""Messages between the workflow of one owner's mail and its activities.
 
-These values live in workflow history: no address, no URL, no word of a mail.
+They are kept in workflow history, so they hold no address, no URL and no text of a mail.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ WORKFLOW_TYPE: Final = "OwnerMailWorkflow"
 
 
 def workflow_id(owner_hash: str) -> str:
-    """The id of the one workflow that mails this owner."""
+    """Return the id of the only workflow that mails this owner."""
     return f"mail/{owner_hash}"
 
 
 @dataclass(frozen=True, slots=True)
 class MailInput:
-    """The workflow's input. `gather_seconds`: how long news is waited for before mailing;
+    """Input of the workflow. `gather_seconds`: how long it waits for more notices before a mail;
     `digest_every_seconds`: the shortest time between two mails of one kind."""
 
     owner_hash: str
@@ -30,8 +30,8 @@ class MailInput:
 
 @dataclass(frozen=True, slots=True)
 class WaitingKind:
-    """Notices of one kind that wait. `rest_seconds`: how long they still have to, because a mail
-    of that kind went out lately."""
+    """Waiting notices of one kind. `rest_seconds`: how long they still wait, because a mail of this
+    kind was sent lately."""
 
     kind: NoticeKind
     notices: int
@@ -40,14 +40,14 @@ class WaitingKind:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Everything that waits for one owner; a kind occurs once."""
+    """All notices that wait for one owner. A kind occurs once."""
 
     kinds: list[WaitingKind] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class SendInput:
-    """Send this owner one mail with everything of this kind."""
+    """Input of the activity that sends an owner one mail with all notices of a kind."""
 
     owner_hash: str
     kind: NoticeKind
@@ -55,8 +55,8 @@ class SendInput:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """What became of it. `endpoints`: how many endpoints the mail was about; 0 when nothing was
-    left to tell. `refused`: the mail server will never take mail for this address."""
+    """Result of sending a mail. `endpoints`: how many endpoints the mail was about, 0 if no notice
+    was left to send. `refused`: the mail server rejected the address permanently."""
 
     endpoints: int
     refused: bool = False
@@ -64,7 +64,7 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True)
 class MailState:
-    """The workflow's result: how many mails this run sent, and how many were refused."""
+    """Result of the workflow: how many mails this run sent, and how many were rejected."""
 
     sent: int = 0
     refused: int = 0

@@ -1,6 +1,6 @@
-"""What owners are told about their endpoints, and how one owner is named without the address. Pure.
+"""Notices to the owners of endpoints, and the hash that stands for an owner's address. Pure.
 
-A notice is a row first (`hookfast.storage.owners.notices`); the words are `hookfast.mail`'s.
+A notice is a row first (`hookfast.storage.owners.notices`); `hookfast.mail` has the words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hookfast.clock import to_utc
 
 
 class NoticeKind(StrEnum):
-    """What happened."""
+    """What a notice is about."""
 
     OPENED = "opened"  # the endpoint keeps failing; its deliveries are held
     STILL_FAILING = "still_failing"  # half of the time until it is disabled has passed
@@ -26,20 +26,20 @@ class NoticeKind(StrEnum):
 
 
 class NoticeStatus(StrEnum):
-    """What became of a notice."""
+    """The status of a notice."""
 
     PENDING = "pending"
-    SENT = "sent"  # a mail server took it, or it is a file
-    REFUSED = "refused"  # the mail server will never take it for this address
-    DROPPED = "dropped"  # the endpoint was deleted, or the address taken off it, before it was sent
+    SENT = "sent"  # a mail server accepted it, or it was written to a file
+    REFUSED = "refused"  # the mail server rejected the address permanently
+    DROPPED = "dropped"  # the endpoint was deleted, or the owner removed, before it was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was known when a notice was decided; None where it was not.
+    """The facts of a notice when it was created; None if unknown.
 
     `held`, `dead` and `drained` count deliveries; `failures` counts attempts. `reason` says why the
-    endpoint was disabled; `disable_at` when it will be, should nothing change.
+    endpoint was disabled, and `disable_at` when it will be if it does not recover.
     """
 
     since: datetime | None = None
@@ -53,8 +53,8 @@ class Facts:
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Facts:
-        """Facts from JSON (times in RFC 3339). What does not fit is left out: a mail with a fact
-        less beats none."""
+        """Read facts from JSON (times in RFC 3339). Invalid values are left out: a mail without a
+        fact is better than no mail."""
         return cls(
             since=_time(stored.get("since")),
             last_error=_text(stored.get("last_error")),
@@ -68,13 +68,13 @@ class Facts:
 
 
 def owner_hash(email: str) -> str:
-    """What stands for an owner's address in workflow ids, histories and logs: 32 hex digits, the
-    same however the address is capitalised."""
+    """Return the hash that replaces an owner's address in workflow ids, histories and logs: 32 hex
+    digits, the same in upper and lower case."""
     return hashlib.sha256(email.lower().encode()).hexdigest()[:32]
 
 
 def one_per_owner(emails: Iterable[str]) -> list[str]:
-    """The addresses without those that are an earlier one, capitalised in another way."""
+    """Remove addresses that differ from an earlier one only in upper and lower case."""
     first: dict[str, str] = {}
     for email in emails:
         first.setdefault(owner_hash(email), email)

@@ -1,8 +1,7 @@
-"""What retention keeps and for how long, and what its workflow and activities say to each other.
-Pure.
+"""How long rows are kept, and the messages between retention's workflow and activities. Pure.
 
-A run deletes whole days (UTC): what is older than its age by the start of the day at which the age
-ends. A row may so live up to a day longer, and PostgreSQL can drop a day's partition at once.
+A run deletes whole days (UTC): all rows from before the day in which their age ends. So a row may
+live up to a day longer, and PostgreSQL can drop a day's partition at once.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ SWEEPS: Final = (
     "jobs",
     "audit",
 )
-"""What a run goes through, in this order: a delivery goes before its event, an idempotency key
-before the event it answers with, a received request after the event that was made of it."""
+"""The sweeps of a run, in order: a delivery is deleted before its event, an idempotency key before
+the event that it answers with, and a received request after the event created from it."""
 
 COUNTED: Final = ("attempts", "dead_letters", "deliveries")
-"""What is counted by day before it goes."""
+"""Sweeps whose rows are counted by day before they are deleted."""
 
 SHORTEST: Final = timedelta(days=1)
-"""The shortest age that can be set: a day is over, and counted, before it goes."""
+"""Shortest age that can be set: a day is over and counted before it is deleted."""
 
 RUNS_KEPT: Final = timedelta(days=365)
-"""How long the rows that tell of retention's own runs are kept."""
+"""How long the rows about retention's own runs are kept."""
 
 _NOT_LONGER: Final = (
     ("attempt_retention", "delivery_retention", "an attempt is shown with its delivery"),
@@ -50,9 +49,9 @@ _NOT_LONGER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionInput:
-    """The workflow's input. `run_id` names the row that tells of the run, once there is one; `left`
-    is what is still to be swept when it continues as new, which it does after so many `activities`:
-    a history that one can read."""
+    """Input of the workflow. `run_id` is the id of the run's row, once it exists. `left` are the
+    sweeps that are left when the workflow continues as new, which it does after this many
+    `activities` to keep its history readable."""
 
     dry_run: bool = False
     run_id: str | None = None
@@ -62,7 +61,7 @@ class RetentionInput:
 
 @dataclass(frozen=True, slots=True)
 class RetentionRunInput:
-    """Which run an activity works for."""
+    """Input of an activity that works for a run."""
 
     run_id: str
     dry_run: bool
@@ -70,7 +69,7 @@ class RetentionRunInput:
 
 @dataclass(frozen=True, slots=True)
 class SweepInput:
-    """What an activity sweeps, and for which run."""
+    """Input of the activity that makes one sweep of a run."""
 
     run_id: str
     name: str
@@ -79,8 +78,8 @@ class SweepInput:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How far a sweep has come: rows deleted so far, rows past their age that something keeps, and
-    partitions dropped (their rows are among the deleted). In a dry run: what would be."""
+    """The progress of a sweep: rows deleted so far, rows past their age that are still needed, and
+    partitions dropped (their rows are among the deleted). In a dry run: what would be deleted."""
 
     name: str
     done: bool
@@ -91,7 +90,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What came before anything went: partitions made for the days ahead, days counted."""
+    """Result of the preparation: partitions created for the days ahead, and days counted."""
 
     partitions: int = 0
     days: int = 0
@@ -99,30 +98,30 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class RetentionState:
-    """The workflow's result."""
+    """Result of the workflow."""
 
     run_id: str
     swept: tuple[Swept, ...]
 
 
 def cutoff(now: datetime, age: timedelta) -> datetime | None:
-    """Rows from before this go: the start of the day (UTC) at which `age` ends. None: nothing
-    does, because `age` is 0. E.g. 30 days on 21 November at 03:00 give 22 October at 00:00."""
+    """Return the start of the day (UTC) in which `age` ends; rows from before it are deleted. None
+    if `age` is 0: nothing is deleted. 30 days on 21 November at 03:00 give 22 October at 00:00."""
     return midnight(now - age) if age else None
 
 
 def cutoffs(now: datetime, ages: Mapping[str, timedelta]) -> dict[str, datetime | None]:
-    """The cutoff of each of `SWEEPS`. The keys of the inbox have no age: each says when it ends."""
+    """Return the cutoff of each sweep. Keys of the inbox have no age: each has its own end."""
     return {name: now if name == "inbox_keys" else cutoff(now, ages[name]) for name in SWEEPS}
 
 
 def midnight(at: datetime) -> datetime:
-    """The start of the day, in UTC."""
+    """Return the start of the day, in UTC."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def faults(ages: Mapping[str, timedelta]) -> list[str]:
-    """What is wrong with these ages, by the names of their settings, and what to do about it."""
+def errors_in(ages: Mapping[str, timedelta]) -> list[str]:
+    """Return what is wrong with these ages, with the names of their settings, and what to do."""
     found = [
         f"{variable(name)} is shorter than a day: set at least 86400 (seconds), or 0 to keep for "
         "ever"
@@ -132,16 +131,16 @@ def faults(ages: Mapping[str, timedelta]) -> list[str]:
     for short, long, why in _NOT_LONGER:
         if ages[long] and (not ages[short] or ages[short] > ages[long]):
             found.append(
-                f"{variable(short)} ({_told(ages[short])}) is longer than {variable(long)} "
-                f"({_told(ages[long])}), but {why}: shorten the first or lengthen the second"
+                f"{variable(short)} ({_in_days(ages[short])}) is longer than {variable(long)} "
+                f"({_in_days(ages[long])}), but {why}: shorten the first or lengthen the second"
             )
     return found
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return f"HOOKFAST_{name.upper()}"
 
 
-def _told(age: timedelta) -> str:
+def _in_days(age: timedelta) -> str:
     return f"{age / timedelta(days=1):g} days" if age else "for ever"

@@ -1,4 +1,4 @@
-"""What the daily upkeep and its activities say to each other. Pure."""
+"""Messages between the daily workflow and its activity. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WORKFLOW_ID: Final = "upkeep"
 
 @dataclass(frozen=True, slots=True)
 class DailyInput:
-    """The workflow's input: there is nothing to choose."""
+    """Input of the workflow. It has no options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summarised:
-    """The workflow's result: endpoints with dead letters, notices that it added."""
+    """Result of the workflow: endpoints with dead letters, and notices that were added."""
 
     endpoints: int = 0
     notices: int = 0

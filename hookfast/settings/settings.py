@@ -379,7 +379,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _ages_agree(self) -> Self:
         names = [name for name in type(self).model_fields if name.endswith("_retention")]
-        if found := retention.faults({name: getattr(self, name) for name in names}):
+        if found := retention.errors_in({name: getattr(self, name) for name in names}):
             raise ValueError("; ".join(found))
         return self
 

@@ -206,7 +206,7 @@ class World(RuleBasedStateMachine):
             verdict = Admission.SEND
         match verdict:
             case Admission.SEND:
-                assert not self.endpoint.over
+                assert not self.endpoint.stopped
                 assert by_hand or self.endpoint is EndpointState.ENABLED
                 assert by_hand or state is not State.OPEN
                 one.sent_at = self.now
@@ -283,7 +283,7 @@ class World(RuleBasedStateMachine):
         """The workflow does the next thing; `arrive` says which of its signals do."""
         if not self.conducts or self.now < self.wakes_at:
             return
-        if self.endpoint.over and self.circuit.state in WAITING:
+        if self.endpoint.stopped and self.circuit.state in WAITING:
             self.store(release_all(self.circuit, Cause.DISABLED, now=self.now))
         if self.circuit.state is not State.CLOSED:
             self.store(replace(self.circuit, workflow_started=True))
@@ -389,7 +389,7 @@ class World(RuleBasedStateMachine):
 
     @rule(cause=st.sampled_from([Cause.GONE, Cause.GAVE_UP]))
     def it_is_given_up(self, cause: Cause) -> None:
-        if not self.endpoint.over and (cause is Cause.GONE or self.circuit.state in WAITING):
+        if not self.endpoint.stopped and (cause is Cause.GONE or self.circuit.state in WAITING):
             self._disable(cause)
 
     @rule(seconds=st.sampled_from(SPANS))

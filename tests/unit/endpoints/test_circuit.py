@@ -267,11 +267,11 @@ def test_the_ramp_doubles_up_to_the_limit(limit: float | None, rates: list[float
 def test_an_endpoints_own_values_override_the_policy(
     overrides: dict[str, Any], policy: Policy
 ) -> None:
-    assert POLICY.overridden(overrides) == policy
+    assert POLICY.with_overrides(overrides) == policy
 
 
 def test_a_policy_without_a_span_opens_by_the_count_alone() -> None:
-    own = POLICY.overridden({"failure_threshold": 2, "min_span_seconds": 0})
+    own = POLICY.with_overrides({"failure_threshold": 2, "min_span_seconds": 0})
     assert after(Circuit(), result(0), policy=own).state is State.CLOSED
     assert after(Circuit(), result(0), result(0), policy=own).state is State.OPEN
 
@@ -356,4 +356,4 @@ def test_a_half_open_circuits_probe_is_the_delivery_that_it_chose(
 def test_nothing_is_sent_any_more_to_an_endpoint_that_is_disabled_or_deleted(
     state: EndpointState,
 ) -> None:
-    assert state.over is (state in ("disabled", "deleted"))
+    assert state.stopped is (state in ("disabled", "deleted"))

@@ -31,7 +31,7 @@ class WatchedWorld(World):
         assert len(under_way) <= 1, under_way
         if self.circuit.state is State.CLOSED and self.endpoint is not EndpointState.PAUSED:
             assert self.held() == []
-        if self.endpoint.over:
+        if self.endpoint.stopped:
             assert self.circuit.state not in WAITING
 
     def teardown(self) -> None:
@@ -51,7 +51,7 @@ class WatchedWorld(World):
                 break
         assert self.circuit.state is State.CLOSED
         # what was under way to an endpoint that was disabled meanwhile may still arrive
-        ends = {Phase.DELIVERED, Phase.DEAD} if self.endpoint.over else {Phase.DELIVERED}
+        ends = {Phase.DELIVERED, Phase.DEAD} if self.endpoint.stopped else {Phase.DELIVERED}
         assert {one.life.phase for one in left} <= ends
 
     def live_on(self, dice: random.Random) -> Callable[[], None]:

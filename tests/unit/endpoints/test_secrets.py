@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hookfast.endpoints.secrets import (
     MAX_LIVE,
     Secret,
-    live,
-    new_ed25519,
+    live_secrets,
+    new_ed25519_secret,
     open_headers,
     open_secrets,
-    resealed,
-    rotated,
+    reseal,
+    rotate,
     seal_headers,
-    sealed_secret,
+    seal_secret,
     sealed_texts,
 )
 from hookfast.errors import Conflict, Misconfigured
@@ -35,13 +35,13 @@ ENDPOINT = "ep_1"
 
 
 def _first(secret: str) -> list[Secret]:
-    return [sealed_secret(secret, KEYRING, endpoint_id=ENDPOINT, at=NOW)]
+    return [seal_secret(secret, KEYRING, endpoint_id=ENDPOINT, at=NOW)]
 
 
 def _rotated(
     secrets: list[Secret], *, overlap: timedelta = DAY, now: datetime = NOW
 ) -> tuple[list[Secret], str]:
-    rotation = rotated(secrets, KEYRING, endpoint_id=ENDPOINT, overlap=overlap, now=now)
+    rotation = rotate(secrets, KEYRING, endpoint_id=ENDPOINT, overlap=overlap, now=now)
     return rotation.secrets, rotation.secret
 
 
@@ -81,7 +81,7 @@ def test_no_more_than_five_sign_at_once_but_a_leak_can_always_be_ended() -> None
     secrets = _first(generate_secret())
     for _ in range(MAX_LIVE - 1):
         secrets, _ = _rotated(secrets)
-    assert len(live(secrets, NOW)) == MAX_LIVE == 5
+    assert len(live_secrets(secrets, NOW)) == MAX_LIVE == 5
     with pytest.raises(Conflict, match=r"2026-11-21T11:15:00\.000000Z") as caught:
         _rotated(secrets)
     assert caught.value.code == "too_many_secrets"
@@ -90,7 +90,7 @@ def test_no_more_than_five_sign_at_once_but_a_leak_can_always_be_ended() -> None
 
 
 def test_an_ed25519_key_rotates_with_the_secret() -> None:
-    first = new_ed25519(KEYRING, endpoint_id=ENDPOINT, at=NOW)
+    first = new_ed25519_secret(KEYRING, endpoint_id=ENDPOINT, at=NOW)
     secrets, _ = _rotated([*_first(generate_secret()), first])
     during = open_secrets(secrets, KEYRING, endpoint_id=ENDPOINT, now=NOW).ed25519
     after = open_secrets(secrets, KEYRING, endpoint_id=ENDPOINT, now=NOW + DAY).ed25519
@@ -120,7 +120,7 @@ def test_whoever_was_told_of_a_secret_can_verify_for_as_long_as_was_promised(
         try:
             secrets, new = _rotated(secrets, overlap=timedelta(seconds=overlap), now=now)
         except Conflict:
-            assert len(live(secrets, now)) == MAX_LIVE
+            assert len(live_secrets(secrets, now)) == MAX_LIVE
         else:
             told = [(one, min(end or ends, ends)) for one, end in told] + [(new, None)]
         now += timedelta(seconds=pause)
@@ -133,7 +133,7 @@ def test_nothing_of_a_value_can_be_read_in_what_is_stored() -> None:
     stored = json.dumps(
         [
             _first(secret),
-            new_ed25519(KEYRING, endpoint_id=ENDPOINT, at=NOW),
+            new_ed25519_secret(KEYRING, endpoint_id=ENDPOINT, at=NOW),
             seal_headers({"Authorization": "Basic c2VjcmV0"}, KEYRING, endpoint_id=ENDPOINT),
         ]
     )
@@ -154,7 +154,7 @@ def test_a_header_opens_under_its_own_name_and_endpoint_only() -> None:
 
 
 def test_an_ed25519_key_does_not_open_as_a_secret() -> None:
-    key = new_ed25519(KEYRING, endpoint_id=ENDPOINT, at=NOW)
+    key = new_ed25519_secret(KEYRING, endpoint_id=ENDPOINT, at=NOW)
     del key["kind"]
     with pytest.raises(Misconfigured):
         open_secrets([key], KEYRING, endpoint_id=ENDPOINT, now=NOW)
@@ -166,10 +166,10 @@ def test_headers_from_before_they_were_sealed_are_sent_as_they_are() -> None:
 
 def test_resealing_puts_everything_under_the_newest_key_and_changes_nothing_else() -> None:
     secret = generate_secret()
-    secrets = [*_first(secret), new_ed25519(KEYRING, endpoint_id=ENDPOINT, at=NOW)]
+    secrets = [*_first(secret), new_ed25519_secret(KEYRING, endpoint_id=ENDPOINT, at=NOW)]
     headers = seal_headers({"X-A": "a"}, KEYRING, endpoint_id=ENDPOINT) | {"X-B": "plain"}
     both, newest = Keyring([NEW, OLD]), Keyring([NEW])
-    fresh, sealed = resealed(secrets, headers, both, endpoint_id=ENDPOINT)
+    fresh, sealed = reseal(secrets, headers, both, endpoint_id=ENDPOINT)
     texts = list(sealed_texts(fresh, sealed, endpoint_id=ENDPOINT))
     assert len(texts) == 4
     assert all(text is not None and newest.is_current(text) for _, text in texts)
@@ -177,4 +177,4 @@ def test_resealing_puts_everything_under_the_newest_key_and_changes_nothing_else
     opened = open_secrets(fresh, newest, endpoint_id=ENDPOINT, now=NOW)
     assert opened.hmac == (secret_key(secret),)
     assert [{**one, "sealed": ""} for one in fresh] == [{**one, "sealed": ""} for one in secrets]
-    assert resealed(fresh, sealed, both, endpoint_id=ENDPOINT) == (fresh, sealed)
+    assert reseal(fresh, sealed, both, endpoint_id=ENDPOINT) == (fresh, sealed)
