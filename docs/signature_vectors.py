@@ -17,8 +17,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from joserfc.jwk import RSAKey
 
-from hookfast.signing.keys import RsaSigner, ed25519_key, public_text, rsa_jwk
-from hookfast.signing.signature import HashName, Profile, joined, secret_key, sign
+from hookfast.signing.keys import RsaSigner, ed25519_key, public_key_text, rsa_jwk
+from hookfast.signing.signature import HashName, Profile, merged_headers, secret_key, sign
 
 FOLDER = Path(__file__).parent
 JSON_FILE = FOLDER / "signature-vectors.json"
@@ -48,7 +48,7 @@ def document() -> dict[str, Any]:
         "keys": {
             "secret": SECRET,
             "older_secret": OLDER_SECRET,
-            "ed25519": {"private": ED25519, "public": public_text(ed25519_key(ED25519))},
+            "ed25519": {"private": ED25519, "public": public_key_text(ed25519_key(ED25519))},
             "rsa": {"private": RSA_PRIVATE, "public": rsa_jwk(signer.key)},
         },
         "request": {
@@ -131,7 +131,7 @@ def _vector(
     rotating: bool = False,
 ) -> dict[str, Any]:
     secrets = [SECRET, OLDER_SECRET] if rotating else [SECRET]
-    headers = joined(
+    headers = merged_headers(
         sign(
             profile,
             keys=[secret_key(secret) for secret in secrets],

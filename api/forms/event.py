@@ -1,4 +1,4 @@
-"""Events as callers send them: checked, with the exact text of their data kept."""
+"""Validation of emitted events, which keeps the exact text of their data."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from api.answers.problems import invalid_members
 from api.http.fields import Input, TenantId, TimeInput
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
-from hookfast.events.operational import refuse_reserved
+from hookfast.events.operational import reject_reserved
 from hookfast.storage.events.new_events import NewEvent
-from hookfast.strict_json.parser import MAX_DEPTH, Source, parse_object, parse_source
+from hookfast.strict_json.parser import MAX_DEPTH, ParsedJson, parse_object, parse_with_text
 
 MAX_BATCH = 1_000
 MAX_AHEAD = timedelta(days=30)
 MAX_KEY = 255
 KEY_PATTERN = "^[!-~]+$"  # visible ASCII
-_BATCH_LEVELS = 3  # the members of the body, the elements of `events`, the members of each
+_BATCH_LEVELS = 3  # the members of the body, the elements of `events`, the members of each event
 
 _IDS = {"tenant_id": "tnt_019a0b3c5d6e7f8091a2b3c4d5e6f708"}
 _DATA = {"invoice_id": "in_8Tx2", "amount": 129900, "currency": "EUR"}
@@ -55,11 +55,11 @@ class EventForm(Input):
     type: str = Field(
         max_length=MAX_LENGTH, description="A registered event type, `namespace.noun.verb`."
     )
-    data: Any = Field(description="Any JSON value. It is delivered byte for byte as it is sent.")
+    data: Any = Field(description="Any JSON value. It is delivered exactly as sent, byte for byte.")
     tenant_id: TenantId | None = Field(
         None,
-        description="The one tenant the event is for; without it, every tenant (a broadcast). "
-        "A tenant's key implies its own.",
+        description="The tenant that the event is for; without it, all tenants (a broadcast). "
+        "A tenant's key implies its own tenant.",
     )
     deliver_at: TimeInput | None = Field(
         None,
@@ -74,23 +74,23 @@ class BatchEventForm(EventForm):
         Annotated[str, Field(min_length=1, max_length=MAX_KEY, pattern=KEY_PATTERN)] | None
     ) = Field(
         None,
-        description="What `Idempotency-Key` is for a single event. Without it, an event of a batch "
+        description="Like `Idempotency-Key` for a single event. Without it, an event of a batch "
         "with that header has the key `<header>:<index>`.",
     )
 
 
 def parse_event(raw: bytes, *, caller: Principal, key: str | None, now: datetime) -> NewEvent:
-    """The event in the body `raw`. Raises InvalidInput, or NotFound for another's tenant."""
+    """Return the event in the body `raw`. Raises InvalidInput, or NotFound for another tenant."""
     return _event(parse_object(raw), EventForm, caller=caller, key=key, now=now)
 
 
 def parse_batch(
     raw: bytes, *, caller: Principal, key: str | None, max_event_bytes: int, now: datetime
 ) -> list[NewEvent | HookfastError]:
-    """The events in the body `raw`, or what is wrong with each (pointers start at the event).
-    Raises InvalidInput where the batch itself is wrong."""
-    # two levels more than a single event's: `{"events": [`
-    body = parse_source(raw, levels=_BATCH_LEVELS, max_depth=MAX_DEPTH + 2).members
+    """Return each event in the body `raw`, or its error (pointers start at the event). Raises
+    InvalidInput if the batch itself is invalid."""
+    # two levels more than a single event has: `{"events": [`
+    body = parse_with_text(raw, levels=_BATCH_LEVELS, max_depth=MAX_DEPTH + 2).members
     if body is None or body.keys() != {"events"}:
         raise InvalidInput.at("", 'a batch is an object with the one member "events"')
     events = body["events"].elements
@@ -114,7 +114,7 @@ def parse_batch(
 
 
 def _batch_event(
-    source: Source, *, caller: Principal, key: str | None, max_bytes: int, now: datetime
+    source: ParsedJson, *, caller: Principal, key: str | None, max_bytes: int, now: datetime
 ) -> NewEvent:
     if len(source.text.encode()) > max_bytes:
         raise TooLarge(f"The event is larger than {max_bytes} bytes.")
@@ -124,7 +124,7 @@ def _batch_event(
 
 
 def _event(
-    members: Mapping[str, Source],
+    members: Mapping[str, ParsedJson],
     form_class: type[EventForm],
     *,
     caller: Principal,
@@ -133,7 +133,7 @@ def _event(
 ) -> NewEvent:
     form = _form(members, form_class)
     parse_event_type(form.type)
-    refuse_reserved(form.type, pointer="/type")
+    reject_reserved(form.type, pointer="/type")
     if form.deliver_at is not None and form.deliver_at - now > MAX_AHEAD:
         raise InvalidInput.at(
             "/deliver_at", f"must be at most {MAX_AHEAD.days} days ahead", code="too_far_ahead"
@@ -149,7 +149,7 @@ def _event(
     )
 
 
-def _form(members: Mapping[str, Source], form_class: type[EventForm]) -> EventForm:
+def _form(members: Mapping[str, ParsedJson], form_class: type[EventForm]) -> EventForm:
     values = {name: source.value for name, source in members.items()}
     try:
         return form_class.model_validate(values)

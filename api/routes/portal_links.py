@@ -15,7 +15,7 @@ from api.http.routing import router
 from api.process.context import AppContext
 from hookfast.audit import Change, differences
 from hookfast.errors import InvalidInput
-from hookfast.signing.portal_link import LONGEST, PortalLink
+from hookfast.signing.portal_link import MAX_LIFETIME, PortalLink
 from hookfast.storage.accounts import tenants
 from hookfast.storage.endpoints import endpoints
 
@@ -37,7 +37,7 @@ class PortalLinkForm(Input):
         "tenant:read", description="`tenant` can also act, `tenant:read` only look."
     )
     expires_in_seconds: Annotated[
-        int, Field(ge=60, le=int(LONGEST.total_seconds()), description="How long it opens.")
+        int, Field(ge=60, le=int(MAX_LIFETIME.total_seconds()), description="How long it opens.")
     ] = 3_600
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hookfast.signing.keys import RsaSigner
-from hookfast.signing.signature import HashName, Profile, joined, new_nonce, sign
+from hookfast.signing.signature import HashName, Profile, merged_headers, new_nonce, sign
 from hookfast.version import VERSION
 
 JSON = "application/json"
@@ -45,7 +45,7 @@ def request_headers(
     headers["X-Hook-Attempt"] = str(attempt)
     headers["traceparent"] = traceparent
     nonce = new_nonce() if Profile.NONCE in profiles else ""
-    signed = joined(
+    signed = merged_headers(
         sign(
             profile,
             keys=keys,

@@ -1,7 +1,7 @@
-"""Payload encryption: a body as JWE (RFC 7516), readable by the receiver's private key alone. Pure.
+"""Encrypt bodies as JWE (RFC 7516), so that only the receiver's private key can read them. Pure.
 
-Between us and the receiver there may be proxies, queues and logs that TLS does not cover. What is
-signed is what is sent: the ciphertext.
+It protects bodies in proxies, queues and logs between Hookfast and the receiver, which TLS does not
+cover. The signature covers the ciphertext, which is the body that is sent.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Algorithm = Literal["RSA-OAEP-256", "ECDH-ES+A256KW"]
 ContentEncryption = Literal["A256GCM"]
 
 CONTENT_TYPE = "application/jose"
-"""Of the compact serialisation (RFC 7515, section 9.2.1)."""
+"""The media type of the compact serialisation (RFC 7515, section 9.2.1)."""
 MIN_RSA_BITS = 2_048  # RFC 7518, section 4.3
-MAX_RSA_BITS = 8_192  # beyond, one attempt takes tens of milliseconds of ours
+MAX_RSA_BITS = 8_192  # beyond this, encryption takes tens of milliseconds per attempt
 MAX_KEY_ID = 200
 
 _PRIVATE = ("d", "p", "q", "dp", "dq", "qi", "oth", "k")  # RFC 7518, sections 6.2.2, 6.3.2, 6.4
@@ -39,61 +39,61 @@ _Key = RSAKey | ECKey | OKPKey
 
 
 class Encryption:
-    """Encrypts bodies to one receiver."""
+    """Encrypts bodies for one receiver."""
 
     __slots__ = ("_header", "_key", "_registry")
 
     def __init__(
         self, jwk: Mapping[str, Any], *, alg: Algorithm, enc: ContentEncryption = "A256GCM"
     ) -> None:
-        """`jwk` is one that `checked_jwk` returned. Raises InvalidInput for any other."""
+        """`jwk` is a key that `checked_jwk` returned. Raises InvalidInput for any other."""
         self._key = _imported({name: jwk[name] for name in jwk if name != "kid"})
-        # RFC 7516, section 4.1.12: what is inside is JSON, `application/` left out
+        # RFC 7516, section 4.1.12: the content is JSON, written without `application/`
         self._header = {"alg": alg, "enc": enc, "cty": "json"}
         if "kid" in jwk:
             self._header["kid"] = jwk["kid"]
         self._registry = jwe.JWERegistry(algorithms=[alg, enc])
 
     def encrypt(self, body: bytes) -> bytes:
-        """The JWE compact serialisation of `body`, another each time. Takes about 0.1 ms, and 1 ms
-        for 256 KiB."""
+        """Return `body` as JWE in compact serialisation, different each time. Takes about 0.1 ms,
+        and 1 ms for 256 KiB."""
         token = jwe.encrypt_compact(self._header, body, self._key, registry=self._registry)
         return token.encode()
 
 
 def checked_jwk(jwk: Mapping[str, Any], *, alg: Algorithm, pointer: str) -> dict[str, str]:
-    """The public key in `jwk` (RFC 7517) with nothing but what is needed of it. Raises
-    InvalidInput, pointing into `pointer`, for a private key and for one `alg` cannot use."""
+    """Return the public key in `jwk` (RFC 7517) with only the required members, and its `kid`.
+    Raises InvalidInput, pointing into `pointer`, for a private key or one `alg` cannot use."""
     for name in _PRIVATE:
         if name in jwk:
             raise _invalid(
                 f"{pointer}/{name}",
-                "this is a private key; it was not stored, but it has left your hands: make a new "
-                "pair and send the public key only",
+                "this is a private key. It was not stored, but it has been disclosed: create a new "
+                "pair and send only the public key",
             )
     kind = jwk.get("kty")
     if kind not in _KINDS[alg]:
-        raise _invalid(f"{pointer}/kty", f"{alg} takes a key of the kind {_either(_KINDS[alg])}")
+        raise _invalid(f"{pointer}/kty", f"{alg} needs a key of type {_either(_KINDS[alg])}")
     if jwk.get("use", "enc") != "enc":
         raise _invalid(f"{pointer}/use", "this key is not for encryption; `use` must be `enc`")
     if jwk.get("alg", alg) != alg:
-        raise _invalid(f"{pointer}/alg", f"this key is for another algorithm than {alg}")
+        raise _invalid(f"{pointer}/alg", f"this key is not for the algorithm {alg}")
     public = {"kty": str(kind)}
     for name in _PARAMETERS[kind]:
         value = jwk.get(name)
         if not isinstance(value, str) or not value:
-            raise _invalid(f"{pointer}/{name}", f"a key of the kind {kind} has this member")
+            raise _invalid(f"{pointer}/{name}", f"a key of type {kind} needs this member")
         public[name] = value
     if kind in _CURVES and public["crv"] not in _CURVES[kind]:
         raise _invalid(f"{pointer}/crv", f"use the curve {_either(_CURVES[kind])}")
     if kind == "RSA":
         _check_rsa(public, pointer)
     try:
-        # Encrypting shows what importing lets pass: a point that is not on its curve, a key of
+        # Encrypting detects keys that importing accepts: a point that is not on its curve, a key of
         # small order.
         Encryption(public, alg=alg).encrypt(b"{}")
     except (InvalidInput, JoseError, ValueError):
-        raise _invalid(pointer, f"this is no public key of the kind {kind}") from None
+        raise _invalid(pointer, f"this is not a public key of type {kind}") from None
     if "kid" in jwk:
         public["kid"] = _key_id(jwk["kid"], pointer)
     return public
@@ -103,17 +103,17 @@ def _check_rsa(public: Mapping[str, str], pointer: str) -> None:
     modulus = _integer(public["n"], f"{pointer}/n")
     exponent = _integer(public["e"], f"{pointer}/e")
     if not MIN_RSA_BITS <= modulus.bit_length() <= MAX_RSA_BITS:
-        raise _invalid(f"{pointer}/n", f"an RSA key has {MIN_RSA_BITS} to {MAX_RSA_BITS} bits")
+        raise _invalid(f"{pointer}/n", f"use an RSA key of {MIN_RSA_BITS} to {MAX_RSA_BITS} bits")
     if not (exponent % 2 and 3 <= exponent < 2**32):
-        raise _invalid(f"{pointer}/e", "an RSA key's exponent is an odd number from 3 to 2^32")
+        raise _invalid(f"{pointer}/e", "use an odd RSA exponent from 3 to 2^32")
     try:
         RSAPublicNumbers(exponent, modulus).public_key()
     except ValueError:
-        raise _invalid(f"{pointer}/n", "this is no modulus of an RSA key") from None
+        raise _invalid(f"{pointer}/n", "this is not the modulus of an RSA key") from None
 
 
 def _integer(text: str, pointer: str) -> int:
-    """A Base64urlUInt (RFC 7518, section 2)."""
+    """Decode a Base64urlUInt (RFC 7518, section 2)."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
@@ -131,12 +131,12 @@ def _imported(jwk: Mapping[str, str]) -> _Key:
         case "OKP":
             return OKPKey.import_key(dict(jwk))
         case _:
-            raise _invalid("/encryption/jwk/kty", "there is no such kind of key")
+            raise _invalid("/encryption/jwk/kty", "unknown type of key; use RSA, EC or OKP")
 
 
 def _key_id(value: object, pointer: str) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= MAX_KEY_ID:
-        raise _invalid(f"{pointer}/kid", f"a key's id is 1 to {MAX_KEY_ID} characters")
+        raise _invalid(f"{pointer}/kid", f"a key id must have 1 to {MAX_KEY_ID} characters")
     return value
 
 

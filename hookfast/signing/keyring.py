@@ -1,8 +1,8 @@
-"""Secrets at rest: sealed with AES-256-GCM (NIST SP 800-38D) under a ring of keys. Pure.
+"""Encrypt secrets at rest with AES-256-GCM (NIST SP 800-38D) under a ring of keys. Pure.
 
-The newest key seals; every key opens what it sealed, so a key is rotated by putting a new one in
-front. A sealed secret is bound to its context (e.g. the endpoint's id): copied to another row, it
-does not open. It is the base64 of
+The newest key encrypts ("seals"), and all keys decrypt ("open"), so a key is rotated by adding a
+new one in front. A sealed secret is bound to its context (e.g. the endpoint's id): copied to
+another row, it cannot be opened. It is the base64 of
 
     key id (8 bytes) | nonce (12 bytes, random) | ciphertext and tag
 
@@ -29,17 +29,17 @@ _TAG_BYTES = 16
 
 
 class Keyring:
-    """Seals and opens secrets. Shows nothing of its keys."""
+    """Seals and opens secrets. Never shows its keys."""
 
     __slots__ = ("_ciphers", "_newest")
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """`keys`: 32 bytes each, newest first. Raises Misconfigured for none or a wrong length."""
+        """`keys`: 32 bytes each, newest first. Raises Misconfigured for other lengths or none."""
         if not keys:
-            raise Misconfigured("HOOKFAST_ENCRYPTION_KEYS holds no key; " + _MAKE_ONE)
+            raise Misconfigured("HOOKFAST_ENCRYPTION_KEYS contains no key; " + _HOW_TO_CREATE)
         if any(len(key) != KEY_BYTES for key in keys):
             raise Misconfigured(
-                f"HOOKFAST_ENCRYPTION_KEYS: each key is {KEY_BYTES} bytes; " + _MAKE_ONE
+                f"HOOKFAST_ENCRYPTION_KEYS: use keys of {KEY_BYTES} bytes; " + _HOW_TO_CREATE
             )
         self._newest = _key_id(keys[0])
         self._ciphers = {_key_id(key): AESGCM(key) for key in keys}
@@ -48,13 +48,13 @@ class Keyring:
         return "Keyring(…)"
 
     def seal(self, secret: str, *, context: str) -> str:
-        """`secret` sealed for `context`, as base64 text; each call gives another."""
+        """Encrypt `secret` for `context`. Return base64 text, different for each call."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         ciphertext = self._ciphers[self._newest].encrypt(nonce, secret.encode(), context.encode())
         return base64.b64encode(self._newest + nonce + ciphertext).decode()
 
     def is_current(self, sealed: str) -> bool:
-        """Whether the newest key sealed this. Says nothing of whether it opens."""
+        """Return whether the newest key sealed this secret; it may still fail to open."""
         try:
             raw = base64.b64decode(sealed, validate=True)
         except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
@@ -62,14 +62,14 @@ class Keyring:
         return hmac.compare_digest(raw[:_ID_BYTES], self._newest)
 
     def open(self, sealed: str, *, context: str) -> str:
-        """The secret that was sealed for `context`. Raises Misconfigured when its key is not in
-        the ring, or when the sealed text was altered or belongs to another context."""
+        """Decrypt a secret that was sealed for `context`. Raises Misconfigured when its key is not
+        in the ring, or the sealed text was altered or belongs to another context."""
         key_id, nonce, ciphertext = _split(sealed, context=context)
         cipher = self._ciphers.get(key_id)
         if cipher is None:
             raise Misconfigured(
-                f"no key in HOOKFAST_ENCRYPTION_KEYS opens the secret of {context}; append the "
-                "key it was sealed with to the list, or give it a new secret"
+                f"no key in HOOKFAST_ENCRYPTION_KEYS decrypts the secret of {context}; append the "
+                "key that encrypted it, or create a new secret"
             )
         try:
             return cipher.decrypt(nonce, ciphertext, context.encode()).decode()
@@ -77,29 +77,29 @@ class Keyring:
             raise _damaged(context) from None
 
     def reseal(self, sealed: str, *, context: str) -> str:
-        """The same secret, sealed by the newest key; raises as `open` does."""
+        """Return the same secret, sealed by the newest key. Raises the errors of `open`."""
         if self.is_current(sealed):
             return sealed
         return self.seal(self.open(sealed, context=context), context=context)
 
 
 def parse_keys(text: str) -> tuple[bytes, ...]:
-    """The keys in HOOKFAST_ENCRYPTION_KEYS: base64 of 32 bytes each, separated by commas, newest
-    first. Raises Misconfigured, naming the one that is wrong by its place only."""
+    """Parse HOOKFAST_ENCRYPTION_KEYS: base64 of 32 bytes each, separated by commas, newest first.
+    Raises Misconfigured, which names a wrong key only by its position."""
     keys: list[bytes] = []
-    for place, part in enumerate(text.split(","), start=1):
+    for position, part in enumerate(text.split(","), start=1):
         try:
             keys.append(decode_key(part))
         except ValueError as error:
             raise Misconfigured(
-                f"HOOKFAST_ENCRYPTION_KEYS: key {place} {error}; {_MAKE_ONE}"
+                f"HOOKFAST_ENCRYPTION_KEYS: key {position} {error}; {_HOW_TO_CREATE}"
             ) from None
     return tuple(keys)
 
 
 def decode_key(text: str) -> bytes:
-    """The key in `text`, base64 (RFC 4648, section 4) with any white space around it. Raises
-    ValueError, which says what is wrong and nothing of the key."""
+    """Decode a base64 key (RFC 4648, section 4), with or without white space around it. Raises
+    ValueError, whose message contains nothing of the key."""
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
@@ -110,15 +110,15 @@ def decode_key(text: str) -> bytes:
 
 
 def encode_key(key: bytes) -> str:
-    """The text `decode_key` reads."""
+    """Return a key as the base64 text that `decode_key` reads."""
     return base64.b64encode(key).decode()
 
 
-_MAKE_ONE = "make one with `openssl rand -base64 32`"
+_HOW_TO_CREATE = "create one with `openssl rand -base64 32`"
 
 
 def _key_id(key: bytes) -> bytes:
-    # derived, so that operators name no keys; 64 bits of an HMAC tell nothing about the key
+    # Derived, so that operators need not name keys. 64 bits of an HMAC reveal nothing of the key.
     return hmac.digest(key, b"hookfast key id", "sha256")[:_ID_BYTES]
 
 
@@ -135,6 +135,6 @@ def _split(sealed: str, *, context: str) -> tuple[bytes, bytes, bytes]:
 
 def _damaged(context: str) -> Misconfigured:
     return Misconfigured(
-        f"the stored secret of {context} was altered or sealed for something else; "
-        "restore it from a backup, or give it a new secret"
+        f"the stored secret of {context} was altered or encrypted for another row; "
+        "restore it from a backup, or create a new secret"
     )

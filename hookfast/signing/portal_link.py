@@ -1,9 +1,8 @@
-"""Portal links: addresses that let somebody without an API key look at one tenant's part of the
-dashboard, or at one endpoint's, for a while. Pure.
+"""Portal links show one tenant or one endpoint in the dashboard, without an API key. Pure.
 
-A link carries what it allows, sealed by the keyring: nobody can read or change it, and nothing of
-it is stored. It ends with its time; before that with the API key that made it, or, for one that
-came in an owner's mail, when that address is taken from the endpoint's owners.
+A link contains its permissions, encrypted by the keyring: nobody can read or change them, and
+nothing is stored. It ends at its expiry. It ends earlier when the API key that created it ends, or,
+for a link in an owner's mail, when that address is removed from the endpoint's owners.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ PortalScope = Literal["tenant", "tenant:read"]
 
 PATH: Final = "/dashboard/portal"
 PARAMETER: Final = "sig"
-"""OpenTelemetry's semantic conventions have instrumentations leave the value of `sig` out of the
-`url.query` of spans (HTTP, "redacted by default"): under another name a collector would hold what
-lets one in."""
-LONGEST: Final = timedelta(days=7)
+"""The query parameter. By OpenTelemetry's semantic conventions (HTTP, "redacted by default"),
+instrumentations redact the value of `sig` in the `url.query` of spans. With another name, a
+collector would store working links."""
+MAX_LIFETIME: Final = timedelta(days=7)
 _CONTEXT: Final = "portal link"
 _TO_URL: Final = str.maketrans("+/", "-_", "=")
 _FROM_URL: Final = str.maketrans("-_", "+/")
@@ -32,8 +31,8 @@ _MAX_CHARACTERS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortalLink:
-    """What a link allows. `endpoint_id`: only that endpoint. `key_id`: the API key that made it;
-    None for one of an owner's mail, where `owner_hash` says whose."""
+    """The permissions of a link. `endpoint_id` limits it to one endpoint. `key_id` is the API key
+    that created it; None for a link in mail to the owner with `owner_hash`."""
 
     tenant_id: str
     endpoint_id: str | None
@@ -43,7 +42,7 @@ class PortalLink:
     owner_hash: str | None = None
 
     def url(self, keyring: Keyring, *, public_url: str) -> str:
-        """The link itself: whoever has it is let in."""
+        """Return the link's URL, which gives access to everyone who has it."""
         members = [
             *(self.tenant_id, self.endpoint_id, self.scope, int(self.expires_at.timestamp())),
             *(self.key_id, self.owner_hash),
@@ -54,7 +53,7 @@ class PortalLink:
 
 @dataclass(frozen=True, slots=True)
 class OwnerLinks:
-    """The links in owners' mail: each shows its endpoint, to look at only, for `lifetime`."""
+    """Creates the links in owners' mail, which show one endpoint, read-only, for `lifetime`."""
 
     keyring: Keyring
     lifetime: timedelta
@@ -62,7 +61,7 @@ class OwnerLinks:
     def url(
         self, endpoint_id: str, *, tenant_id: str, owner: str, at: datetime, public_url: str
     ) -> str:
-        """The link in a mail of `at` to the owner with this hash."""
+        """Return the link for a mail sent at `at` to the owner with this hash."""
         link = PortalLink(
             tenant_id=tenant_id,
             endpoint_id=endpoint_id,
@@ -74,8 +73,8 @@ class OwnerLinks:
 
 
 def open_link(text: str, keyring: Keyring, *, now: datetime) -> PortalLink:
-    """What the value of a link's parameter allows. Raises Unauthenticated for one that is over or
-    that we did not make."""
+    """Return the permissions in a link's parameter. Raises Unauthenticated for a link that has
+    expired or was not created by this server."""
     try:
         if len(text) > _MAX_CHARACTERS:
             raise Misconfigured("too long")
@@ -84,14 +83,14 @@ def open_link(text: str, keyring: Keyring, *, now: datetime) -> PortalLink:
         tenant_id, endpoint_id, scope, until, key_id, owner_hash = json.loads(
             keyring.open(sealed, context=_CONTEXT)
         )
-    except Misconfigured:  # not by us, or by a key that is no more
+    except Misconfigured:  # not created here, or encrypted by a removed key
         raise Unauthenticated(
-            "This link is not valid. Ask whoever sent it for a new one.", code="invalid_link"
+            "This link is not valid. Ask its sender for a new one.", code="invalid_link"
         ) from None
     expires_at = datetime.fromtimestamp(until, UTC)
     if expires_at <= now:
         raise Unauthenticated(
-            "This link has expired. Ask whoever sent it for a new one.", code="expired_link"
+            "This link has expired. Ask its sender for a new one.", code="expired_link"
         )
     return PortalLink(
         tenant_id=tenant_id,

@@ -1,9 +1,9 @@
-"""Signatures: the headers that let a receiver check who sent a body, and when. Pure.
+"""Sign requests: the headers with which a receiver checks who sent a body, and when. Pure.
 
-A profile is a set of headers with its own signed message; an endpoint uses one or more, so that
-old and new receivers both verify. While a secret is being rotated the old and the new one both
-sign, newest first, and a receiver accepts any signature it knows. docs/signatures.md tells
-receivers of each profile, with test vectors.
+A profile is a set of headers with its own signed message; an endpoint uses one or more, so that old
+and new receivers can verify. During a rotation, the old and the new secret both sign, newest first,
+and a receiver accepts any signature that it knows. docs/signatures.md describes each profile, with
+test vectors.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hookfast.signing.keys import RsaSigner
 SECRET_PREFIX = "whsec_"  # noqa: S105 - a prefix, not a secret
 MIN_KEY_BYTES = 24
 MAX_KEY_BYTES = 64
-"""Bounds of an HMAC key, from the Standard Webhooks specification ("Signature scheme")."""
+"""Bounds of an HMAC key's length, from the Standard Webhooks specification ("Signature scheme")."""
 
 
 class Profile(StrEnum):
-    """A way to sign. Each is one private function below."""
+    """A way to sign; each has one private function below."""
 
     HOOK = "hook"  # X-Hook-Signature: <hash>=<hex>, over timestamp.body
     STANDARD = "standard"  # Standard Webhooks: v1,<base64>, over id.timestamp.body
@@ -40,7 +40,7 @@ class Profile(StrEnum):
 
 
 class HashName(StrEnum):
-    """The hash inside the HMAC of the profiles that leave a choice."""
+    """The hash inside the HMAC of the profile `hook`."""
 
     SHA1 = "sha1"
     SHA256 = "sha256"
@@ -48,8 +48,9 @@ class HashName(StrEnum):
 
 
 DEFAULT_PROFILES = (Profile.HOOK, Profile.STANDARD)
-_SHARED_HEADER = "webhook-signature"  # of both `standard` profiles, which list theirs side by side
-_SAME_HEADER = (Profile.NONCE, Profile.BODY, Profile.RSA)  # X-Webhook-Signature, each its own way
+_SHARED_HEADER = "webhook-signature"  # where both `standard` profiles sign
+# They all sign in X-Webhook-Signature, in different formats.
+_CONFLICTING = (Profile.NONCE, Profile.BODY, Profile.RSA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,28 +64,28 @@ class _Message:
 
 
 def generate_secret() -> str:
-    """A new endpoint secret: `whsec_` and the base64 of 32 random bytes."""
+    """Return a new endpoint secret: `whsec_` and the base64 of 32 random bytes."""
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def secret_key(secret: str) -> bytes:
-    """The HMAC key a secret stands for, the same for every profile: the decoded base64 (RFC 4648,
-    section 4, padded) after `whsec_`. Raises InvalidInput, without the secret, when it is none."""
+    """Return the HMAC key of a secret, the same for every profile: the decoded base64 (RFC 4648,
+    section 4, padded) after `whsec_`. Raises InvalidInput, which does not contain the secret."""
     encoded = secret.removeprefix(SECRET_PREFIX)
     if encoded == secret:
-        raise _invalid_secret(f"a secret starts with {SECRET_PREFIX!r}")
+        raise _invalid_secret(f"a secret must start with {SECRET_PREFIX!r}")
     try:
         key = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
-        raise _invalid_secret(f"a secret is base64 with padding after {SECRET_PREFIX!r}") from None
+        raise _invalid_secret(f"a secret must be padded base64 after {SECRET_PREFIX!r}") from None
     if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
-        raise _invalid_secret(f"a secret holds {MIN_KEY_BYTES} to {MAX_KEY_BYTES} bytes")
+        raise _invalid_secret(f"a secret must have {MIN_KEY_BYTES} to {MAX_KEY_BYTES} bytes")
     return key
 
 
 def parse_profiles(names: Sequence[str], *, pointer: str = "/signatures") -> tuple[Profile, ...]:
-    """The profiles with these names, in their order. Raises InvalidInput, pointing into `pointer`,
-    for an unknown or repeated name, for two that need the same header, and for none at all."""
+    """Return the profiles with these names, in their order. Raises InvalidInput, pointing into
+    `pointer`, for an unknown or repeated name, conflicting profiles, and an empty list."""
     if not names:
         raise _invalid_profiles(pointer, f"name at least one signature profile: {_PROFILE_NAMES}")
     profiles: list[Profile] = []
@@ -94,15 +95,17 @@ def parse_profiles(names: Sequence[str], *, pointer: str = "/signatures") -> tup
             profile = Profile(name)
         except ValueError:
             raise _invalid_profiles(
-                at, f"no signature profile has that name; use {_PROFILE_NAMES}"
+                at, f"unknown signature profile; use {_PROFILE_NAMES}"
             ) from None
         if profile in profiles:
-            raise _invalid_profiles(at, "this signature profile is there twice")
-        rival = next((one for one in profiles if {one, profile} <= set(_SAME_HEADER)), None)
-        if rival is not None:
+            raise _invalid_profiles(at, "this signature profile is repeated; remove it")
+        conflict = next(
+            (other for other in profiles if {other, profile} <= set(_CONFLICTING)), None
+        )
+        if conflict is not None:
             raise _invalid_profiles(
                 at,
-                f"the profiles {rival} and {profile} both sign in X-Webhook-Signature, so an "
+                f"the profiles {conflict} and {profile} both sign in X-Webhook-Signature, so an "
                 "endpoint can have only one of them",
             )
         profiles.append(profile)
@@ -110,7 +113,7 @@ def parse_profiles(names: Sequence[str], *, pointer: str = "/signatures") -> tup
 
 
 def new_nonce() -> str:
-    """The nonce of one attempt: 128 random bits, in hex."""
+    """Return a nonce for one attempt: 128 random bits, in hex."""
     return secrets.token_hex(16)
 
 
@@ -128,12 +131,12 @@ def sign(
     ed25519: Sequence[Ed25519PrivateKey] = (),
     rsa: RsaSigner | None = None,
 ) -> dict[str, str]:
-    """The headers `profile` adds to a request that sends exactly `body`.
+    """Return the headers of `profile` for a request with exactly this `body`.
 
-    `keys` are HMAC keys (see `secret_key`), newest first; each one signs, as does each of
+    `keys` are HMAC keys (see `secret_key`), newest first; each of them signs, and so does each of
     `ed25519`. `timestamp` is the time of the attempt in Unix seconds; `nonce` is new for each
-    (`new_nonce`); `hash_name` is the hash of `hook`, the others have theirs by definition. Raises
-    ValueError without the key, or the nonce, the profile needs: it would go out unsigned.
+    attempt (`new_nonce`); `hash_name` is the hash of `hook`, the other profiles have a fixed one.
+    Raises ValueError without the key or nonce that the profile needs, instead of not signing.
     """
     message = _Message(
         message_id=message_id,
@@ -160,8 +163,8 @@ def sign(
             assert_never(profile)
 
 
-def joined(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The headers of several profiles as those of one request."""
+def merged_headers(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Merge the headers of several profiles into those of one request."""
     headers: dict[str, str] = {}
     for part in parts:
         for name, value in part.items():
@@ -175,29 +178,29 @@ def joined(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
 def _hook(message: _Message, keys: Sequence[bytes], *, hash_name: HashName) -> dict[str, str]:
     signed = b"%d.%b" % (message.timestamp, message.body)
     return {
-        "X-Hook-Signature": _listed(keys, signed, hash_name),
+        "X-Hook-Signature": _signature_list(keys, signed, hash_name),
         "X-Hook-Timestamp": str(message.timestamp),
     }
 
 
 def _standard(message: _Message, keys: Sequence[bytes]) -> dict[str, str]:
-    # v1 is HMAC-SHA-256 by definition, whatever hash the endpoint chose for `hook`
+    # v1 is always HMAC-SHA-256, whatever hash the endpoint uses for `hook`
     signed = _standard_message(message)
     return _standard_headers(message, "v1", [hmac.digest(k, signed, "sha256") for k in keys])
 
 
 def _standard_ed25519(message: _Message, keys: Sequence[Ed25519PrivateKey]) -> dict[str, str]:
-    # v1a is Ed25519 itself (RFC 8032, section 5.1), not its prehashed variant
+    # v1a is pure Ed25519 (RFC 8032, section 5.1), not its prehashed variant
     signed = _standard_message(message)
     return _standard_headers(message, "v1a", [key.sign(signed) for key in keys])
 
 
 def _nonce(message: _Message, keys: Sequence[bytes]) -> dict[str, str]:
     if not message.nonce:
-        raise ValueError("the profile `nonce` cannot sign without a nonce")
+        raise ValueError("the profile `nonce` needs a nonce")
     signed = b"%d.%b.%b" % (message.timestamp, message.nonce.encode(), message.body)
     return {
-        "X-Webhook-Signature": _listed(keys, signed, HashName.SHA256),
+        "X-Webhook-Signature": _signature_list(keys, signed, HashName.SHA256),
         "X-Webhook-Timestamp": str(message.timestamp),
         "X-Webhook-Nonce": message.nonce,
         "X-Webhook-Attempt": str(message.attempt),
@@ -207,15 +210,15 @@ def _nonce(message: _Message, keys: Sequence[bytes]) -> dict[str, str]:
 
 def _body(message: _Message, keys: Sequence[bytes]) -> dict[str, str]:
     return {
-        "X-Webhook-Signature": _listed(keys, message.body, HashName.SHA256),
+        "X-Webhook-Signature": _signature_list(keys, message.body, HashName.SHA256),
         "X-Webhook-Id": message.message_id,
         "X-Webhook-Event": message.event_type,
     }
 
 
 def _rsa(message: _Message, signer: RsaSigner | None) -> dict[str, str]:
-    # One signature, by the newest key: the receiver finds it by its id, and an older key stays in
-    # the directory for as long as what it signed may arrive.
+    # One signature, by the newest key: the receiver finds the key by its id. Older keys stay in the
+    # directory while requests that they signed may arrive.
     if signer is None:
         raise ValueError("a request cannot be signed without a key")
     signature = signer.sign(b"%d.%b" % (message.timestamp, message.body))
@@ -226,8 +229,8 @@ def _rsa(message: _Message, signer: RsaSigner | None) -> dict[str, str]:
     }
 
 
-def _listed(keys: Sequence[bytes], signed: bytes, hash_name: HashName) -> str:
-    """One `<hash>=<hex>` per key, newest first, separated by commas."""
+def _signature_list(keys: Sequence[bytes], signed: bytes, hash_name: HashName) -> str:
+    """Return one `<hash>=<hex>` per key, newest first, separated by commas."""
     if not keys:
         raise ValueError("a request cannot be signed without a key")
     return ",".join(f"{hash_name}={hmac.digest(key, signed, hash_name).hex()}" for key in keys)

@@ -1,7 +1,7 @@
-"""Where JSON that the scanner accepts goes against our rules. Pure.
+"""Find the place where JSON violates the rules of the strict parser. Pure.
 
-The fast path in `json_text` only learns that something is wrong; this slower walk over the tokens
-finds the place, so that the error can name it.
+The parser's fast path only detects that something is wrong. This slower scan of the tokens finds
+the position for the error message.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 
 _MAX_TOKENS = 200_000
-"""Where the walk gives up: about 0.1 s. An error is worth no more of everyone's time."""
+"""Most tokens to scan, about 0.1 s: an error message must not take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong, what to do about it, and its index in the text (None: not found in time)."""
+    """A problem, the advice to fix it, and its index in the text (None: not found in time)."""
 
     reason: str
     advice: str
@@ -27,17 +27,17 @@ class Fault:
 
 DUPLICATE = Fault("two members of an object have the same name", "keep one")
 _CONSTANT = Fault("NaN and Infinity are not JSON", "send null or a string")
-_OUT_OF_RANGE = Fault("a number is out of range", "send one a double can hold, or a string")
+_OUT_OF_RANGE = Fault("a number is out of range", "send a number that fits a double, or a string")
 _TOO_MANY_DIGITS = Fault("an integer has too many digits", "send it as a string")
 _TOO_DEEP = Fault("the nesting is too deep", "flatten it")
 _SOMEWHERE = Fault(
-    "a member name is there twice, or a number is out of range", "mend it and send it again"
+    "a member name is repeated, or a number is out of range", "correct it and send it again"
 )
 
 
 def find_fault(text: str, start: int, *, max_depth: int | None = None) -> Fault:
-    """The first fault in the value that starts at `start`: a duplicate member name, a number that
-    is no finite double or has too many digits, or (with `max_depth`) a bracket too deep."""
+    """Return the first fault in the value at `start`: a duplicate member name, a number that is not
+    a finite double or has too many digits, or (with `max_depth`) a bracket that is too deep."""
     names: list[set[str] | None] = []  # per open bracket: the names seen in an object
     index = start
     for _ in repeat(None, _MAX_TOKENS):

@@ -1,13 +1,13 @@
-"""Strict JSON over raw bytes: RFC 8259 without what its readers disagree about. Pure.
+"""Parse JSON strictly: RFC 8259 without the parts on which parsers disagree. Pure.
 
-Everything the API accepts comes through here. Refused, beyond RFC 8259: a byte order mark,
-duplicate member names, lone surrogates (RFC 7493, I-JSON), numbers that are no finite double,
-integers of more than 4300 digits, `\\u0000` (PostgreSQL has no such character), and nesting deeper
-than the limit. What is refused raises InvalidInput (`invalid_json`): what, where (line and column,
-counted from 1), what to do; never a piece of the body.
+All JSON that the API accepts is parsed here. Beyond RFC 8259 it rejects: a byte order mark,
+duplicate member names, lone surrogates (RFC 7493, I-JSON), numbers that are not a finite double,
+integers of more than 4300 digits, `\\u0000` (PostgreSQL cannot store it), and nesting deeper than
+the limit. Errors are InvalidInput (`invalid_json`) and say what is wrong, where (line and column,
+counted from 1), and what to do; they never contain a part of the body.
 
-Each byte is parsed once, by the C scanner of the standard library. `parse_source` also keeps where
-the values of the outer levels stand in the text, so that an event's data can be stored as sent.
+Each byte is parsed once, by the C scanner of the standard library. `parse_with_text` also keeps the
+position of the values on the outer levels, so that an event's data can be stored as sent.
 """
 
 from __future__ import annotations
@@ -29,46 +29,46 @@ MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """A value and the text it was parsed from.
+class ParsedJson:
+    """A value and the text from which it was parsed.
 
-    `members` (of an object) and `elements` (of an array) are there on the levels that were asked
-    for, and None below them and for every other value.
+    `members` (of an object) and `elements` (of an array) are set on the requested levels. They are
+    None below those levels, and for all other values.
     """
 
     value: Any
     document: str
     start: int
     end: int
-    members: dict[str, Source] | None = None
-    elements: tuple[Source, ...] | None = None
+    members: dict[str, ParsedJson] | None = None
+    elements: tuple[ParsedJson, ...] | None = None
 
     @property
     def text(self) -> str:
-        """The exact text of the value, without white space around it."""
+        """The exact text of the value, without surrounding white space."""
         return self.document[self.start : self.end]
 
 
 def parse(raw: bytes, *, max_depth: int = MAX_DEPTH) -> JsonValue:
-    """The value of a JSON text."""
-    value: JsonValue = parse_source(raw, levels=0, max_depth=max_depth).value
+    """Return the value of a JSON text."""
+    value: JsonValue = parse_with_text(raw, levels=0, max_depth=max_depth).value
     return value
 
 
-def parse_object(raw: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Source]:
-    """The members of a JSON text that must be an object, each with its exact text."""
-    members = parse_source(raw, levels=1, max_depth=max_depth).members
+def parse_object(raw: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, ParsedJson]:
+    """Return the members of a JSON object, each with its exact text."""
+    members = parse_with_text(raw, levels=1, max_depth=max_depth).members
     if members is None:
         raise _invalid("the body must be a JSON object; wrap it in '{' and '}'")
     return members
 
 
-def parse_source(raw: bytes, *, levels: int, max_depth: int = MAX_DEPTH) -> Source:
-    """The value of a JSON text, with the text of the values on its outer `levels`.
+def parse_with_text(raw: bytes, *, levels: int, max_depth: int = MAX_DEPTH) -> ParsedJson:
+    """Return the value of a JSON text, with the text of the values on its outer `levels`.
 
-    A batch `{"events": [{"data": …}]}` has three: the members of the body, the elements of
-    `events`, the members of each. `max_depth` counts every `[` and `{`; keep it below a few
-    hundred, for the scanner recurses.
+    A batch `{"events": [{"data": …}]}` has three levels: the members of the body, the elements of
+    `events`, and their members. `max_depth` counts every `[` and `{`; keep it below a few hundred,
+    because the scanner recurses.
     """
     text = _decode(raw)
     if _too_deep(raw, max_depth):
@@ -85,12 +85,12 @@ def parse_source(raw: bytes, *, levels: int, max_depth: int = MAX_DEPTH) -> Sour
         if end != len(text):
             raise json.JSONDecodeError("Unexpected text after the value", text, end)
     except json.JSONDecodeError as error:
-        # some of the scanner's messages end in "at" or a colon, for a position or a quote to follow
-        what = error.msg.rstrip(": ").removesuffix(" at")
+        # some of the scanner's messages end in "at" or a colon, before a position or a quotation
+        reason = error.msg.rstrip(": ").removesuffix(" at")
         raise _invalid(
-            f"the body is not JSON: {what}{_at(text, error.pos)}; mend it there"
+            f"the body is not JSON: {reason}{_at(text, error.pos)}; correct it there"
         ) from None
-    _refuse_bad_escapes(text)
+    _reject_bad_escapes(text)
     return source
 
 
@@ -106,30 +106,30 @@ def _decode(raw: bytes) -> str:
 
 
 def _too_deep(raw: bytes, max_depth: int) -> bool:
-    """Whether brackets outside strings nest deeper than `max_depth`. Right up to the first syntax
-    error, where the scanner stops anyway."""
+    """Return whether brackets outside strings nest deeper than `max_depth`. Correct up to the first
+    syntax error, where the scanner stops anyway."""
     if raw.count(b"[") + raw.count(b"{") <= max_depth:
         return False
-    # With the escapes gone, every second piece between quotes is outside strings. Only backslash
-    # and quote matter, and runs of backslashes pair up from the left, as they do for the scanner.
+    # Without escapes, every second piece between quotes is outside strings. Only backslashes and
+    # quotes matter, and runs of backslashes pair up from the left, as in the scanner.
     pieces = raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     steps = b"".join(pieces[::2]).translate(_STEPS, _NOT_BRACKETS)
     return max(accumulate(array("b", steps)), default=0) > max_depth
 
 
-def _value(text: str, start: int, *, levels: int) -> Source:
-    """The value that starts at `start`. Raises JSONDecodeError for what is no JSON, InvalidInput
-    for JSON that is refused."""
+def _value(text: str, start: int, *, levels: int) -> ParsedJson:
+    """Parse the value at `start`. Raises JSONDecodeError when it is not JSON, and InvalidInput for
+    JSON that is rejected."""
     if levels and text.startswith("{", start):
         return _object(text, start, levels=levels)
     if levels and text.startswith("[", start):
         return _array(text, start, levels=levels)
     value, end = _scan(text, start)
-    return Source(value, text, start, end)
+    return ParsedJson(value, text, start, end)
 
 
-def _object(text: str, start: int, *, levels: int) -> Source:
-    members: dict[str, Source] = {}
+def _object(text: str, start: int, *, levels: int) -> ParsedJson:
+    members: dict[str, ParsedJson] = {}
     index = _skip_space(text, start + 1)
     if not text.startswith("}", index):
         while True:
@@ -146,11 +146,11 @@ def _object(text: str, start: int, *, levels: int) -> Source:
                 break
             index = _after(",", text, end)
     value = {name: member.value for name, member in members.items()}
-    return Source(value, text, start, index + 1, members=members)
+    return ParsedJson(value, text, start, index + 1, members=members)
 
 
-def _array(text: str, start: int, *, levels: int) -> Source:
-    elements: list[Source] = []
+def _array(text: str, start: int, *, levels: int) -> ParsedJson:
+    elements: list[ParsedJson] = []
     index = _skip_space(text, start + 1)
     if not text.startswith("]", index):
         while True:
@@ -161,11 +161,11 @@ def _array(text: str, start: int, *, levels: int) -> Source:
                 break
             index = _after(",", text, end)
     value = [element.value for element in elements]
-    return Source(value, text, start, index + 1, elements=tuple(elements))
+    return ParsedJson(value, text, start, index + 1, elements=tuple(elements))
 
 
 def _after(sign: str, text: str, index: int) -> int:
-    """Where the next token after `sign` starts; `sign` may have white space before it."""
+    """Skip white space and `sign`, and return the index of the next token."""
     index = _skip_space(text, index)
     if not text.startswith(sign, index):
         raise json.JSONDecodeError(f"Expecting {sign!r}", text, index)
@@ -173,20 +173,20 @@ def _after(sign: str, text: str, index: int) -> int:
 
 
 def _skip_space(text: str, index: int) -> int:
-    """Where the next token starts, or the length of the text."""
-    if text[index : index + 1] > " ":  # every white space of JSON is below
+    """Return the index of the next token, or the length of the text."""
+    if text[index : index + 1] > " ":  # all white space of JSON sorts before
         return index
     token = _TOKEN_START.search(text, index)
     return token.start() if token else len(text)
 
 
 def _scan(text: str, index: int) -> tuple[Any, int]:
-    """The value that starts at `index`, and where it ends."""
+    """Parse the value at `index` with the C scanner. Return it and its end."""
     try:
         return _DECODER.raw_decode(text, index)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # from a hook below, or from int(): none of them knows the place
+    except ValueError:  # from a hook below or int(), which do not know the position
         fault = find_fault(text, index)
         raise _invalid(f"{fault.reason}{_at(text, fault.position)}; {fault.advice}") from None
 
@@ -223,19 +223,19 @@ _LOW = r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _BAD_ESCAPE = re.compile(rf"(?P<nul>\\u0000)|{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW}")
 
 
-def _refuse_bad_escapes(text: str) -> None:
-    """Refuse `\\u0000` and lone surrogates in text that is known to be JSON. (Unescaped ones never
-    get here: the scanner refuses the control character, the UTF-8 decoder the surrogate.)"""
+def _reject_bad_escapes(text: str) -> None:
+    """Reject the escapes `\\u0000` and lone surrogates in valid JSON. (Unescaped ones were rejected
+    already: the control character by the scanner, the surrogate by the UTF-8 decoder.)"""
     if not any(start in text for start in ("\\u0000", "\\ud", "\\uD")):
         return
-    # what is left of a backslash that escapes itself must not look like the start of an escape
+    # an escaped backslash must not look like the start of an escape
     found = _BAD_ESCAPE.search(text.replace("\\\\", "__"))
     if found is None:
         return
-    place = _at(text, found.start())
+    position = _at(text, found.start())
     if found["nul"]:
-        raise _invalid(f"the character \\u0000 is not accepted{place}; remove it")
-    raise _invalid(f"half of a surrogate pair stands alone{place}; send the whole character")
+        raise _invalid(f"the character \\u0000 is not accepted{position}; remove it")
+    raise _invalid(f"unpaired surrogate{position}; send the complete character")
 
 
 def _duplicate(text: str, index: int) -> InvalidInput:
@@ -243,7 +243,7 @@ def _duplicate(text: str, index: int) -> InvalidInput:
 
 
 def _at(text: str, position: int | None) -> str:
-    """` at line 2, column 7`, counted in characters from 1; nothing for an unknown position."""
+    """Return ` at line 2, column 7`, in characters counted from 1; nothing without a position."""
     if position is None:
         return ""
     line = text.count("\n", 0, position) + 1

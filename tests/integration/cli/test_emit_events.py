@@ -226,7 +226,7 @@ async def test_a_replay_counts_new_subscribers_too(
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        ('{"a": 1', "Expecting ',' delimiter at line 1, column 8; mend it there"),
+        ('{"a": 1', "Expecting ',' delimiter at line 1, column 8; correct it there"),
         ('{"a": 1, "a": 2}', "two members of an object have the same name at line 1, column 10"),
         ("\ufeff{}", "it starts with a byte order mark; send UTF-8 without one"),
         ("", "it is empty; send a JSON value"),

@@ -60,10 +60,10 @@ def test_what_comes_before_a_line_that_is_no_event_is_sent(line: bytes) -> None:
     [
         (b'{"data": NaN}', "NaN and Infinity are not JSON at column 10; send null or a string"),
         (b'{"data": 1, "data": 2}', "two members of an object have the same name at column 13"),
-        (b'{"data": "\\ud800"}', "half of a surrogate pair stands alone at column 11"),
+        (b'{"data": "\\ud800"}', "unpaired surrogate at column 11"),
         (b'{"data": "\\u0000"}', "the character \\u0000 is not accepted at column 11"),
         (b'\xef\xbb\xbf{"data": 1}', "it starts with a byte order mark; send UTF-8 without one"),
-        (b'{"data": 1', "Expecting ',' delimiter at column 11; mend it there"),
+        (b'{"data": 1', "Expecting ',' delimiter at column 11; correct it there"),
         (b'{"data": ' + b"[" * 70 + b"]" * 70 + b"}", "nests deeper than 64 levels at column 73"),
     ],
 )

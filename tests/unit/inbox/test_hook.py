@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA512
 from hookfast.errors import InvalidInput
 from hookfast.inbox import delivery_key, provider
 from hookfast.inbox.samples import sample
-from hookfast.signing.signature import Profile, joined, secret_key, sign
+from hookfast.signing.signature import Profile, merged_headers, secret_key, sign
 from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, URL, at, b64, mac, outcome, received
 
 STANDARD = provider("hook")
@@ -38,7 +38,7 @@ def signed(*, key: bytes = KEY, body: bytes = BODY) -> dict[str, str]:
 
 def sent(profiles: Iterable[str]) -> dict[str, str]:
     """What an endpoint with these signatures sends."""
-    return {"X-Hook-Id": ID} | joined(
+    return {"X-Hook-Id": ID} | merged_headers(
         sign(
             Profile(name),
             keys=[secret_key(SECRET)],

@@ -30,7 +30,7 @@ from hookfast.signing.keys import (
     ed25519_key,
     generate_ed25519,
     generate_rsa,
-    public_text,
+    public_key_text,
     rsa_jwk,
     rsa_signer,
 )
@@ -82,7 +82,7 @@ def test_what_the_server_sends_is_verified(profile: Profile, hash_name: HashName
     rsa = rsa_signer(generate_rsa_once())
     ed25519 = [ed25519_key(generate_ed25519()) for _ in range(2)]
     directory = json.dumps(
-        {"keys": [rsa_jwk(rsa.key), *(ed25519_jwk(public_text(key)) for key in ed25519)]}
+        {"keys": [rsa_jwk(rsa.key), *(ed25519_jwk(public_key_text(key)) for key in ed25519)]}
     )
     headers = request_headers(
         BODY,
@@ -108,7 +108,7 @@ def test_what_the_server_sends_is_verified(profile: Profile, hash_name: HashName
         assert (verified.profile, verified.message_id) == (profile, ID)
         assert (verified.event_type, verified.attempt) == ("order.invoice.paid", 2)
     if profile is Profile.STANDARD_ED25519:
-        keys = receiver.KeySet.from_public_keys(public_text(ed25519[1]))
+        keys = receiver.KeySet.from_public_keys(public_key_text(ed25519[1]))
         Verifier(public_keys=keys, clock=lambda: NOW).verify(headers, BODY)
 
 

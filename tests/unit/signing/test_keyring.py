@@ -45,7 +45,7 @@ def test_it_says_what_to_do_when_no_key_fits() -> None:
 def test_a_sealed_secret_does_not_open_in_another_row() -> None:
     ring = Keyring([NEW])
     sealed = ring.seal(SECRET, context="ep_1")
-    with pytest.raises(Misconfigured, match="ep_2 was altered or sealed for something else"):
+    with pytest.raises(Misconfigured, match="ep_2 was altered or encrypted for another row"):
         ring.open(sealed, context="ep_2")
 
 

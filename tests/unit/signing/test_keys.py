@@ -14,7 +14,7 @@ from hookfast.signing.keys import (
     ed25519_key,
     generate_ed25519,
     generate_rsa,
-    public_text,
+    public_key_text,
     rsa_jwk,
     rsa_signer,
     thumbprint,
@@ -34,7 +34,7 @@ def test_an_ed25519_key_is_written_as_seed_and_public_key() -> None:
     raw = base64.b64decode(text.removeprefix("whsk_"))
     key = ed25519_key(text)
     assert raw == key.private_bytes_raw() + key.public_key().public_bytes_raw()
-    assert base64.b64decode(public_text(key).removeprefix("whpk_")) == raw[32:]
+    assert base64.b64decode(public_key_text(key).removeprefix("whpk_")) == raw[32:]
     assert text != generate_ed25519()
 
 
@@ -52,7 +52,7 @@ def test_a_damaged_key_is_refused_without_being_shown(text: str) -> None:
 
 
 def test_jwks_are_public_and_another_implementation_agrees_on_their_ids() -> None:
-    ed25519 = ed25519_jwk(public_text(Ed25519PrivateKey.generate()))
+    ed25519 = ed25519_jwk(public_key_text(Ed25519PrivateKey.generate()))
     rsa = rsa_jwk(rsa_signer(PEM).key)
     for jwk, alg in ((ed25519, "EdDSA"), (rsa, "RS256")):
         theirs = JWK(**jwk)

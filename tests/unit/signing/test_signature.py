@@ -25,7 +25,7 @@ from hookfast.signing.signature import (
     HashName,
     Profile,
     generate_secret,
-    joined,
+    merged_headers,
     new_nonce,
     parse_profiles,
     secret_key,
@@ -171,7 +171,7 @@ def test_it_signs_nothing_without_a_key(profile: Profile) -> None:
 
 
 def test_it_signs_nothing_without_the_nonce_its_profile_needs() -> None:
-    with pytest.raises(ValueError, match="without a nonce"):
+    with pytest.raises(ValueError, match="needs a nonce"):
         sign(Profile.NONCE, keys=[KEY], message_id=ID, timestamp=TIME, body=BODY)
 
 
@@ -192,13 +192,13 @@ def test_standard_ed25519_gives_what_the_standard_and_rfc_8032_say() -> None:
 
 
 def test_both_standard_profiles_list_their_signatures_in_one_header() -> None:
-    both = joined(
+    both = merged_headers(
         _signed(profile, [KEY, OLD_KEY]) for profile in (Profile.STANDARD, Profile.STANDARD_ED25519)
     )
     versions = [one.partition(",")[0] for one in both["webhook-signature"].split(" ")]
     assert versions == ["v1", "v1", "v1a"]
     now = int(time.time())
-    fresh = joined(
+    fresh = merged_headers(
         _signed(profile, [KEY], timestamp=now)
         for profile in (Profile.STANDARD_ED25519, Profile.STANDARD)
     )

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hookfast.errors import InvalidInput
-from hookfast.strict_json.parser import MAX_DEPTH, Source, parse, parse_object, parse_source
+from hookfast.strict_json.parser import MAX_DEPTH, ParsedJson, parse, parse_object, parse_with_text
 
 # text PostgreSQL can hold: no lone surrogates, no U+0000
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
@@ -106,13 +106,13 @@ def test_it_accepts_json(raw: bytes, value: object) -> None:
         (b'"\\u0000"', "u0000 is not accepted at line 1, column 2"),
         (b'{"\\u0000":1}', "u0000 is not accepted at line 1, column 3"),
         (b'"\\\\\\u0000"', "u0000 is not accepted at line 1, column 4"),
-        (b'"\\ud800"', "surrogate pair stands alone at line 1, column 2"),
-        (b'"\\uD83Dx"', "surrogate pair stands alone at line 1, column 2"),
-        (b'"\\ude00"', "surrogate pair stands alone at line 1, column 2"),
-        (b'"\\ud83d\\ud83d\\ude00"', "surrogate pair stands alone at line 1, column 2"),
-        (b'"\\ud83d\\ude00\\ude00"', "surrogate pair stands alone at line 1, column 14"),
-        (b'"\\ud83d\\\\ude00"', "surrogate pair stands alone at line 1, column 2"),
-        (b'{"\\udfff":1}', "surrogate pair stands alone at line 1, column 3"),
+        (b'"\\ud800"', "unpaired surrogate at line 1, column 2"),
+        (b'"\\uD83Dx"', "unpaired surrogate at line 1, column 2"),
+        (b'"\\ude00"', "unpaired surrogate at line 1, column 2"),
+        (b'"\\ud83d\\ud83d\\ude00"', "unpaired surrogate at line 1, column 2"),
+        (b'"\\ud83d\\ude00\\ude00"', "unpaired surrogate at line 1, column 14"),
+        (b'"\\ud83d\\\\ude00"', "unpaired surrogate at line 1, column 2"),
+        (b'{"\\udfff":1}', "unpaired surrogate at line 1, column 3"),
         (b"[" * 65 + b"]" * 65, "deeper than 64 levels at line 1, column 65"),
         (b'{"a":' * 65 + b"1" + b"}" * 65, "deeper than 64 levels at line 1, column 321"),
         (b"[" * 1_000_000, "deeper than 64 levels at line 1, column 65"),
@@ -189,7 +189,7 @@ def test_each_member_keeps_its_exact_text() -> None:
 
 def test_a_batch_keeps_the_text_of_each_events_members() -> None:
     raw = b'{"events": [ {"type":"a.b.c","data": {"x": 1.50}} , 7, {"data":[ ]} ],"n":[1]}'
-    members = parse_source(raw, levels=3).members
+    members = parse_with_text(raw, levels=3).members
     assert members is not None
     first, second, third = members["events"].elements or ()
     assert first.text == '{"type":"a.b.c","data": {"x": 1.50}}'
@@ -201,7 +201,7 @@ def test_a_batch_keeps_the_text_of_each_events_members() -> None:
     assert third.members["data"].text == "[ ]"
 
 
-def check_sources(source: Source) -> None:
+def check_sources(source: ParsedJson) -> None:
     """Every text parses to its value; members and elements are those of the value."""
     assert json.loads(source.text) == source.value
     assert source.text == source.text.strip()
@@ -222,7 +222,7 @@ def test_it_agrees_with_json_loads(raw: bytes) -> None:
 
 @given(raw=written, levels=st.integers(0, 4))
 def test_the_text_of_a_part_parses_to_its_value(raw: bytes, levels: int) -> None:
-    source = parse_source(raw, levels=levels)
+    source = parse_with_text(raw, levels=levels)
     assert repr(source.value) == repr(json.loads(raw))
     check_sources(source)
 
@@ -236,7 +236,7 @@ nearly_json = st.lists(st.sampled_from(pieces), max_size=12).map(b"".join)
 
 def refusal(raw: bytes, levels: int) -> tuple[bool, object]:
     try:
-        return True, parse_source(raw, levels=levels).value
+        return True, parse_with_text(raw, levels=levels).value
     except InvalidInput as error:
         return False, error.code
 
@@ -268,5 +268,5 @@ def test_a_slip_in_valid_json_never_raises_anything_else(
 def test_the_place_is_left_out_when_it_would_take_too_long_to_find() -> None:
     raw = b"[" + b"1," * 250_000 + b"1e999]"
     assert fault(raw) == (
-        "a member name is there twice, or a number is out of range; mend it and send it again"
+        "a member name is repeated, or a number is out of range; correct it and send it again"
     )
