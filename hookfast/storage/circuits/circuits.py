@@ -1,6 +1,5 @@
-"""Stored circuits. Every transition is a function of `hookfast.endpoints.circuit` on a locked row.
-
-What a circuit means for one delivery is `admission`'s.
+"""Stored circuits. Every transition is a function of `hookfast.endpoints.circuit`, applied to a
+locked row. `storage.deliveries.admission` applies a circuit to a single delivery.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ _D = _DELIVERIES.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
-    """A circuit with what is to be known of its endpoint. `overrides` is its own policy."""
+class EndpointCircuit:
+    """A circuit with the relevant columns of its endpoint. `overrides` is the endpoint's own
+    circuit policy."""
 
     endpoint_id: str
     tenant_id: str
@@ -46,7 +46,7 @@ class Owned:
 _STORED = tuple(
     field.name for field in fields(Circuit) if field.name not in ("state", "workflow_started")
 )
-_OWNED = select(
+_SELECT = select(
     _E.id.label("the_endpoint_id"),
     _E.tenant_id,
     _E.url,
@@ -58,42 +58,42 @@ _OWNED = select(
     _E.circuit.label("overrides"),
     _HEALTH,
 ).join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id)
-_ONE = _OWNED.where(_E.id == bindparam("id"))
+_ONE = _SELECT.where(_E.id == bindparam("id"))
 _DIRTY = (_H.consecutive_failures > 0) | (_H.circuit != State.CLOSED.value)
 _LOCKED = (
-    _OWNED.where(
+    _SELECT.where(
         _E.id.in_(bindparam("ids", expanding=True))
         | (_E.id.in_(bindparam("if_dirty", expanding=True)) & _DIRTY)
     )
-    # in the order of their ids: two processes that lock the same rows lock them in one order
+    # by id: two processes that lock the same rows lock them in the same order
     .order_by(_E.id)
     .with_for_update(of=_HEALTH)
 )
 
 
-async def get(connection: AsyncConnection, endpoint_id: str) -> Owned | None:
-    """An endpoint's circuit; None when the endpoint never failed (or does not exist)."""
+async def get(connection: AsyncConnection, endpoint_id: str) -> EndpointCircuit | None:
+    """Return an endpoint's circuit, or None if the endpoint never failed or does not exist."""
     rows = await connection.execute(_ONE, {"id": endpoint_id})
     row = rows.mappings().first()
-    return None if row is None else _owned(row)
+    return None if row is None else _endpoint_circuit(row)
 
 
 async def lock(
     connection: AsyncConnection, endpoint_ids: Iterable[str], *, if_dirty: Iterable[str] = ()
-) -> list[Owned]:
-    """The circuits of these endpoints, and of those in `if_dirty` that a success would change,
-    locked until the transaction ends. Endpoints that do not exist are left out."""
+) -> list[EndpointCircuit]:
+    """Lock the circuits of these endpoints until the transaction ends, and those in `if_dirty` that
+    a success would change. Endpoints that do not exist are left out."""
     ids = sorted(endpoint_ids)
     if ids:
         await _add_missing(connection, ids)
     rows = await connection.execute(_LOCKED, {"ids": ids, "if_dirty": sorted(if_dirty)})
-    return [_owned(row) for row in rows.mappings()]
+    return [_endpoint_circuit(row) for row in rows.mappings()]
 
 
 async def store(
     connection: AsyncConnection, endpoint_id: str, after: Circuit, *, now: datetime
 ) -> None:
-    """Write a locked circuit."""
+    """Write the new state of a locked circuit."""
     values = {name: getattr(after, name) for name in _STORED}
     values["circuit"] = after.state.value
     if after.workflow_started:
@@ -106,12 +106,12 @@ async def store(
 async def change(
     connection: AsyncConnection,
     endpoint_id: str,
-    transition: Callable[[Owned], Circuit],
+    transition: Callable[[EndpointCircuit], Circuit],
     *,
     now: datetime,
-) -> tuple[Owned, Circuit] | None:
-    """Apply `transition` to one locked circuit and store what it gives; returns the circuit before
-    and after, or None when there is no such endpoint."""
+) -> tuple[EndpointCircuit, Circuit] | None:
+    """Lock a circuit, apply `transition` to it and store the result. Returns the circuit before and
+    after, or None if the endpoint does not exist."""
     locked = await lock(connection, [endpoint_id])
     if not locked:
         return None
@@ -122,8 +122,9 @@ async def change(
     return before, after
 
 
-async def count_let_go(connection: AsyncConnection, endpoint_id: str) -> None:
-    """Count held deliveries that left without an attempt; `circuit` counts those with one."""
+async def count_drained(connection: AsyncConnection, endpoint_id: str) -> None:
+    """Count a held delivery that was drained without an attempt. The circuit's transitions count
+    those with an attempt."""
     await connection.execute(
         update(_HEALTH)
         .where(_H.endpoint_id == endpoint_id, _H.circuit == State.DRAINING.value)
@@ -133,18 +134,18 @@ async def count_let_go(connection: AsyncConnection, endpoint_id: str) -> None:
 
 async def _add_missing(connection: AsyncConnection, endpoint_ids: Sequence[str]) -> None:
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    there = await connection.execute(select(_H.endpoint_id).where(_H.endpoint_id.in_(endpoint_ids)))
-    if missing := sorted(set(endpoint_ids) - set(there.scalars())):
+    found = await connection.execute(select(_H.endpoint_id).where(_H.endpoint_id.in_(endpoint_ids)))
+    if missing := sorted(set(endpoint_ids) - set(found.scalars())):
         await connection.execute(
             dialect.insert(_HEALTH).on_conflict_do_nothing(index_elements=["endpoint_id"]),
             [{"endpoint_id": endpoint_id, "consecutive_failures": 0} for endpoint_id in missing],
         )
 
 
-def _owned(row: Any) -> Owned:
+def _endpoint_circuit(row: Any) -> EndpointCircuit:
     values = {name: row[name] for name in _STORED}
     cause = values.pop("cause")
-    return Owned(
+    return EndpointCircuit(
         endpoint_id=row["the_endpoint_id"],
         tenant_id=row["tenant_id"],
         url=row["url"],
@@ -185,17 +186,19 @@ _GATES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """An endpoint's gate, and when the endpoint itself was last changed."""
+class EndpointGate:
+    """An endpoint's gate, and when the endpoint itself was last updated."""
 
     gate: Gate
     updated_at: datetime
 
 
-async def gates(connection: AsyncConnection, endpoint_ids: Iterable[str]) -> dict[str, Seen]:
-    """The gates of these endpoints, as they are now."""
+async def gates(
+    connection: AsyncConnection, endpoint_ids: Iterable[str]
+) -> dict[str, EndpointGate]:
+    """Return the current gates of these endpoints."""
     rows = await connection.execute(_GATES, {"ids": sorted(endpoint_ids)})
-    return {row["id"]: Seen(_gate(row), row["updated_at"]) for row in rows.mappings()}
+    return {row["id"]: EndpointGate(_gate(row), row["updated_at"]) for row in rows.mappings()}
 
 
 def _gate(row: Any) -> Gate:
@@ -211,8 +214,8 @@ def _gate(row: Any) -> Gate:
 async def claim_probe(
     connection: AsyncConnection, delivery_id: str, endpoint_id: str, *, until: datetime
 ) -> bool:
-    """Be the probe of a half-open circuit until then; False when another is. The same as
-    `circuit.claim_probe`, in a statement whose condition is its lock."""
+    """Make a delivery the probe of a half-open circuit until then; return False if another delivery
+    is the probe. Does what `circuit.claim_probe` does; the statement's condition is its lock."""
     claimed = await connection.execute(
         update(_HEALTH)
         .where(
@@ -224,7 +227,7 @@ async def claim_probe(
             probe_delivery_id=delivery_id,
             probe_until=until,
             probed_last=delivery_id,
-            # the workflow knows of those it chose
+            # the workflow already knows of a probe that it chose
             workflow_started_at=case(
                 (_H.probe_delivery_id.is_(None), null()), else_=_H.workflow_started_at
             ),
@@ -233,30 +236,30 @@ async def claim_probe(
     return claimed.rowcount == 1
 
 
-# -- what is held -------------------------------------------------------------------------------
+# -- held deliveries ----------------------------------------------------------------------------
 
 _HELD = (_D.status == DeliveryStatus.HELD.value) & (_D.status != "delivered")
 
 
 async def count_held(connection: AsyncConnection, endpoint_id: str) -> int:
-    """How many deliveries wait for this endpoint."""
+    """Return how many deliveries are held for this endpoint."""
     rows = await connection.execute(
         select(func.count()).select_from(_DELIVERIES).where(_D.endpoint_id == endpoint_id, _HELD)
     )
     return rows.scalar_one()
 
 
-async def holding(connection: AsyncConnection, tenant_id: str) -> list[str]:
-    """The endpoints of a tenant, deleted ones too, for which deliveries wait; in order."""
-    waits = select(_D.id).where(_D.endpoint_id == _E.id, _HELD).exists()
+async def endpoints_with_held(connection: AsyncConnection, tenant_id: str) -> list[str]:
+    """Return the ids of a tenant's endpoints with held deliveries, in order, deleted ones too."""
+    holds = select(_D.id).where(_D.endpoint_id == _E.id, _HELD).exists()
     rows = await connection.execute(
-        select(_E.id).where(_E.tenant_id == tenant_id, waits).order_by(_E.id)
+        select(_E.id).where(_E.tenant_id == tenant_id, holds).order_by(_E.id)
     )
     return list(rows.scalars())
 
 
 async def unreleased_ids(connection: AsyncConnection, endpoint_id: str, *, limit: int) -> list[str]:
-    """The oldest held deliveries that the circuit has not let go."""
+    """Return the oldest held deliveries that the circuit has not released."""
     statement = select(_D.id).where(_D.endpoint_id == endpoint_id, _HELD, ~_D.released)
     return list((await connection.execute(statement.order_by(_D.id).limit(limit))).scalars())
 
@@ -264,7 +267,7 @@ async def unreleased_ids(connection: AsyncConnection, endpoint_id: str, *, limit
 async def _held_ids(
     connection: AsyncConnection, endpoint_id: str, *, after: str | None, limit: int
 ) -> list[str]:
-    """The oldest held deliveries beyond the id `after`."""
+    """Return the oldest held deliveries beyond the id `after`."""
     statement = select(_D.id).where(_D.endpoint_id == endpoint_id, _HELD)
     if after is not None:
         statement = statement.where(_D.id > after)
@@ -272,35 +275,36 @@ async def _held_ids(
     return list(rows.scalars())
 
 
-async def next_probe(connection: AsyncConnection, owned: Owned) -> str | None:
-    """The delivery to probe with: the oldest held one that has not been a probe since the last one
-    was, so that one delivery the receiver cannot stand does not keep the circuit open."""
-    later = await _held_ids(connection, owned.endpoint_id, after=owned.circuit.probed_last, limit=1)
-    found = later or await _held_ids(connection, owned.endpoint_id, after=None, limit=1)
+async def next_probe(connection: AsyncConnection, locked: EndpointCircuit) -> str | None:
+    """Return the delivery to probe with: the oldest held one after the last probe, or else the
+    oldest. A delivery that the receiver always rejects does not keep the circuit open this way."""
+    endpoint_id, last = locked.endpoint_id, locked.circuit.probed_last
+    later = await _held_ids(connection, endpoint_id, after=last, limit=1)
+    found = later or await _held_ids(connection, endpoint_id, after=None, limit=1)
     return found[0] if found else None
 
 
-# -- asking for the workflow --------------------------------------------------------------------
+# -- requests for the workflow ------------------------------------------------------------------
 
-_ASKED_AT_ONCE = 1_000
+_MAX_REQUESTED = 1_000
 
 
-async def request_workflow(connection: AsyncConnection, *, overdue_since: datetime) -> int:
-    """Have the workflows of circuits that have not moved since then started or woken: they were
-    lost with Temporal's own data, or are waiting for a person, which a look does not change.
-    Returns how many; those beyond a thousand are for the next time."""
-    unmoved = await connection.execute(
+async def request_stalled_workflows(connection: AsyncConnection, *, overdue_since: datetime) -> int:
+    """Request the workflows of circuits that have not moved since then: the workflows were lost
+    with Temporal's own data, or wait for a person, and waking these changes nothing. Returns how
+    many were requested, at most 1,000 per call."""
+    stalled = await connection.execute(
         select(_H.endpoint_id)
         .where(
             _H.circuit != "closed",
             _H.workflow_started_at < overdue_since,
             or_(_H.next_probe_at.is_(None), _H.next_probe_at < overdue_since),
         )
-        .limit(_ASKED_AT_ONCE)
-        # PostgreSQL only: what somebody holds moves, and is not waited for in an order of its own
+        .limit(_MAX_REQUESTED)
+        # PostgreSQL only: a locked circuit is moving; waiting for it could break the lock order
         .with_for_update(skip_locked=True)
     )
-    ids = list(unmoved.scalars())
+    ids = list(stalled.scalars())
     if ids:
         await connection.execute(
             update(_HEALTH).where(_H.endpoint_id.in_(ids)).values(workflow_started_at=None)
@@ -308,7 +312,7 @@ async def request_workflow(connection: AsyncConnection, *, overdue_since: dateti
     return len(ids)
 
 
-# What is different after every transition that a circuit's workflow has to know of.
+# At least one of these columns changes with every transition that concerns a circuit's workflow.
 _VERSION = (
     _H.endpoint_id,
     _H.episode,
@@ -321,11 +325,11 @@ _VERSION = (
 
 
 class CircuitWorkflowRequests:
-    """Circuits that ask for their workflow (see `hookfast.dispatch.workflow_starter`)."""
+    """The circuits that request their workflow (see `hookfast.dispatch.workflow_starter`)."""
 
     async def find(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
-        """Circuits that changed since their workflow was last told, in the order of their ids: that
-        is how they are marked, and how others lock them."""
+        """Return requests for circuits that changed since their workflow was last woken, by id: in
+        this order they are marked, and locked elsewhere."""
         rows = await connection.execute(
             select(_E.url, *_VERSION)
             .join_from(_HEALTH, _ENDPOINTS, _H.endpoint_id == _E.id)
@@ -345,13 +349,13 @@ class CircuitWorkflowRequests:
         ]
 
     async def mark(
-        self, connection: AsyncConnection, wanted: Sequence[WorkflowRequest], *, now: datetime
+        self, connection: AsyncConnection, requests: Sequence[WorkflowRequest], *, now: datetime
     ) -> None:
-        """Their workflows look now. One that changed since it was read keeps asking."""
-        for one in wanted:
+        """Mark these requests as fulfilled, unless the circuit changed since it was read."""
+        for request in requests:
             unchanged = [
                 column.is_(None) if value is None else column == value
-                for column, value in zip(_VERSION, one.key, strict=True)
+                for column, value in zip(_VERSION, request.key, strict=True)
             ]
             await connection.execute(
                 update(_HEALTH)

@@ -56,8 +56,8 @@ async def request_many(
     among: Collection[DeliveryStatus] = (),
     now: datetime,
 ) -> list[Change]:
-    """Apply a job's action to many deliveries. Deliveries for which it is impossible stay unchanged,
-    and so do those whose status is no longer in `among` (empty: any status). A resend yields to
+    """Apply a job's action to many deliveries. Those for which it is impossible stay unchanged, and
+    so do those whose status is no longer in `among` (empty: any status). A resend yields to
     circuits, and skips deliveries whose endpoint is disabled or deleted."""
     locked = await lives.lock(connection, delivery_ids)
     if among:
@@ -67,7 +67,7 @@ async def request_many(
         locked = {
             key: one
             for key, one in locked.items()
-            if not current[one.endpoint_id].gate.endpoint_state.over
+            if not current[one.endpoint_id].gate.endpoint_state.stopped
         }
     facts = [(delivery_id, action) for delivery_id in locked]
     urgency = Urgency.RETRY if action is Action.CHECK_LIMITS else Urgency.JOB

@@ -1,4 +1,4 @@
-"""Reading `attempts`: what was tried for a delivery."""
+"""Statements that read `attempts`."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ from hookfast.storage.tables import Attempt
 _ATTEMPTS: Table = Attempt.__table__
 
 MAX_SHOWN = 200
-"""How many attempts of one delivery are read at most. No retry plan has more than 101; resends by
-hand can add to them without end."""
+"""Most attempts of one delivery that are read. No retry plan has more than 101, but resends can add
+any number."""
+
+_CLOCK_DIFFERENCE: Final = timedelta(days=1)
 
 
-_CLOCKS_APART: Final = timedelta(days=1)
-
-
-def of(delivery_ids: Sequence[str]) -> ColumnElement[bool]:
-    """That an attempt is one of these deliveries'. None is older than its delivery, up to the
-    difference of two hosts' clocks: PostgreSQL so leaves out the partitions of the days before."""
+def where_delivery_in(delivery_ids: Sequence[str]) -> ColumnElement[bool]:
+    """Return the condition that an attempt belongs to one of these deliveries. No attempt is older
+    than its delivery, up to the difference of two hosts' clocks, so the condition also lets
+    PostgreSQL skip the partitions of earlier days."""
     c = _ATTEMPTS.c
     found = c.delivery_id.in_(delivery_ids)
     times = [time_of(one) for one in delivery_ids]
-    made = [at for at in times if at is not None]
-    if not made or len(made) < len(times):
+    created = [at for at in times if at is not None]
+    if not created or len(created) < len(times):
         return found
-    return and_(found, Residual(c.id) >= first_id_at("att", min(made) - _CLOCKS_APART))
+    return and_(found, Residual(c.id) >= first_id_at("att", min(created) - _CLOCK_DIFFERENCE))
 
 
 async def list_newest(
     connection: AsyncConnection, delivery_id: str, *, limit: int = MAX_SHOWN
 ) -> list[Attempt]:
-    """The newest `limit` attempts of a delivery, oldest first."""
+    """Return the newest `limit` attempts of a delivery, oldest first."""
     c = _ATTEMPTS.c
     rows = await connection.execute(
-        select(_ATTEMPTS).where(of([delivery_id])).order_by(c.number.desc()).limit(limit)
+        select(_ATTEMPTS)
+        .where(where_delivery_in([delivery_id]))
+        .order_by(c.number.desc())
+        .limit(limit)
     )
     return [Attempt(**row) for row in rows.mappings()][::-1]

@@ -1,7 +1,7 @@
-"""Dead letters: deliveries that ended without success (`dead`, `gone`) and can be sent again.
+"""Dead letters: deliveries that ended without success (`dead`, `gone`) and can be resent.
 
-They have indexes of their own, which hold nothing else: a list is one range of one of them, and
-the statistics read the dead letters and not the deliveries.
+Partial indexes contain dead letters only: a list is one range of one of these indexes, and the
+statistics read the dead letters but not the other deliveries.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from sqlalchemy import ColumnElement, Select, Table, and_, func, literal_column,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.deliveries.deliveries import created_between
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -24,16 +24,16 @@ _C = _DELIVERIES.c
 
 DEAD: Final = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
 TOP = 100
-"""Of the endpoints, event types and reasons, the statistics name the most frequent."""
+"""The statistics list this many of the most frequent endpoints, event types and reasons."""
 
-# As it stands in the partial indexes: no planner matches bound parameters with it.
+# Written as in the partial indexes: no planner matches bound parameters with their predicate.
 _IS_DEAD = _C.status.in_([literal_column("'dead'"), literal_column("'gone'")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Which dead letters: those for which everything given is so. `since` is inclusive, `until`
-    exclusive; both are about when the delivery was created."""
+    """A filter of dead letters; all given conditions must hold. `since` (inclusive) and `until`
+    (exclusive) refer to the delivery's creation."""
 
     endpoint_id: str | None = None
     tenant_id: str | None = None
@@ -45,7 +45,7 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:
-    """How many died how long ago: less than an hour, a day, a week, and longer."""
+    """The number of dead letters by age: less than an hour, a day, a week, and older."""
 
     hour: int
     day: int
@@ -55,7 +55,7 @@ class Ages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterStats:
-    """How many dead letters there are, and of what: (value, count), the most frequent first."""
+    """The number of dead letters, in total and as (value, count) pairs, most frequent first."""
 
     total: int
     by_endpoint: list[tuple[str, int]]
@@ -67,19 +67,19 @@ class DeadLetterStats:
 async def list_page(
     connection: AsyncConnection, chosen: DeadLetterFilter, *, after: str | None, limit: int
 ) -> list[Delivery]:
-    """The newest `limit` dead letters that fit, beyond the id `after`."""
+    """Return the newest `limit` dead letters that match, beyond the id `after`."""
     rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
     return [Delivery(**row) for row in rows.mappings()]
 
 
 def page_statement(chosen: DeadLetterFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """The statement of `list_page`."""
+    """Return the statement that `list_page` executes."""
     statement = select(_DELIVERIES).where(*_conditions(chosen))
     return newest_first(statement, _C.id, after=after, limit=limit)
 
 
 async def count_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> int:
-    """How many dead letters an endpoint has."""
+    """Return the number of an endpoint's dead letters."""
     chosen = DeadLetterFilter(endpoint_id=endpoint_id)
     rows = await connection.execute(
         select(func.count()).select_from(_DELIVERIES).where(*_conditions(chosen))
@@ -90,7 +90,7 @@ async def count_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> in
 async def stats(
     connection: AsyncConnection, chosen: DeadLetterFilter, *, now: datetime
 ) -> DeadLetterStats:
-    """The statistics of the dead letters that fit."""
+    """Return the statistics of the dead letters that match."""
     found = _conditions(chosen)
     ages = Ages(**(await connection.execute(ages_statement(chosen, now=now))).mappings().one())
     top: list[list[tuple[Any, int]]] = []
@@ -115,7 +115,7 @@ async def stats(
 
 
 def ages_statement(chosen: DeadLetterFilter, *, now: datetime) -> Select[int, int, int, int]:
-    """The statement that counts the dead letters of each age."""
+    """Return the statement that counts the dead letters of each age."""
     ended = func.coalesce(_C.finished_at, _C.updated_at, type_=_C.updated_at.type)
     hour, day, week = (
         now - span for span in (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
@@ -130,14 +130,10 @@ def ages_statement(chosen: DeadLetterFilter, *, now: datetime) -> Select[int, in
 
 def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = [_IS_DEAD]
-    # An endpoint's dead letters are all its tenant's too: the narrower one leads.
-    leads = "tenant_id" if chosen.endpoint_id is None else "endpoint_id"
+    # An endpoint's dead letters all belong to its tenant too: use the narrower index.
+    indexed = "tenant_id" if chosen.endpoint_id is None else "endpoint_id"
     for name in ("endpoint_id", "tenant_id", "event_type", "reason"):
         value = getattr(chosen, name)
         if value is not None:
-            found.append((_C[name] if name == leads else Residual(_C[name])) == value)
-    if chosen.since is not None:
-        found.append(_C.id >= first_id_at("dlv", chosen.since))
-    if chosen.until is not None:
-        found.append(_C.id < first_id_at("dlv", chosen.until))
-    return found
+            found.append((_C[name] if name == indexed else Residual(_C[name])) == value)
+    return found + created_between(chosen.since, chosen.until)

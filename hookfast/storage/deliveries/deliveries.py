@@ -1,7 +1,7 @@
-"""Reading `deliveries`. Every list is one range of one index, newest first, whatever is filtered.
+"""Statements that read `deliveries`. Every list is one range of one index, newest first.
 
-Filters overlap: an endpoint's deliveries are all its tenant's too. So one of them leads, the
-narrowest that was given, and the rest only check the rows it finds (see `Residual`).
+Filters overlap: an endpoint's deliveries all belong to its tenant too. So only the narrowest given
+filter uses an index, and the others check the rows it finds (see `Residual`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _C = _DELIVERIES.c
 # The predicate of the partial indexes.
 _UNDELIVERED = Implied(_C.status != literal_column("'delivered'"))
 
-# What a filter may give, the narrowest first, and then the status.
+# The columns of a filter, the narrowest first, and then the status.
 _COLUMNS = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFilter:
-    """Which deliveries: those for which everything given is so. `since` is inclusive, `until`
-    exclusive; both are about when the delivery was created."""
+    """A filter of deliveries; all given conditions must hold. `since` (inclusive) and `until`
+    (exclusive) refer to the delivery's creation."""
 
     status: DeliveryStatus | None = None
     event_id: str | None = None
@@ -45,7 +45,7 @@ class DeliveryFilter:
 
 
 async def get(connection: AsyncConnection, delivery_id: str) -> Delivery | None:
-    """One delivery."""
+    """Return the delivery with this id."""
     rows = await connection.execute(select(_DELIVERIES).where(_C.id == delivery_id))
     row = rows.mappings().first()
     return None if row is None else Delivery(**row)
@@ -54,45 +54,53 @@ async def get(connection: AsyncConnection, delivery_id: str) -> Delivery | None:
 async def list_page(
     connection: AsyncConnection, chosen: DeliveryFilter, *, after: str | None, limit: int
 ) -> list[Delivery]:
-    """The newest `limit` deliveries that fit, beyond the id `after`."""
+    """Return the newest `limit` deliveries that match, beyond the id `after`."""
     rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
     return [Delivery(**row) for row in rows.mappings()]
 
 
 def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """The statement of `list_page`."""
-    statement = select(_DELIVERIES).where(*conditions(chosen))
-    if chosen.since is not None:
-        statement = statement.where(_C.id >= first_id_at("dlv", chosen.since))
-    if chosen.until is not None:
-        statement = statement.where(_C.id < first_id_at("dlv", chosen.until))
+    """Return the statement that `list_page` executes."""
+    times = created_between(chosen.since, chosen.until)
+    statement = select(_DELIVERIES).where(*conditions(chosen), *times)
     return newest_first(statement, _C.id, after=after, limit=limit)
 
 
+def created_between(since: datetime | None, until: datetime | None) -> list[ColumnElement[bool]]:
+    """Return the conditions that a delivery was created at or after `since` and before `until`."""
+    found: list[ColumnElement[bool]] = []
+    if since is not None:
+        found.append(_C.id >= first_id_at("dlv", since))
+    if until is not None:
+        found.append(_C.id < first_id_at("dlv", until))
+    return found
+
+
 def conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:
-    """What a delivery has to fulfil, but for the times, so put that one index leads to it."""
+    """Return the filter's conditions except the times, written so that one index is used."""
     given = {name: value for name in _COLUMNS if (value := getattr(chosen, name)) is not None}
     found: list[ColumnElement[bool]] = []
     if chosen.status in (None, DeliveryStatus.DELIVERED):
-        # Most are delivered, so a list of those only checks the rows that something else finds.
-        leads = {next((name for name in given if name != "status"), "")}
+        # Most deliveries are delivered, so this status only checks the rows of another filter.
+        indexed = {next((name for name in given if name != "status"), "")}
     elif "event_id" in given:
-        leads = {"event_id"}
+        indexed = {"event_id"}
     else:
         found.append(_UNDELIVERED)
         if "subscription_id" in given:
             found.append(_C.endpoint_id == _endpoint_of(given["subscription_id"]))
         has_endpoint = not given.keys().isdisjoint({"subscription_id", "endpoint_id"})
-        leads = {"endpoint_id" if has_endpoint else "tenant_id", "status"}
+        indexed = {"endpoint_id" if has_endpoint else "tenant_id", "status"}
     for name, value in given.items():
-        column = _C[name] if name in leads else Residual(_C[name])
-        # The status is literal: no planner matches a bound parameter with a partial index.
+        column = _C[name] if name in indexed else Residual(_C[name])
+        # The status is a literal: no planner matches a bound parameter with a partial index.
         found.append(column == (literal_column(f"'{value}'") if name == "status" else value))
     return found
 
 
 def _endpoint_of(subscription_id: str) -> ScalarSelect[str]:
-    """A subscription's endpoint, which never changes: the way to its undelivered deliveries."""
+    """Return a subquery for a subscription's endpoint, which never changes: the index of
+    undelivered deliveries begins with the endpoint."""
     return (
         select(_C.endpoint_id)
         .where(_C.subscription_id == subscription_id)

@@ -1,8 +1,8 @@
-"""Which rows of the outbox come next: tenants in turns, and in each the endpoints in turns.
+"""Fair selection of outbox rows: tenants take turns, and so do the endpoints of each tenant.
 
-A backlog is its owner's. However many deliveries a tenant or an endpoint has waiting, the next of
-another is found with as many index look-ups as there are tenants and endpoints asked in between,
-never by walking over the backlog: `ix_deliveries_outbox` is skipped through (a "loose index scan",
+A backlog delays only its owner. However many deliveries a tenant or an endpoint has waiting, the
+next row of another is found with one index look-up per tenant and endpoint in between, never by
+reading the backlog: the query skips through `ix_deliveries_outbox` (a "loose index scan",
 https://wiki.postgresql.org/wiki/Loose_indexscan).
 """
 
@@ -22,16 +22,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.deliveries.outbox import PENDING, PendingDelivery, pending
+from hookfast.storage.deliveries.outbox import PENDING, PendingDelivery, pending_from_row
 
 _T = TypeVar("_T")
 
 _TENANTS = 32
-"""Asked in one turn."""
+"""The most tenants of one turn."""
 _ENDPOINTS = 32
-"""Of each, asked in one turn; the others in the next."""
+"""The most endpoints of a tenant in one turn. The others follow in the next."""
 _PASSES = 64
-"""As often the next are asked, where nobody who was asked has anything free."""
+"""How many turns are tried in a row while no endpoint has a free row."""
 _LEVELS = (Urgency.PERSON, Urgency.RETRY, Urgency.FIRST, Urgency.JOB)
 
 _WAITING = "started_at IS NULL AND urgency = level.u"
@@ -57,7 +57,7 @@ lane(t, e, n) AS (
         (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
          AND endpoint_id > COALESCE((SELECT value ->> 1 FROM {{cursors}} WHERE value ->> 0 = t), '')
          ORDER BY endpoint_id LIMIT 1),
-        -- nobody waits after the one where the last turn ended: it begins with the first again
+        -- no endpoint follows the one where the last turn ended: begin with the first again
         (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
          ORDER BY endpoint_id LIMIT 1)), 1
     FROM tenant, level WHERE t IS NOT NULL
@@ -70,7 +70,7 @@ SELECT level.u, t, e,
        (SELECT urgency FROM deliveries WHERE started_at IS NULL AND urgency > level.u
         AND urgency <= :least_urgent ORDER BY urgency LIMIT 1)
 FROM level LEFT JOIN lane ON e IS NOT NULL
-"""  # noqa: S608 - nothing of a caller's is in it
+"""  # noqa: S608 - contains no caller's text
 _FREE = """
     FROM deliveries WHERE started_at IS NULL AND urgency = :urgency
     AND tenant_id = value ->> 0 AND endpoint_id = value ->> 1
@@ -99,55 +99,51 @@ _POSTGRESQL = (
     text(_LANES.format(cursors="jsonb_array_elements(CAST(:cursors AS jsonb)) AS j(value)")),
     _typed(
         f"SELECT {_COLUMNS} FROM jsonb_array_elements(CAST(:lanes AS jsonb)) AS j(value)"  # noqa: S608
-        # twins pass each other by
+        # relays skip each other's rows
         f" JOIN LATERAL (SELECT * {_FREE} FOR UPDATE SKIP LOCKED) d ON true"
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
-    """What may be leased, the most urgent first. `more`: there may be more than was asked for."""
+class FreeRows:
+    """Rows that may be leased, the most urgent first. `more`: more free rows may exist."""
 
     rows: list[PendingDelivery]
     more: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Lanes:
-    """Who waits at one urgency: endpoints, each with its tenant, in the order of their turns.
-    `next_urgency` is the next one at which somebody waits; None: there is none."""
+class _WaitingEndpoints:
+    """The endpoints with waiting rows of one urgency, as (tenant, endpoint) in the order of their
+    turns. `next_urgency` is the next urgency with waiting rows, None if no other has any."""
 
     urgency: int
-    waiting: list[tuple[str, str]]
+    endpoints: list[tuple[str, str]]
     next_urgency: int | None
 
-    @property
-    def endpoints(self) -> frozenset[str]:
-        return frozenset(endpoint for _, endpoint in self.waiting)
-
-    def first(self, count: int) -> _Lanes:
-        """So many of them, one of each tenant before a second of any."""
-        if len(self.waiting) <= count:
+    def first(self, count: int) -> _WaitingEndpoints:
+        """Return the first `count` endpoints, one of each tenant before a second of any."""
+        if len(self.endpoints) <= count:
             return self
         tenants = [
             [(tenant, endpoint) for endpoint in endpoints]
             for tenant, endpoints in self.by_tenant.items()
         ]
-        return replace(self, waiting=list(islice(_in_turns(tenants), count)))
+        return replace(self, endpoints=list(islice(_in_turns(tenants), count)))
 
     @property
     def by_tenant(self) -> dict[str, list[str]]:
         found: defaultdict[str, list[str]] = defaultdict(list)
-        for tenant, endpoint in self.waiting:
+        for tenant, endpoint in self.endpoints:
             found[tenant].append(endpoint)
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """`skipped` are the endpoints that were left out for want of room in the limit; `cut`: an
-    endpoint may have more waiting than was read."""
+    """The rows of one turn. `skipped` are the endpoints left out because the limit was reached;
+    `cut`: an endpoint may have more waiting rows than were read."""
 
     rows: list[PendingDelivery]
     skipped: set[str]
@@ -159,7 +155,7 @@ def _no_bound(_: str) -> int:
 
 
 class FairClaim:
-    """Remembers whose turn it is. One per relay."""
+    """Finds free outbox rows, and remembers whose turn is next. One per relay."""
 
     def __init__(self) -> None:
         self._after_tenant: dict[int, str] = {}  # by urgency
@@ -174,9 +170,9 @@ class FairClaim:
         most_urgent: int = Urgency.PERSON,
         least_urgent: int = Urgency.JOB,
         room: Callable[[str], int] = _no_bound,
-    ) -> Free:
-        """At most `limit` free rows, locked until the transaction ends. `room` says how many more
-        new deliveries and jobs an endpoint may have in hand."""
+    ) -> FreeRows:
+        """Return at most `limit` free rows, locked until the transaction ends. `room` returns how
+        many more new deliveries and jobs of an endpoint may be in progress."""
         rows: list[PendingDelivery] = []
         more = False
         level: int | None = most_urgent
@@ -184,30 +180,31 @@ class FairClaim:
             passes = 0
             while True:
                 passes += 1
-                lanes = await self._lanes(connection, level, least_urgent)
-                if lanes is None:
-                    return Free(rows, more)
-                asked = limit - len(rows)
-                bound = room if lanes.urgency >= Urgency.FIRST else _no_bound
-                served = await self._rows(connection, lanes, limit=asked, now=now, room=bound)
+                waiting = await self._next_endpoints(connection, level, least_urgent)
+                if waiting is None:
+                    return FreeRows(rows, more)
+                missing = limit - len(rows)
+                bound = room if waiting.urgency >= Urgency.FIRST else _no_bound
+                served = await self._serve(connection, waiting, limit=missing, now=now, room=bound)
                 rows += served.rows
-                whole = self._pass_on(lanes, served)
-                if served.rows or whole or passes == _PASSES:
-                    more = more or served.cut or not whole
+                complete = self._advance(waiting, served)
+                if served.rows or complete or passes == _PASSES:
+                    more = more or served.cut or not complete
                     break
-            level = lanes.next_urgency
-        return Free(rows, more or len(rows) >= limit)
+            level = waiting.next_urgency
+        return FreeRows(rows, more or len(rows) >= limit)
 
-    async def _lanes(
+    async def _next_endpoints(
         self, connection: AsyncConnection, most_urgent: int, least_urgent: int
-    ) -> _Lanes | None:
-        """The next in turn at the highest urgency at which anybody waits; None: nobody does."""
+    ) -> _WaitingEndpoints | None:
+        """Return the endpoints whose turn is next at the highest urgency with waiting rows, or
+        None if no row waits."""
         cursors = [
             [tenant, endpoint]
             for (urgency, tenant), endpoint in self._after_endpoint.items()
             if urgency >= most_urgent
         ]
-        answer = await connection.execute(
+        rows = await connection.execute(
             _statements(connection)[0],
             {
                 "most_urgent": most_urgent,
@@ -216,34 +213,39 @@ class FairClaim:
                 **{f"after_{one}": self._after_tenant.get(one, "") for one in _LEVELS},
             },
         )
-        found = answer.all()
+        found = rows.all()
         if not found:
             return None
-        waiting = [(row[1], row[2]) for row in found if row[2] is not None]
-        return _Lanes(found[0][0], waiting, found[0][3])
+        endpoints = [(row[1], row[2]) for row in found if row[2] is not None]
+        return _WaitingEndpoints(found[0][0], endpoints, found[0][3])
 
-    async def _rows(
+    async def _serve(
         self,
         connection: AsyncConnection,
-        lanes: _Lanes,
+        waiting: _WaitingEndpoints,
         *,
         limit: int,
         now: datetime,
         room: Callable[[str], int],
     ) -> _Served:
-        """Rows of these lanes in turns, each tenant's share the same."""
-        first = lanes.first(limit)
+        """Read the free rows of these endpoints in turns, with an equal share per tenant."""
+        first = waiting.first(limit)
         by_tenant = first.by_tenant
-        asked: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
-        for tenant, endpoint in first.waiting:
+        by_quota: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+        for tenant, endpoint in first.endpoints:
             share = ceil(limit / len(by_tenant) / len(by_tenant[tenant]))
             if (quota := min(share, room(endpoint))) > 0:
-                asked[min(limit, _rounded(quota))].append((tenant, endpoint))
+                by_quota[min(limit, _rounded_up(quota))].append((tenant, endpoint))
         found: dict[str, list[PendingDelivery]] = {}
-        for most, some in asked.items():
-            given = {"lanes": json.dumps(some), "urgency": lanes.urgency, "now": now, "most": most}
+        for most, lanes in by_quota.items():
+            given = {
+                "lanes": json.dumps(lanes),
+                "urgency": waiting.urgency,
+                "now": now,
+                "most": most,
+            }
             for row in await connection.execute(_statements(connection)[1], given):
-                found.setdefault(row.endpoint_id, []).append(pending(row))
+                found.setdefault(row.endpoint_id, []).append(pending_from_row(row))
         tenants = [
             _in_turns(
                 [
@@ -255,29 +257,30 @@ class FairClaim:
         ]
         rows = list(islice(_in_turns(tenants), limit))
         served = Counter(row.endpoint_id for row in rows)
+        read = {endpoint for _, endpoint in first.endpoints}
         return _Served(
             rows,
-            # those who were not asked, and those who had some
-            skipped={endpoint for _, endpoint in lanes.waiting if endpoint not in first.endpoints}
+            # endpoints that were not read, and endpoints whose rows no longer fit
+            skipped={endpoint for _, endpoint in waiting.endpoints if endpoint not in read}
             | (found.keys() - served.keys()),
             cut=any(
                 served[endpoint] == most and room(endpoint) > most
-                for most, some in asked.items()
-                for _, endpoint in some
+                for most, lanes in by_quota.items()
+                for _, endpoint in lanes
             ),
         )
 
-    def _pass_on(self, lanes: _Lanes, served: _Served) -> bool:
-        """Those who were skipped are the next, else those after the last who was asked; whether
-        everybody was."""
-        urgency, by_tenant, skipped = lanes.urgency, lanes.by_tenant, served.skipped
+    def _advance(self, waiting: _WaitingEndpoints, served: _Served) -> bool:
+        """Let the next turn begin with the skipped endpoints, or else after the last one of this
+        turn. Return whether this turn covered every waiting endpoint of its urgency."""
+        urgency, by_tenant, skipped = waiting.urgency, waiting.by_tenant, served.skipped
         had_a_turn = {row.tenant_id for row in served.rows}
-        whole = _is_whole(self._after_tenant.pop(urgency, ""), list(by_tenant), _TENANTS)
+        complete = _is_complete(self._after_tenant.pop(urgency, ""), list(by_tenant), _TENANTS)
         left_out = set()
         for tenant, endpoints in by_tenant.items():
             key = (urgency, tenant)
             began_after = self._after_endpoint.pop(key, "")
-            whole = _is_whole(began_after, endpoints, _ENDPOINTS) and whole
+            complete = _is_complete(began_after, endpoints, _ENDPOINTS) and complete
             last = _last(began_after, endpoints, skipped, _ENDPOINTS)
             if last:
                 self._after_endpoint[key] = last
@@ -286,20 +289,20 @@ class FairClaim:
         last = _last("", list(by_tenant), left_out, _TENANTS)
         if last:
             self._after_tenant[urgency] = last
-        return whole and not skipped
+        return complete and not skipped
 
 
-def _is_whole(began_after: str, asked: Sequence[str], most: int) -> bool:
-    return not began_after and len(asked) < most
+def _is_complete(began_after: str, read: Sequence[str], most: int) -> bool:
+    return not began_after and len(read) < most
 
 
-def _last(before: str, asked: Sequence[str], skipped: Collection[str], most: int) -> str:
-    """After whom the next turn begins; empty: with the first."""
-    for one in asked:
+def _last(before: str, read: Sequence[str], skipped: Collection[str], most: int) -> str:
+    """Return the id after which the next turn begins, or "" to begin with the first."""
+    for one in read:
         if one in skipped:
             return before
         before = one
-    return before if len(asked) == most else ""
+    return before if len(read) == most else ""
 
 
 def _statements(connection: AsyncConnection) -> tuple[TextClause, Any]:
@@ -307,7 +310,7 @@ def _statements(connection: AsyncConnection) -> tuple[TextClause, Any]:
 
 
 def _in_turns(queues: Iterable[Iterable[_T]]) -> Iterator[_T]:
-    """The first of each, then the second of each, for as long as there are any."""
+    """Yield the first item of each queue, then the second of each, until all are empty."""
     return (one for turn in zip_longest(*queues) for one in turn if one is not None)
 
 
@@ -315,7 +318,7 @@ def _id(row: PendingDelivery) -> str:
     return row.delivery_id
 
 
-def _rounded(quota: int) -> int:
-    """A power of four: few different quotas make few statements, and read at most four times what
-    is taken."""
+def _rounded_up(quota: int) -> int:
+    """Return the next power of four: few different quotas need few statements, and at most four
+    times the needed rows are read."""
     return next(power for power in (1, 4, 16, 64, 256, 1_024) if power >= quota)

@@ -1,5 +1,5 @@
-"""Statements on `jobs`. How far a job has come is written in the transaction that asks its
-deliveries, and what came of those is counted from their rows: a crash loses and repeats nothing."""
+"""Statements on `jobs`. A job's progress is written in the transaction that changes its deliveries,
+and their results are counted from their rows, so a crash neither loses nor repeats anything."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _UNFINISHED = _C.status.in_([status.value for status in JobStatus if not status.
 
 
 async def add(connection: AsyncConnection, job: Job) -> None:
-    """Store a new job, which asks for its workflow."""
+    """Store a new job. Its row requests its workflow."""
     await connection.execute(insert(_JOBS).values(job.model_dump()))
 
 
 async def get(connection: AsyncConnection, job_id: str) -> Job | None:
-    """One job."""
+    """Return the job with this id."""
     rows = await connection.execute(select(_JOBS).where(_C.id == job_id))
     row = rows.mappings().first()
     return None if row is None else Job(**row)
@@ -39,8 +39,8 @@ async def list_page(
     after: str | None,
     limit: int,
 ) -> list[Job]:
-    """The newest `limit` jobs beyond the id `after`: one tenant's (None: everyone's), in one status
-    (None: in any)."""
+    """Return the newest `limit` jobs beyond the id `after`, of one tenant (None: of all) and in one
+    status (None: in any)."""
     statement = select(_JOBS)
     if tenant_id is not None:
         statement = statement.where(_C.tenant_id == tenant_id)
@@ -51,7 +51,7 @@ async def list_page(
 
 
 async def begin(connection: AsyncConnection, job_id: str, *, now: datetime) -> Job | None:
-    """The job, which runs from now on unless it has finished; None when there is none."""
+    """Mark a pending job as running, and return it as it is then; None if it does not exist."""
     begun = await _change(
         connection,
         update(_JOBS)
@@ -62,7 +62,7 @@ async def begin(connection: AsyncConnection, job_id: str, *, now: datetime) -> J
 
 
 async def lock(connection: AsyncConnection, job_id: str) -> Job | None:
-    """The job, unless it has ended; nobody else works on it until the transaction ends."""
+    """Return the job, locked until the transaction ends; None if it has ended."""
     rows = await connection.execute(
         select(_JOBS).where(_C.id == job_id, _UNFINISHED).with_for_update()
     )
@@ -70,7 +70,7 @@ async def lock(connection: AsyncConnection, job_id: str) -> Job | None:
     return None if row is None else Job(**row)
 
 
-async def progress(
+async def record_progress(
     connection: AsyncConnection,
     job: Job,
     *,
@@ -80,8 +80,8 @@ async def progress(
     skipped: int,
     now: datetime,
 ) -> Job | None:
-    """Count what was done since `job` was locked, up to the delivery `cursor`; `in_hand` is under
-    way. None when it has ended meanwhile."""
+    """Add what was done since `job` was locked, up to the delivery `cursor`. The deliveries
+    `in_hand` are in progress. Returns None if the job has ended meanwhile."""
     return await _change(
         connection,
         update(_JOBS)
@@ -96,15 +96,16 @@ async def progress(
     )
 
 
-async def resending(connection: AsyncConnection) -> list[Job]:
-    """The unfinished jobs that send deliveries again; one that is to be cancelled asks no more."""
-    going_on = _UNFINISHED & _C.cancel_requested.is_(False)
-    rows = await connection.execute(select(_JOBS).where(going_on, _C.action == "resend"))
+async def unfinished_resends(connection: AsyncConnection) -> list[Job]:
+    """Return the unfinished jobs that resend deliveries, except those that are to be cancelled."""
+    active = _UNFINISHED & _C.cancel_requested.is_(False)
+    rows = await connection.execute(select(_JOBS).where(active, _C.action == "resend"))
     return [Job(**row) for row in rows.mappings()]
 
 
 async def request_cancel(connection: AsyncConnection, job_id: str, *, now: datetime) -> Job | None:
-    """Ask for the job to be cancelled, and for its workflow to be told. None when it is over."""
+    """Request that the job is cancelled, and that its workflow is woken. Returns None if the job
+    has ended."""
     return await _change(
         connection,
         update(_JOBS)
@@ -121,7 +122,7 @@ async def finish(
     now: datetime,
     error: str | None = None,
 ) -> Job | None:
-    """End the job. None when it has ended already."""
+    """End the job. Returns None if it has already ended."""
     return await _change(
         connection,
         update(_JOBS)
@@ -131,17 +132,16 @@ async def finish(
             error=func.coalesce(error, _C.error),
             finished_at=now,
             updated_at=now,
-            workflow_started_at=func.coalesce(
-                _C.workflow_started_at, now
-            ),  # it asks for nothing more
+            # an ended job requests no workflow
+            workflow_started_at=func.coalesce(_C.workflow_started_at, now),
         ),
     )
 
 
-async def request_workflow(connection: AsyncConnection, *, unmoved_since: datetime) -> int:
-    """Ask once more for the unfinished jobs that have not moved since then, and return how many
-    those are. Their workflow was ended by hand, or lost with Temporal's data, and its successor
-    goes on where the row says; one that still runs is only woken."""
+async def request_stalled_workflows(connection: AsyncConnection, *, unmoved_since: datetime) -> int:
+    """Request again the workflows of unfinished jobs that have not moved since then, and return how
+    many. Such a workflow was terminated by hand or lost with Temporal's data, and the new one
+    continues where the row says. A workflow that still runs is only woken."""
     result = await connection.execute(
         update(_JOBS)
         .where(_UNFINISHED, _C.workflow_started_at < unmoved_since, _C.updated_at < unmoved_since)
@@ -151,7 +151,7 @@ async def request_workflow(connection: AsyncConnection, *, unmoved_since: dateti
 
 
 def progress_of(job: Job) -> JobProgress:
-    """How far a job has come."""
+    """Return how far a job has got."""
     return JobProgress(
         status=JobStatus(job.status),
         total=job.total,
@@ -167,31 +167,31 @@ async def _change(connection: AsyncConnection, statement: Update) -> Job | None:
 
 
 class JobWorkflowRequests:
-    """The jobs whose workflow is to be started, or told that the job is to be cancelled."""
+    """The jobs that request their workflow: to be started, or woken because of a cancellation."""
 
     async def find(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
-        """The workflows asked for, oldest first, at most `limit`."""
+        """Return at most `limit` workflow requests, oldest first."""
         rows = await connection.execute(
             select(_JOBS).where(_C.workflow_started_at.is_(None)).order_by(_C.id).limit(limit)
         )
-        return [_wanted(Job(**row)) for row in rows.mappings()]
+        return [_workflow_request(Job(**row)) for row in rows.mappings()]
 
     async def mark(
-        self, connection: AsyncConnection, wanted: Sequence[WorkflowRequest], *, now: datetime
+        self, connection: AsyncConnection, requests: Sequence[WorkflowRequest], *, now: datetime
     ) -> None:
-        """These were started or told. One that was asked to cancel in between still asks."""
-        asked = [one.key for one in wanted]
-        told = [job_id for job_id, cancelling in asked if cancelling]
-        started = [job_id for job_id, cancelling in asked if not cancelling]
+        """Mark these requests as fulfilled, unless the job was cancelled since it was read."""
+        keys = [request.key for request in requests]
+        cancelled = [job_id for job_id, cancelling in keys if cancelling]
+        started = [job_id for job_id, cancelling in keys if not cancelling]
         marking = update(_JOBS).values(workflow_started_at=now)
-        if told:
-            await connection.execute(marking.where(_C.id.in_(told)))
+        if cancelled:
+            await connection.execute(marking.where(_C.id.in_(cancelled)))
         if started:
             unchanged = _C.id.in_(started) & _C.cancel_requested.is_(False)
             await connection.execute(marking.where(unchanged))
 
 
-def _wanted(job: Job) -> WorkflowRequest:
+def _workflow_request(job: Job) -> WorkflowRequest:
     return WorkflowRequest(
         key=(job.id, job.cancel_requested),
         workflow=JOB_WORKFLOW,

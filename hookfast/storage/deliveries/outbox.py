@@ -1,8 +1,8 @@
 """The outbox: deliveries whose workflow still has to be started or woken (`started_at` is NULL).
 
-A relay leases rows before it starts their workflows, so that its twins leave them alone; a lease
-that runs out (the relay was killed) makes the row free again. Leases compare the relays' clocks: a
-skewed clock costs a second start, which Temporal refuses.
+A relay leases rows before it starts their workflows, so that other relays leave them alone. When a
+lease runs out (the relay was killed), the row is free again. Leases compare the relays' clocks: a
+skewed clock costs a second start, which Temporal rejects.
 """
 
 from __future__ import annotations
@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, Table, and_, bindparam, case, func, select, update
+from sqlalchemy import (
+    BindParameter,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.life import Life
@@ -26,8 +37,8 @@ _C = _DELIVERIES.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDelivery:
-    """An outbox row, as the relay starts or wakes its workflow. `batch_id` is the batch that took
-    its first attempt."""
+    """An outbox row, with what the relay needs to start or wake its workflow. `batch_id` is the
+    batch that took its first attempt."""
 
     delivery_id: str
     event_id: str
@@ -44,13 +55,13 @@ class PendingDelivery:
 
     @property
     def new(self) -> bool:
-        """Whether nothing was done for it yet."""
+        """Whether the delivery is in the outbox for the first time."""
         return self.wakes == 0
 
     @property
     def has_workflow(self) -> bool:
-        """Whether its workflow was told of before: then it is woken, else started. A batch's first
-        word of a delivery is not one of its workflow's."""
+        """Whether the delivery's workflow was requested before, so that it is woken, not started.
+        The first time that a batch puts a row back is the request for its workflow."""
         return self.wakes > (0 if self.batch_id is None else 1)
 
 
@@ -68,7 +79,7 @@ _OWN = (
 )
 _NAMES = ("delivery_id", *_OWN)
 PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _OWN), *COLUMNS)
-"""What `pending` reads, in this order."""
+"""The columns that `pending_from_row` reads, in this order."""
 
 _TIME = _C.leased_until.type
 _IDS: BindParameter[Any] = bindparam("ids", expanding=True)
@@ -84,21 +95,21 @@ _LEASE = (
 )
 _NOTHING_BEGAN = _C.wakes == 0
 _LEASE_ALONE = _LEASE.values(
-    # a batch that was lost: its word is not awaited any more (`has_workflow`)
+    # the batch was lost, and will not request a workflow any more (see `has_workflow`)
     batch_id=case((_NOTHING_BEGAN, None), else_=_C.batch_id),
     batch_until=case((_NOTHING_BEGAN, None), else_=_C.batch_until),
 )
 _GIVE_TO_BATCH = _LEASE.values(
     batch_id=bindparam("batch"), batch_until=bindparam("until", type_=_TIME)
 )
-_OURS = (
+_STILL_LEASED = (
     _C.id.in_(_IDS),
     _C.started_at.is_(None),
-    # put back since, or leased by another: then there is more to be told
+    # a row that was put back or leased by another relay since then has to be relayed again
     _C.leased_until == bindparam("until", type_=_TIME),
 )
 # A common table expression, which PostgreSQL evaluates once when it locks rows.
-_UNMARKED = select(_C.id).where(*_OURS).with_for_update(skip_locked=True).cte("unmarked")
+_UNMARKED = select(_C.id).where(*_STILL_LEASED).with_for_update(skip_locked=True).cte("unmarked")
 _MARK = (
     update(_DELIVERIES)
     .where(_C.id.in_(select(_UNMARKED.c.id)))
@@ -114,8 +125,8 @@ async def lease(
     until: datetime,
     batch_id: str | None = None,
 ) -> None:
-    """Lease rows that `FairClaim` found free in this transaction. With `batch_id`, that batch alone
-    makes their first attempts until then; without it, each has a workflow of its own."""
+    """Lease rows that `FairClaim` found free in this transaction. With `batch_id`, only that batch
+    may make their first attempts until then. Without it, each row gets a workflow of its own."""
     if not delivery_ids:
         return
     given: dict[str, object] = {"ids": list(delivery_ids), "until": until}
@@ -126,27 +137,27 @@ async def lease(
 
 
 async def find_pending(connection: AsyncConnection, delivery_id: str) -> PendingDelivery | None:
-    """One delivery in the form the relay uses, whether it waits in the outbox or not."""
+    """Return a delivery in the form that the relay uses, whether it is in the outbox or not."""
     found = await connection.execute(select(*PENDING).where(_C.id == delivery_id))
     row = found.first()
-    return None if row is None else pending(row)
+    return None if row is None else pending_from_row(row)
 
 
-async def find_all_pending(
+async def find_many_pending(
     connection: AsyncConnection, delivery_ids: Sequence[str]
 ) -> list[PendingDelivery]:
-    """The same of several; those without a row are left out."""
+    """Return several deliveries as `find_pending` does. Those without a row are left out."""
     if not delivery_ids:
         return []
     found = await connection.execute(_FIND_ALL, {"ids": list(delivery_ids)})
-    return [pending(row) for row in found]
+    return [pending_from_row(row) for row in found]
 
 
-async def unchanged(
+async def find_unchanged(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
 ) -> set[str]:
-    """Return the ids of the deliveries that nobody has changed since this batch took them. A change
-    from outside always adds to `wakes`, and only the batch itself attempts them meanwhile."""
+    """Return the ids of the deliveries that have not changed since this batch took them. A change
+    from outside always increments `wakes`, and only the batch itself attempts them meanwhile."""
     found = await connection.execute(_UNCHANGED, {"ids": list(delivery_ids), "batch": batch_id})
     return set(found.scalars())
 
@@ -158,8 +169,8 @@ async def mark_started(
     leased_until: datetime,
     now: datetime,
 ) -> None:
-    """Say that these workflows, claimed together, exist and were told. Rows another transaction
-    holds are skipped: it is the record of their first attempt, which marks them too."""
+    """Mark deliveries that were leased together as started or woken. Rows locked by another
+    transaction are skipped: it records their first attempt, which marks them too."""
     if delivery_ids:
         given = {"ids": list(delivery_ids), "until": leased_until, "now": now}
         await connection.execute(_MARK, given)
@@ -168,7 +179,7 @@ async def mark_started(
 async def release(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, leased_until: datetime
 ) -> None:
-    """Give the leases of one claim back: these could not be started now."""
+    """End the leases of deliveries that were leased together and could not be started now."""
     if delivery_ids:
         await connection.execute(_RELEASE, {"ids": list(delivery_ids), "until": leased_until})
 
@@ -180,13 +191,12 @@ async def leave_batch(
     batch_id: str,
     under_way_until: datetime | None = None,
 ) -> None:
-    """These deliveries leave their batch and get workflows of their own. `under_way_until`: their
-    requests go on, and nobody makes another before then. Those that the batch has not in hand any
-    more stay as they are."""
-    held = _held(delivery_ids, batch_id)
+    """Take deliveries out of their batch, and request workflows of their own. `under_way_until`:
+    their requests are still in progress, and no other is made before then. Deliveries that no
+    longer belong to the batch stay unchanged."""
     await connection.execute(
         update(_DELIVERIES)
-        .where(_C.id.in_(held))
+        .where(_C.id.in_(_in_batch(delivery_ids, batch_id)))
         .values(**_WOKEN, urgency=Urgency.RETRY, batch_until=under_way_until)
     )
 
@@ -194,17 +204,16 @@ async def leave_batch(
 async def return_from_batch(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
 ) -> None:
-    """The batch did not begin with these: they wait again as if it had not taken them."""
-    held = _held(delivery_ids, batch_id)
+    """Return deliveries that their batch has not begun to the outbox, as if never taken."""
     await connection.execute(
         update(_DELIVERIES)
-        .where(_C.id.in_(held))
+        .where(_C.id.in_(_in_batch(delivery_ids, batch_id)))
         .values(leased_until=None, batch_until=None, batch_id=None)
     )
 
 
-def _held(delivery_ids: Sequence[str], batch_id: str) -> Select[tuple[str]]:
-    """Those of them that the batch has in hand, locked in the order in which others lock them."""
+def _in_batch(delivery_ids: Sequence[str], batch_id: str) -> Select[tuple[str]]:
+    """Select those that belong to the batch, locked in the order in which others lock them."""
     held = (
         select(_C.id)
         .where(_C.id.in_(sorted(delivery_ids)), _C.batch_id == batch_id)
@@ -219,8 +228,8 @@ def _held(delivery_ids: Sequence[str], batch_id: str) -> Select[tuple[str]]:
 async def wake(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, urgency: int = Urgency.RETRY
 ) -> None:
-    """Have these deliveries' workflows look at their rows, which say what they already said: their
-    endpoint's circuit changed, or nothing was heard of them."""
+    """Request that the deliveries' workflows read their rows again, although these did not change:
+    their endpoint's circuit changed, or their workflows are overdue."""
     if delivery_ids:
         await connection.execute(
             update(_DELIVERIES)
@@ -238,18 +247,18 @@ async def wake(
 async def wake_lost(connection: AsyncConnection, *, overdue_since: datetime, limit: int) -> int:
     """Put deliveries that should have been attempted before `overdue_since` back into the outbox,
     and return how many. Their workflows are late, or lost with Temporal's own data (restored from
-    a backup, say); waking one that still runs changes nothing."""
+    a backup, for example). Waking a workflow that still runs changes nothing."""
     late = await connection.execute(
         select(_C.id)
         .where(
             and_(_C.next_attempt_at.is_not(None), _C.next_attempt_at < overdue_since),
-            # also what was told lately: it is on its way
+            # a workflow that was started or woken recently is not lost
             _C.started_at < overdue_since,
             _C.updated_at < overdue_since,
         )
         .limit(limit)
-        # PostgreSQL only: what somebody holds is not lost, and is not waited for. Whoever records
-        # attempts holds many, in the order of their ids.
+        # PostgreSQL only: a locked row is not lost, so do not wait for it. The recorder locks many
+        # rows, in the order of their ids.
         .with_for_update(skip_locked=True)
     )
     ids = list(late.scalars())
@@ -257,20 +266,22 @@ async def wake_lost(connection: AsyncConnection, *, overdue_since: datetime, lim
     return len(ids)
 
 
-async def backlog(connection: AsyncConnection) -> tuple[int, datetime | None]:
-    """How many deliveries wait to be started or woken, and since when the oldest does."""
-    row = (
-        await connection.execute(
-            select(func.count(), func.min(_C.created_at)).where(_C.started_at.is_(None))
-        )
-    ).one()
-    return row[0], row[1]
+async def backlog_reaches(connection: AsyncConnection, limit: int) -> bool:
+    """Return whether at least `limit` deliveries wait to be started or woken."""
+    found: int = (await connection.execute(backlog_statement(limit))).scalar_one()
+    return found >= limit
+
+
+def backlog_statement(limit: int) -> Select[int]:
+    """Return the statement that counts waiting deliveries in the outbox's index, up to `limit`."""
+    counted = select(literal(1)).where(_C.started_at.is_(None)).limit(limit).subquery()
+    return select(func.count()).select_from(counted)
 
 
 _WOKEN = {"started_at": None, "leased_until": None, "wakes": _C.wakes + 1}
 
 
-def pending(row: Sequence[Any]) -> PendingDelivery:
-    """The delivery in a row of `PENDING`."""
+def pending_from_row(row: Sequence[Any]) -> PendingDelivery:
+    """Return the delivery in a row of `PENDING`."""
     own = dict(zip(_NAMES, row, strict=False))  # the life follows
     return PendingDelivery(**own, life=life_of(row))

@@ -1,9 +1,10 @@
-"""What an attempt needs: the delivery, the event's bytes and the endpoint, with its secrets opened.
+"""Loads what an attempt needs: the delivery, the event's bytes, and the endpoint with decrypted
+secrets.
 
-The relay has just read all of this for the deliveries it starts, so it primes the loader and their
-first attempts, run eagerly in the same process, need no query at all. Whether a delivery may go
-(its life, its endpoint's gate) is read anew each time, but for those that begin a moment after the
-relay read it; the rest is cached until it is changed, events by size.
+The relay has just read all of this for the deliveries that it starts, so it primes the loader, and
+their first attempts, run eagerly in the same process, need no query at all. Whether a delivery may
+be sent (its life, its endpoint's gate) is read again for each attempt, except one that begins a
+moment after the relay read it. The rest is cached until it changes, events within a size limit.
 """
 
 from __future__ import annotations
@@ -28,33 +29,33 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.outbox import (
     PendingDelivery,
-    find_all_pending,
+    find_many_pending,
     find_pending,
-    unchanged,
+    find_unchanged,
 )
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint, EndpointCache
 from hookfast.storage.inbox.inbox_entries import RawRequest
-from hookfast.storage.inbox.raw_requests import RawRequests
+from hookfast.storage.inbox.raw_requests import RawRequestCache
 from hookfast.storage.tables import Event
 
 _E = Event.__table__.c
-# Built once: to build its condition for each claim took 6 % of a worker's busy time at 50/s.
+# Built once: building its condition for each claim took 6 % of a worker's busy time at 50/s.
 _FIND_EVENTS = select(
     _E.id, _E.tenant_id, _E.created_at, _E.body, _E.traceparent, _E.inbox_id
 ).where(_E.id.in_(bindparam("ids", expanding=True)))
 
 _EVENT_CACHE_BYTES = 8 * 1024 * 1024
-_EVENT_BYTES = 700  # of one, without its body
+_EVENT_BYTES = 700  # memory of a cached event, without its body
 _PRIMED_LIMIT = 10_000
-COUNTS_FOR = 0.5
-"""Seconds that what was read of a delivery and its endpoint counts. A request that begins later
-than that is preceded by a second look (see `activities.delivery`), so nothing is sent so long after
-a cancel, a pause or a circuit's opening was committed, however long a worker was frozen."""
+FRESH_SECONDS = 0.5
+"""Seconds for which a read of a delivery and its endpoint is valid. Before a request that begins
+later, both are read again (see `activities.delivery`), so nothing is sent that long after a cancel,
+a pause or a circuit's opening was committed, however long a worker was frozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventBody:
-    """An event as an attempt sees it: the bytes that are signed and sent."""
+    """An event as an attempt uses it, with the bytes that are signed and sent."""
 
     event_id: str
     tenant_id: str | None
@@ -66,17 +67,18 @@ class EventBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """Everything one attempt of a delivery needs. `raw` is what the event came in with, where that
-    is sent on as it came. `plan` is the one it started with. `wanted_at` is when the delivery was
-    committed, or the time it is scheduled for. `batch_id` is the batch that took its first attempt.
-    `life` and `gate` are as of `read_at`, in the event loop's time."""
+    """Everything that one attempt of a delivery needs. `raw` is the original inbound request if the
+    delivery forwards it unchanged. `plan` is the retry plan that the delivery started with.
+    `due_from` is when the delivery was committed, or the time it is scheduled for. `batch_id` is
+    the batch that took its first attempt. `life` and `gate` are as of `read_at`, in the event
+    loop's time."""
 
     delivery_id: str
     event_type: str
-    wanted_at: datetime
+    due_from: datetime
     payload: str
     event: EventBody
-    target: CachedEndpoint
+    endpoint: CachedEndpoint
     gate: Gate
     raw: RawRequest | None
     plan: PlanSpec
@@ -86,13 +88,13 @@ class Outgoing:
 
     @property
     def fresh(self) -> bool:
-        """Whether `life` and `gate` still count without a second look."""
-        return asyncio.get_running_loop().time() - self.read_at <= COUNTS_FOR
+        """Whether `life` and `gate` are still valid without reading them again."""
+        return asyncio.get_running_loop().time() - self.read_at <= FRESH_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class _Primed:
-    """What the relay read of a delivery whose first attempt begins at once."""
+    """A delivery as the relay read it, whose first attempt begins at once."""
 
     row: PendingDelivery
     gate: Gate
@@ -100,172 +102,171 @@ class _Primed:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A delivery that the relay sends on its way, with its endpoint as it is now."""
+class DeliveryWithEndpoint:
+    """An outbox row, with its endpoint and the endpoint's gate as they are now."""
 
     row: PendingDelivery
-    target: CachedEndpoint
+    endpoint: CachedEndpoint
     gate: Gate
 
-    def in_batch(self, batch_id: str, until: datetime) -> Chosen:
-        """The same after a batch has taken it."""
+    def in_batch(self, batch_id: str, until: datetime) -> DeliveryWithEndpoint:
+        """Return the delivery as it is after a batch has taken it."""
         life = replace(self.row.life, batch_until=until)
         return replace(self, row=replace(self.row, batch_id=batch_id, life=life))
 
 
 class OutgoingLoader:
-    """One per process. Raises NotFound for a delivery whose row or event is missing, Misconfigured
-    for one whose endpoint cannot be used (its secret cannot be opened)."""
+    """Loads and caches what attempts need. One per process. Raises NotFound if a delivery's row or
+    event is missing, and Misconfigured if its endpoint cannot be used (a secret cannot be
+    decrypted)."""
 
     def __init__(self, database: Database, keyring: Keyring, *, clock: Clock = utc_now) -> None:
         self._database = database
         self._clock = clock
-        self._targets = EndpointCache(keyring, clock=clock)
+        self._endpoints = EndpointCache(keyring, clock=clock)
         self._events: LRUCache[str, EventBody] = LRUCache(
             _EVENT_CACHE_BYTES, getsizeof=lambda event: len(event.body) + _EVENT_BYTES
         )
-        self._raws = RawRequests()
+        self._raws = RawRequestCache()
         self._primed: LRUCache[str, _Primed] = LRUCache(_PRIMED_LIMIT)
 
-    async def choose(
+    async def with_endpoints(
         self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
-    ) -> list[Chosen]:
-        """These deliveries with their endpoints. Those whose endpoint cannot be used are left out;
-        why is in the log."""
-        seen = await gates(connection, {row.endpoint_id for row in deliveries})
-        targets = await self._targets.load(connection, seen)
+    ) -> list[DeliveryWithEndpoint]:
+        """Return these deliveries with their endpoints. Those with an endpoint that cannot be used
+        are left out; the log has the reason."""
+        current = await gates(connection, {row.endpoint_id for row in deliveries})
+        endpoints = await self._endpoints.load(connection, current)
         return [
-            Chosen(row, targets[row.endpoint_id], seen[row.endpoint_id].gate)
+            DeliveryWithEndpoint(row, endpoints[row.endpoint_id], current[row.endpoint_id].gate)
             for row in deliveries
-            if row.endpoint_id in targets
+            if row.endpoint_id in endpoints
         ]
 
     async def prime(
-        self, connection: AsyncConnection, chosen: Sequence[Chosen], *, read_at: float
+        self,
+        connection: AsyncConnection,
+        deliveries: Sequence[DeliveryWithEndpoint],
+        *,
+        read_at: float,
     ) -> None:
-        """Read the events of these deliveries, which were read at `read_at`, and keep all of it for
-        their first attempts."""
-        new = [one.row for one in chosen if one.row.new]
+        """Read the events of these deliveries, and remember both for their first attempts. The
+        deliveries were read at `read_at`."""
+        new = [one.row for one in deliveries if one.row.new]
         events = await self._load_events(connection, {row.event_id for row in new})
         await self._load_raws(connection, new, events)
         now = self._clock()
-        for one in chosen:
+        for one in deliveries:
             row = one.row
             if row.new and (row.deliver_at is None or row.deliver_at <= now):
                 self._primed[row.delivery_id] = _Primed(row, one.gate, read_at)
 
     async def renew(self, delivery_ids: Sequence[str], *, batch_id: str) -> None:
-        """Read these deliveries of a batch, all at once, where what is known of them is not fresh.
-        Of those that are as they were only that is read."""
+        """Read these deliveries of a batch again, all at once, unless they were read just now. For
+        an unchanged delivery, only the fact that it has not changed is read."""
         now = asyncio.get_running_loop().time()
         stale = [
             one
             for one in delivery_ids
-            if (primed := self._primed.get(one)) is None or now - primed.read_at > COUNTS_FOR / 2
+            if (primed := self._primed.get(one)) is None or now - primed.read_at > FRESH_SECONDS / 2
         ]
         if not stale:
             return
         async with self._database.read(quick=True) as connection:
-            same = await unchanged(connection, stale, batch_id=batch_id)
+            same = await find_unchanged(connection, stale, batch_id=batch_id)
             known = {
                 one: self._primed[one].row for one in stale if one in same and one in self._primed
             }
             others = [one for one in stale if one not in known]
-            rows = [*known.values(), *await find_all_pending(connection, others)]
-            await self.prime(connection, await self.choose(connection, rows), read_at=now)
+            rows = [*known.values(), *await find_many_pending(connection, others)]
+            await self.prime(connection, await self.with_endpoints(connection, rows), read_at=now)
 
     def endpoints_of(self, delivery_ids: Iterable[str]) -> dict[str, str]:
-        """Where those of these deliveries go whose first attempt is about to begin."""
+        """Return the endpoint ids of those deliveries whose first attempt is about to begin."""
         primed = ((one, self._primed.get(one)) for one in delivery_ids)
         return {one: known.row.endpoint_id for one, known in primed if known is not None}
 
     async def load(
         self, delivery_id: str, *, plan: PlanSpec | None = None, fresh: bool = False
     ) -> Outgoing:
-        """What the next attempt of this delivery needs. `plan` is the one it started with (None:
-        its endpoint's). `fresh`: none was made before, so what the relay read counts, which knows
-        of no attempt."""
+        """Return what the next attempt of this delivery needs. `plan` is the retry plan that it
+        started with (None: its endpoint's). `fresh`: no attempt was made before, so what the relay
+        read is valid."""
         primed = self._primed.pop(delivery_id, None)
-        if primed is not None and fresh and (known := self._known(primed, plan)) is not None:
+        if primed is not None and fresh and (known := self._from_memory(primed, plan)) is not None:
             return known if known.fresh else await self.refresh(known)
         read_at = asyncio.get_running_loop().time()
         async with self._database.read(quick=True) as connection:
             row = await find_pending(connection, delivery_id)
             if row is None:
                 raise NotFound(f"There is no delivery {delivery_id}.")
-            seen = await gates(connection, {row.endpoint_id})
-            targets = await self._targets.load(connection, seen)
+            current = await gates(connection, {row.endpoint_id})
+            endpoints = await self._endpoints.load(connection, current)
             events = await self._load_events(connection, {row.event_id})
             raws = await self._load_raws(connection, [row], events)
         if row.event_id not in events:
             raise NotFound(f"The event of {delivery_id} is missing.")
-        if row.endpoint_id not in targets:
-            raise Misconfigured(f"The endpoint of {delivery_id} cannot be used now; see the log.")
         event = events[row.event_id]
         return _outgoing(
             row,
             event,
-            targets[row.endpoint_id],
-            seen[row.endpoint_id].gate,
+            _usable(endpoints, row.endpoint_id),
+            current[row.endpoint_id].gate,
             raw=raws.get(_raw_id(row, event) or ""),
             plan=plan,
             read_at=read_at,
         )
 
     async def refresh(self, outgoing: Outgoing) -> Outgoing:
-        """The same, with what may have changed read anew: the life, the gate and the endpoint.
-        Raises NotFound for a delivery that is gone, Misconfigured as `load` does."""
-        endpoint_id, read_at = outgoing.target.endpoint_id, asyncio.get_running_loop().time()
+        """Read again what may have changed: the life, the gate and the endpoint. Raises NotFound if
+        the delivery no longer exists, and Misconfigured as `load` does."""
+        endpoint_id, read_at = outgoing.endpoint.endpoint_id, asyncio.get_running_loop().time()
         async with self._database.read(quick=True) as connection:
             life = await lives.read(connection, outgoing.delivery_id)
-            seen = await gates(connection, {endpoint_id})
-            targets = await self._targets.load(connection, seen)
-        if life is None or endpoint_id not in seen:
+            current = await gates(connection, {endpoint_id})
+            endpoints = await self._endpoints.load(connection, current)
+        if life is None or endpoint_id not in current:
             raise NotFound(f"There is no delivery {outgoing.delivery_id}.")
-        if endpoint_id not in targets:
-            raise Misconfigured(f"The endpoint {endpoint_id} cannot be used now; see the log.")
         return replace(
             outgoing,
             life=life,
-            gate=seen[endpoint_id].gate,
-            target=targets[endpoint_id],
+            gate=current[endpoint_id].gate,
+            endpoint=_usable(endpoints, endpoint_id),
             read_at=read_at,
         )
 
-    def _known(self, primed: _Primed, plan: PlanSpec | None) -> Outgoing | None:
-        """It from memory; None where something of it is not kept any more."""
+    def _from_memory(self, primed: _Primed, plan: PlanSpec | None) -> Outgoing | None:
+        """Return what an attempt needs from the caches, or None if a part is no longer cached."""
         row = primed.row
         event = self._events.get(row.event_id)
-        target = self._targets.known(row.endpoint_id)
-        if event is None or target is None:
+        endpoint = self._endpoints.get(row.endpoint_id)
+        if event is None or endpoint is None:
             return None
         inbox_id = _raw_id(row, event)
         raw = None if inbox_id is None else self._raws.known(inbox_id)
         if inbox_id is not None and raw is None:
             return None
         return _outgoing(
-            row, event, target, primed.gate, raw=raw, plan=plan, read_at=primed.read_at
+            row, event, endpoint, primed.gate, raw=raw, plan=plan, read_at=primed.read_at
         )
 
-    async def target(self, endpoint_id: str) -> CachedEndpoint:
-        """An endpoint, whatever its state. Raises NotFound, and Misconfigured as `load` does."""
+    async def load_endpoint(self, endpoint_id: str) -> CachedEndpoint:
+        """Return an endpoint in any state. Raises NotFound, and Misconfigured as `load` does."""
         async with self._database.read(quick=True) as connection:
-            seen = await gates(connection, {endpoint_id})
-            targets = await self._targets.load(connection, seen)
-        if endpoint_id not in seen:
+            current = await gates(connection, {endpoint_id})
+            endpoints = await self._endpoints.load(connection, current)
+        if endpoint_id not in current:
             raise NotFound("There is no such endpoint.")
-        if endpoint_id not in targets:
-            raise Misconfigured(f"The endpoint {endpoint_id} cannot be used now; see the log.")
-        return targets[endpoint_id]
+        return _usable(endpoints, endpoint_id)
 
     def traceparent_of(self, event_id: str) -> str | None:
-        """The trace of an event that was read lately; None of any other."""
+        """Return the trace of an event that was read recently, or None for any other event."""
         event = self._events.get(event_id)
         return None if event is None else event.traceparent
 
     def forget_primed(self) -> None:
-        """A circuit changed in this process: first attempts that have not begun read anew whether
-        they may go."""
+        """Forget the primed deliveries, because a circuit changed in this process: first attempts
+        that have not begun read again whether they may be sent."""
         self._primed.clear()
 
     async def _load_events(
@@ -293,25 +294,31 @@ class OutgoingLoader:
         deliveries: Sequence[PendingDelivery],
         events: Mapping[str, EventBody],
     ) -> dict[str, RawRequest]:
-        """What those of these deliveries send that send it as it came."""
-        wanted = {
+        """Return the original requests of the deliveries with payload style `raw`, by inbox id."""
+        inbox_ids = {
             inbox_id
             for row in deliveries
             if (event := events.get(row.event_id)) is not None
             and (inbox_id := _raw_id(row, event)) is not None
         }
-        return await self._raws.load(connection, wanted) if wanted else {}
+        return await self._raws.load(connection, inbox_ids) if inbox_ids else {}
+
+
+def _usable(endpoints: Mapping[str, CachedEndpoint], endpoint_id: str) -> CachedEndpoint:
+    if endpoint_id not in endpoints:
+        raise Misconfigured(f"The endpoint {endpoint_id} cannot be used now; see the log.")
+    return endpoints[endpoint_id]
 
 
 def _raw_id(row: PendingDelivery, event: EventBody) -> str | None:
-    """The entry whose request a delivery sends on; None for one that sends something else."""
+    """Return the id of the inbox entry whose request a delivery forwards, or None."""
     return event.inbox_id if row.payload == "raw" else None
 
 
 def _outgoing(
     row: PendingDelivery,
     event: EventBody,
-    target: CachedEndpoint,
+    endpoint: CachedEndpoint,
     gate: Gate,
     *,
     raw: RawRequest | None,
@@ -321,13 +328,13 @@ def _outgoing(
     return Outgoing(
         delivery_id=row.delivery_id,
         event_type=row.event_type,
-        wanted_at=row.deliver_at or row.created_at,
+        due_from=row.deliver_at or row.created_at,
         payload=row.payload,
         event=event,
-        target=target,
+        endpoint=endpoint,
         gate=gate,
         raw=raw,
-        plan=target.plan if plan is None else plan,
+        plan=endpoint.plan if plan is None else plan,
         batch_id=row.batch_id,
         life=row.life,
         read_at=read_at,

@@ -1,6 +1,6 @@
-"""Records attempts: the attempt's row, what it makes of its delivery and the endpoint's health, in
-one transaction, together with whatever other attempts ended meanwhile. What an attempt makes of its
-delivery is decided here, from its life as it is by now."""
+"""Records attempts: the attempt's row, its delivery's new state and its endpoint's health, in one
+transaction with other attempts that have ended meanwhile. The delivery's new state is computed
+here, from its current life."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from hookfast.storage.tables import Attempt
 
 _ATTEMPTS: Table = Attempt.__table__
 
-_MAX_BATCH = 500
+_MAX_GROUP = 500
 _QUICK = 200  # records whose statements take less than 5 ms
 _PATIENCE_SECONDS = 20.0
-"""Below the time that Temporal gives an activity that does nothing but record."""
+"""Shorter than the timeout of an activity that only records."""
 
 GONE_REASON = "The receiver answered 410 Gone."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
-    """One attempt to record. `excerpt` is the start of the answer; `limited`: it may hold a place
-    among the endpoint's requests in flight; `in_batch`: a batch made it; `first_try`: nobody has
-    tried to record it before."""
+    """An attempt to record. `excerpt` is the start of the response body; `limited`: the attempt may
+    count as one of the endpoint's requests in flight; `in_batch`: a batch made it; `first_try`: no
+    earlier call has tried to record it."""
 
     delivery_id: str
     ended: AttemptEnded
@@ -51,7 +51,7 @@ class AttemptRecord:
 
 
 class Committed(Flag):
-    """Who has work to do after a commit."""
+    """The parts of the worker that have work to do after a commit."""
 
     CIRCUIT = auto()  # the workflow starter: a circuit or a notice requests its workflow
     OUTBOX = auto()  # the relay: operational events have deliveries
@@ -73,7 +73,7 @@ class Recorder:
         self._on_commit = on_commit
         self._clock = clock
         self._group = GroupCommit(
-            self._commit, name="recorder", most=_MAX_BATCH, patience=_PATIENCE_SECONDS
+            self._commit, name="recorder", most=_MAX_GROUP, patience=_PATIENCE_SECONDS
         )
 
     async def record(self, record: AttemptRecord, *, within: float = _PATIENCE_SECONDS) -> Change:
@@ -112,10 +112,10 @@ async def _write(
     connection: AsyncConnection, records: list[AttemptRecord], *, policy: Policy, now: datetime
 ) -> tuple[dict[str, Change], Committed]:
     locked = await lives.lock(connection, {record.delivery_id for record in records})
-    # in a statement of its own: it sees what was committed up to the locks
+    # a separate statement after the locks, so that it sees everything committed before them
     repeated = [record for record in records if not record.first_try]
     known = await _recorded(connection, repeated) if repeated else frozenset[str]()
-    # Once each: what took too long is given to us again while it still waits here.
+    # A record that took too long may be submitted again while the first still waits: keep one.
     by_id = {
         record.ended.attempt_id: record
         for record in records
@@ -126,22 +126,22 @@ async def _write(
         rows = [_attempt_row(one, locked[one.delivery_id].endpoint_id) for one in new]
         await connection.execute(_ADD, rows)
     facts = [(record.delivery_id, record.ended) for record in new]
-    # A life goes by its workflow's time, which may be ahead of ours.
+    # A life uses its workflow's time, which may be ahead of ours.
     latest = max([now, *(record.ended.ended_at for record in new)])
     changes = await lives.apply(
         connection,
         facts,
         now=latest,
-        of_batches={record.delivery_id for record in new if record.in_batch},
+        batched={record.delivery_id for record in new if record.in_batch},
         locked=locked,
     )
     committed_for = Committed.OUTBOX if any(one.died for one in changes.values()) else Committed(0)
     if new:
-        committed_for |= await _count(connection, new, changes, policy=policy, now=now)
+        committed_for |= await _update_endpoints(connection, new, changes, policy=policy, now=now)
     return changes, committed_for
 
 
-async def _count(
+async def _update_endpoints(
     connection: AsyncConnection,
     new: list[AttemptRecord],
     changes: dict[str, Change],
@@ -149,7 +149,8 @@ async def _count(
     policy: Policy,
     now: datetime,
 ) -> Committed:
-    """What these attempts say about their endpoints."""
+    """Release the attempts' permits, disable endpoints that answered 410, and update the health of
+    all endpoints."""
     committed_for = Committed(0)
     endpoint_of = {one.delivery_id: one.endpoint_id for one in changes.values()}
     await permits.release(
@@ -174,7 +175,7 @@ async def _count(
             connection, endpoint_id, cause=Cause.GONE, reason=GONE_REASON, now=now
         ):
             committed_for |= Committed.CIRCUIT | Committed.OUTBOX
-    let_go = {one.delivery_id for one in changes.values() if one.left_hold}
+    left_hold = {one.delivery_id for one in changes.values() if one.left_hold}
     results = []
     for record in new:
         outcome = record.ended.outcome
@@ -183,9 +184,9 @@ async def _count(
             at=record.ended.started_at,
             succeeded=outcome.succeeded,
             error=outcome.error,
-            was_held=record.delivery_id in let_go,
+            was_held=record.delivery_id in left_hold,
         )
-        let_go.discard(record.delivery_id)
+        left_hold.discard(record.delivery_id)
         results.append((endpoint_of[record.delivery_id], result))
     if await endpoint_health.count(connection, results, policy=policy, now=now):
         committed_for |= Committed.CIRCUIT | Committed.OUTBOX
@@ -195,7 +196,7 @@ async def _count(
 async def _recorded(
     connection: AsyncConnection, records: Collection[AttemptRecord]
 ) -> frozenset[str]:
-    """Those of these attempts that are recorded already, by id."""
+    """Return the ids of those attempts that are already recorded."""
     c = _ATTEMPTS.c
     rows = await connection.execute(
         select(c.id).where(

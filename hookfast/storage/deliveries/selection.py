@@ -1,8 +1,8 @@
-"""The deliveries a job acts on: chosen by a filter, counted, and then read oldest first, a chunk at
-a time, by ranges of the indexes that lists use.
+"""The deliveries that a job acts on: selected by a filter, counted, and read in chunks, oldest
+first, with the same indexes as lists.
 
-A filter that names several statuses is a range for each of them, merged: an OR would read and sort
-everything that fits for every chunk.
+A filter with several statuses reads one index range per status and merges them: an OR would read
+and sort all matching deliveries for every chunk.
 """
 
 from __future__ import annotations
@@ -30,27 +30,26 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
-from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import by_name
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.deliveries.deliveries import DeliveryFilter, conditions
+from hookfast.storage.deliveries.deliveries import DeliveryFilter, conditions, created_between
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
 MAX_IDS = 1_000
-"""Deliveries that can be listed one by one."""
+"""The most deliveries that a selection may list by id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySelection:
-    """Which deliveries: those for which everything given is so.
+    """A selection of deliveries; all given conditions must hold.
 
-    `statuses` empty means any. `since` is inclusive and `until` exclusive, both about creation;
-    `finished_since` and `finished_until` likewise about the end. `up_to` is the newest delivery
-    there was when the choice was made: later ones do not join. `without`: what others that are
-    under way have chosen, each but for what they have dealt with (up to `after`).
+    Empty `statuses` means any. `since` (inclusive) and `until` (exclusive) refer to creation,
+    `finished_since` and `finished_until` to the end. `up_to` is the newest delivery at the time of
+    the selection: later ones are not included. `without` has the selections of other unfinished
+    jobs, which are excluded here, except what those jobs have already processed (up to `after`).
     """
 
     tenant_id: str | None = None
@@ -70,24 +69,24 @@ class DeliverySelection:
     without: tuple[DeliverySelection, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """The choice that a job's row keeps. Raises pydantic's ValidationError."""
-        chosen = TypeAdapter(cls).validate_python(document)
-        return chosen
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Read a selection from a job's row. Raises pydantic's ValidationError."""
+        selection = TypeAdapter(cls).validate_python(document)
+        return selection
 
     def document(self) -> dict[str, Any]:
-        """It as JSON, without what is not given."""
+        """Return the selection as a JSON object for a job's row, without default values."""
         document: dict[str, Any] = TypeAdapter(type(self)).dump_python(
             self, mode="json", exclude_defaults=True
         )
         return document
 
     def ranges(self) -> list[tuple[DeliveryStatus | None, list[ColumnElement[bool]]]]:
-        """The ranges of an index that together are the choice, each with the one status it has
-        (None: several)."""
+        """Return the index ranges that make up the selection, as conditions, each with its status
+        (None: several statuses)."""
         times = self._times()
         if self._in_one_range():
-            found = self._leading() + times
+            found = self._indexed_conditions() + times
             if self.statuses:
                 names = [status.value for status in self.statuses]
                 found.append(Residual(_C.status).in_(names))
@@ -95,7 +94,7 @@ class DeliverySelection:
         return [(status, conditions(self._filter(status)) + times) for status in self.statuses]
 
     def _in_one_range(self) -> bool:
-        # An event or a list of ids is narrower than a status, and "delivered" is no use as one.
+        # An event or a list of ids is narrower than a status, and most deliveries are "delivered".
         return (
             not self.statuses
             or DeliveryStatus.DELIVERED in self.statuses
@@ -103,13 +102,15 @@ class DeliverySelection:
             or self.ids is not None
         )
 
-    def _leading(self) -> list[ColumnElement[bool]]:
+    def _indexed_conditions(self) -> list[ColumnElement[bool]]:
         if self.ids is None:
             return conditions(self._filter(None))
-        names = ("tenant_id", "endpoint_id", "subscription_id", "event_id", "event_type")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        checks = [Residual(_C[name]) == value for name, value in given.items()]
+        checks = [Residual(_C[name]) == value for name, value in self._given_columns()]
         return [_C.id.in_(self.ids), *checks]
+
+    def _given_columns(self) -> list[tuple[str, str]]:
+        names = ("tenant_id", "endpoint_id", "subscription_id", "event_id", "event_type")
+        return [(name, value) for name in names if (value := getattr(self, name)) is not None]
 
     def _filter(self, status: DeliveryStatus | None) -> DeliveryFilter:
         return DeliveryFilter(
@@ -122,12 +123,8 @@ class DeliverySelection:
         )
 
     def _times(self) -> list[ColumnElement[bool]]:
-        """Also the other things that no index leads to."""
-        found: list[ColumnElement[bool]] = []
-        if self.since is not None:
-            found.append(_C.id >= first_id_at("dlv", self.since))
-        if self.until is not None:
-            found.append(_C.id < first_id_at("dlv", self.until))
+        """Return the conditions on times, and all others that use no index."""
+        found = created_between(self.since, self.until)
         if self.up_to is not None:
             found.append(_C.id <= self.up_to)
         if self.finished_since is not None:
@@ -136,21 +133,18 @@ class DeliverySelection:
             found.append(_C.finished_at < self.finished_until)
         if self.after is not None:
             found.append(_C.id > self.after)
-        if (
-            self.reason == Reason.ENDPOINT_LIMIT
-        ):  # a resend in the middle of a plan has its own turn
+        if self.reason == Reason.ENDPOINT_LIMIT:
+            # a resend in the middle of a plan has its own turn
             found.append(or_(_C.reason == self.reason, _C.resend_not_before.is_not(None)))
         elif self.reason is not None:
             found.append(_C.reason == self.reason)
-        # a column that is NULL makes a condition NULL: not chosen by the other, and so not left out
+        # NULL columns make a condition NULL: the other job did not select these, so keep them
         found += [not_(func.coalesce(other.condition(), false())) for other in self.without]
         return found
 
     def condition(self) -> ColumnElement[bool]:
-        """All that a delivery has to fulfil to be chosen, where no index leads to it."""
-        names = ("tenant_id", "endpoint_id", "subscription_id", "event_id", "event_type")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        found = [_C[name] == value for name, value in given.items()]
+        """Return the whole selection as one condition that does not depend on an index."""
+        found = [_C[name] == value for name, value in self._given_columns()]
         if self.statuses:
             found.append(_C.status.in_([status.value for status in self.statuses]))
         if self.ids is not None:
@@ -159,7 +153,7 @@ class DeliverySelection:
 
 
 async def newest_id(connection: AsyncConnection) -> str:
-    """The newest delivery's id, "" where there is none: the bound of what exists now."""
+    """Return the newest delivery's id, or "" without deliveries: the upper bound of what exists."""
     found: str | None = (await connection.execute(select(func.max(_C.id)))).scalar_one()
     return found or ""
 
@@ -167,14 +161,14 @@ async def newest_id(connection: AsyncConnection) -> str:
 async def count(
     connection: AsyncConnection, chosen: DeliverySelection
 ) -> dict[DeliveryStatus, int]:
-    """How many deliveries are chosen, by their status; only statuses that occur."""
+    """Count the selected deliveries by status. Statuses that do not occur are left out."""
     rows = (await connection.execute(count_statement(chosen))).all()
     counted = {DeliveryStatus(status): number for status, number in rows if number}
     return {status: counted[status] for status in DeliveryStatus if status in counted}
 
 
 def count_statement(chosen: DeliverySelection) -> Select[Any]:
-    """The statement of `count`."""
+    """Return the statement that `count` executes."""
     [first, *rest] = chosen.ranges()
     if first[0] is None:
         return select(_C.status, func.count()).where(*first[1]).group_by(_C.status)
@@ -188,13 +182,13 @@ def count_statement(chosen: DeliverySelection) -> Select[Any]:
 async def next_ids(
     connection: AsyncConnection, chosen: DeliverySelection, *, after: str | None, limit: int
 ) -> list[str]:
-    """The oldest `limit` deliveries that are chosen, beyond the id `after`."""
+    """Return the ids of the oldest `limit` selected deliveries, beyond the id `after`."""
     rows = await connection.execute(next_statement(chosen, after=after, limit=limit))
     return list(rows.scalars())
 
 
 def next_statement(chosen: DeliverySelection, *, after: str | None, limit: int) -> Select[Any]:
-    """The statement of `next_ids`."""
+    """Return the statement that `next_ids` executes."""
     chunks = [
         by_name(select(_C.id).where(*found), _C.id, after=after, limit=limit)
         for _, found in chosen.ranges()
@@ -205,15 +199,15 @@ def next_statement(chosen: DeliverySelection, *, after: str | None, limit: int) 
     return by_name(select(merged.c.id), merged.c.id, after=None, limit=limit)
 
 
-async def under_way(
+async def resends_under_way(
     connection: AsyncConnection,
     delivery_ids: Collection[str],
     *,
     patience: timedelta,
     now: datetime,
 ) -> list[str]:
-    """Those of these deliveries whose resend is still to be made, and can be before long: neither
-    held, nor given a turn by their endpoint's limits that is further away than `patience`."""
+    """Return the deliveries whose requested resend has not been made but is expected soon: they are
+    not held, and their endpoint's limits give them a turn within `patience`."""
     rows = await connection.execute(
         select(_C.id)
         .where(

@@ -1,10 +1,11 @@
-"""Emitting: events in, one `deliveries` row per matching subscription out, in one transaction.
+"""Emits events: commits each event with one `deliveries` row per matching subscription, in one
+transaction.
 
-This is the transactional outbox: once `emit` returns, every delivery it counted will be made, and
-nothing but the database stood between the caller and that promise. All look-ups happen before the
-write, so that SQLite's one writer is held for two inserts and a commit. A subscription or endpoint
-that changes in between changed while the event was being emitted: either order is right, and the
-attempt looks at its endpoint again.
+This is the transactional outbox: once `emit` returns, every delivery that it counted will be made,
+and this promise depends on nothing but the database. All look-ups happen before the write, so that
+SQLite's one writer is held only for two inserts and a commit. If a subscription or endpoint changes
+in between, it changed while the event was being emitted: either order is correct, and the attempt
+reads its endpoint again.
 """
 
 from __future__ import annotations
@@ -44,23 +45,22 @@ from hookfast.telemetry import instruments, spans
 
 _TENANTS: Table = Tenant.__table__
 
-# Judging more data than this (hashes) moves to a thread: it takes longer than other requests should
-# wait.
+# Hashing more data than this moves to a thread, because other requests should not wait that long.
 _THREAD_CHARACTERS = 65_536
 
 _REQUESTS_AT_ONCE = 100
-_CHARACTERS_AT_ONCE = 1024 * 1024  # how long the others' writes may have to wait for one of ours
+_CHARACTERS_AT_ONCE = 1024 * 1024  # bounds how long other writes wait for one of ours
 
 _PATIENCE_SECONDS = 10.0
-"""After so long a caller is told to come again."""
+"""A request that waited this long is answered with an error that asks to retry."""
 
-_QUICK_ROWS = 200  # to insert them takes less than 3 ms, to look up so many events even less
+_QUICK_ROWS = 200  # inserting them takes less than 3 ms, and looking up that many events even less
 _DEAD_AT_ONCE = 1_000  # parameters of a statement; a broadcast may have more dead letters
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An event that is committed. `replayed`: by an earlier request with its idempotency key."""
+    """A committed event. `replayed`: an earlier request with its idempotency key committed it."""
 
     event: Committed
     replayed: bool
@@ -71,7 +71,7 @@ EmitResult: TypeAlias = "Accepted | HookfastError"
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What one caller wants committed."""
+    """The events of one call of `emit`."""
 
     events: Sequence[NewEvent]
     scope: str
@@ -82,7 +82,7 @@ class _Request:
         return sum(len(event.data) for event in self.events)
 
     def scoped_keys(self) -> Iterator[ScopedKey]:
-        """Its idempotency keys."""
+        """Return the idempotency keys of the events that have one."""
         return (key for event in self.events if (key := event.key_in(self.scope)) is not None)
 
 
@@ -91,8 +91,9 @@ _ANYTHING = Schema(datetime.min.replace(tzinfo=UTC), None)
 
 
 class Emitter:
-    """One per process. Requests that come while others are committed are committed together: a
-    transaction, and the look-ups before it, cost about the same for fifty events as for one."""
+    """Emits events in groups. One per process. Requests that arrive during a commit are committed
+    together: a transaction, with the look-ups before it, costs about the same for fifty events as
+    for one."""
 
     def __init__(self, database: Database, doorbell: Doorbell, *, clock: Clock = utc_now) -> None:
         self._database = database
@@ -112,17 +113,17 @@ class Emitter:
     async def emit(
         self, events: Sequence[NewEvent], *, scope: str, traceparent: str
     ) -> list[EmitResult]:
-        """Commit the events that can be accepted, all in one transaction, and answer for each, in
-        order: what was accepted, or why it was not (InvalidInput, NotFound, Conflict).
+        """Commit all valid events in one transaction, and return a result for each event, in order:
+        the accepted event, or an error (InvalidInput, NotFound, Conflict).
 
-        `scope` is where idempotency keys are unique. Raises the database's errors, and Unavailable
-        when it is too busy; nothing is stored then, or the caller cannot know and repeats it with
-        its idempotency keys.
+        Idempotency keys are unique within `scope`. Raises the database's errors, and Unavailable if
+        the database is too busy. Then either nothing is stored, or the caller cannot know, and
+        repeats the request with the same idempotency keys.
         """
         if not events:
             return []
         request = _Request(events, scope, traceparent)
-        # nobody else should wait for that much
+        # a large request would delay the others of its group
         if len(events) == 1 and request.characters <= _THREAD_CHARACTERS:
             results = await self._group.add(request)
             if results is not None:
@@ -130,11 +131,12 @@ class Emitter:
         return await self._commit_alone(request)
 
     async def close(self) -> None:
-        """Wait for what is being committed."""
+        """Wait until pending requests are committed."""
         await self._group.close()
 
     async def _commit(self, requests: Sequence[_Request]) -> list[list[EmitResult] | None]:
-        """What became of each; None for one that is to be committed alone, and was not now."""
+        """Return the results of each request. None: its schema checks take too long for this group,
+        so the request is not committed yet and has to be committed alone."""
         facts = await self._look_up(requests)
         faults = await self._checks.together(
             [facts.checks(request) for request in requests], short=_is_short(requests)
@@ -162,11 +164,11 @@ class Emitter:
                 for request, _ in requests
             ]
             if _is_short([request for request, _ in requests]):
-                verdicts = self._judge(requests, facts, emissions)
+                decisions = self._decide(requests, facts, emissions)
             else:
-                verdicts = await asyncio.to_thread(self._judge, requests, facts, emissions)
+                decisions = await asyncio.to_thread(self._decide, requests, facts, emissions)
             committed = dict(facts.earlier)
-            drafts = [one for of_one in verdicts for one in of_one if isinstance(one, Draft)]
+            drafts = [one for group in decisions for one in group if isinstance(one, Draft)]
             if drafts:
                 rows = sum(1 + draft.committed.deliveries for draft in drafts)
                 async with self._database.write(quick=rows <= _QUICK_ROWS) as connection:
@@ -174,7 +176,7 @@ class Emitter:
                     await notify_dead(connection, drafts, now=self._clock())
                 count_committed(drafts, origin="api")
                 self._doorbell.ring()
-        return [[_result(verdict, committed) for verdict in of_one] for of_one in verdicts]
+        return [[_result(decision, committed) for decision in group] for group in decisions]
 
     async def _look_up(self, requests: Sequence[_Request]) -> _Facts:
         quick = sum(len(request.events) for request in requests) <= _QUICK_ROWS
@@ -190,30 +192,30 @@ class Emitter:
         schemas = await self._schemas.load(connection, {event.type for event in events})
         audiences = {event.audience for event in events if event.type in schemas}
         subscribers = await find_subscribers(connection, audiences)
-        # A tenant with a subscription exists: only the others have to be asked for.
+        # A tenant with a subscription exists, so only the others have to be looked up.
         tenants = {tenant for (_, tenant), found in subscribers.items() if tenant and found}
         unseen = {tenant for _, tenant in audiences if tenant} - tenants
         if unseen:
             tenants |= await _find_tenants(connection, unseen)
         return _Facts(earlier, schemas, subscribers, tenants)
 
-    def _judge(
+    def _decide(
         self, requests: Sequence[_Checked], facts: _Facts, emissions: Sequence[spans.Emission]
-    ) -> list[list[_Verdict]]:
-        """What is to be done with each event of each request."""
-        # a microsecond apart: events sort as they were sent
+    ) -> list[list[_Decision]]:
+        """Decide for each event of each request whether it is committed, repeated or rejected."""
+        # a microsecond apart, so that events sort in the order in which they were sent
         now = self._clock()
         times = (now + timedelta(microseconds=position) for position in itertools.count())
-        taken = set(facts.earlier)
+        used = set(facts.earlier)
         return [
             [
-                _verdict(
+                _decide_one(
                     event,
                     scope=request.scope,
                     at=next(times),
                     facts=facts,
                     fault=fault,
-                    taken=taken,
+                    used=used,
                     emission=emission,
                 )
                 for event, fault in zip(request.events, faults, strict=True)
@@ -227,18 +229,18 @@ def _is_short(requests: Sequence[_Request]) -> bool:
 
 
 def count_committed(drafts: Sequence[Draft], *, origin: str) -> None:
-    """Count events that were committed, and their deliveries that ended with it."""
+    """Count committed events, and their deliveries that are dead on arrival, in the metrics."""
     instruments.EVENTS.add(len(drafts), origin=origin)
     for subscriber in dead_subscribers(drafts):
-        # apart from "dead": an endpoint that nobody enables again is no failure of today
+        # not counted as "dead": an endpoint that stays disabled is not a new failure
         instruments.DELIVERIES.add(outcome="dead_on_arrival", tenant=subscriber.tenant_id)
 
 
 async def notify_dead(
     connection: AsyncConnection, drafts: Sequence[Draft], *, now: datetime
 ) -> None:
-    """Operators hear of a dead letter in the transaction that makes it, even though what that takes
-    is looked up while the writer is held: it is rare."""
+    """Notify operators of dead letters in the transaction that creates these. The look-ups happen
+    while SQLite's writer is held, which is acceptable because dead letters on arrival are rare."""
     dead = await dead_on_arrival(connection, drafts)
     for start in range(0, len(dead), _DEAD_AT_ONCE):
         await deliveries_dead(connection, dead[start : start + _DEAD_AT_ONCE], now=now)
@@ -246,7 +248,7 @@ async def notify_dead(
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the database says about the events to emit."""
+    """The data that `emit` looks up about its events before it writes."""
 
     earlier: Mapping[ScopedKey, Committed]
     schemas: Mapping[str, Schema]
@@ -254,7 +256,8 @@ class _Facts:
     tenants: Set[str]
 
     def checks(self, request: _Request) -> list[Check]:
-        """Each event with the schema it must fit: none where it is refused or answered anyway."""
+        """Return each event with the schema that it must match. An event that is rejected or
+        repeated anyway gets the schema that accepts everything."""
         return [
             (_ANYTHING if key in self.earlier else self.schemas.get(event.type, _ANYTHING), event)
             for event in request.events
@@ -262,7 +265,8 @@ class _Facts:
         ]
 
     def check(self, event: NewEvent) -> None:
-        """Raises InvalidInput (`unknown_event_type`) or NotFound."""
+        """Check the event's type and tenant. Raises InvalidInput (`unknown_event_type`) or
+        NotFound."""
         if event.type not in self.schemas:
             raise InvalidInput.at(
                 "/type",
@@ -275,29 +279,29 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True)
 class _Repeated:
-    """An event whose idempotency key is taken: by an earlier request, or earlier in its group."""
+    """An event whose idempotency key was already used by an earlier request or event."""
 
     key: ScopedKey
     sha256: str
 
 
-_Verdict: TypeAlias = "Draft | _Repeated | HookfastError"
+_Decision: TypeAlias = "Draft | _Repeated | HookfastError"
 
 
-def _verdict(
+def _decide_one(
     event: NewEvent,
     *,
     scope: str,
     at: datetime,
     facts: _Facts,
     fault: Fault,
-    taken: set[ScopedKey],
+    used: set[ScopedKey],
     emission: spans.Emission,
-) -> _Verdict:
-    """What is to be done with an event that its schema takes unless there is a `fault`; its key is
-    `taken` then."""
+) -> _Decision:
+    """Decide on an event, whose data is valid unless it has a `fault`. The key of an event that is
+    to be committed is added to `used`."""
     key = event.key_in(scope)
-    if key is not None and key in taken:
+    if key is not None and key in used:
         return _Repeated(key, event.sha256())
     try:
         facts.check(event)
@@ -306,9 +310,9 @@ def _verdict(
     if fault is not None:
         return fault
     if key is not None:
-        taken.add(key)
+        used.add(key)
     span = emission.begin(event.type)
-    draft = Draft.of(
+    draft = Draft.create(
         event,
         at=at,
         traceparent=span.traceparent,
@@ -319,24 +323,24 @@ def _verdict(
     return draft
 
 
-def _result(verdict: _Verdict, committed: Mapping[ScopedKey, Committed]) -> EmitResult:
-    """The answer for one event, once everything is committed; `committed` is by key."""
-    if isinstance(verdict, HookfastError):
-        return verdict
-    if verdict.key is None:
-        return Accepted(verdict.committed, replayed=False)
-    event = committed[verdict.key]
-    if event.sha256 != verdict.sha256:
+def _result(decision: _Decision, committed: Mapping[ScopedKey, Committed]) -> EmitResult:
+    """Return the result of one event after the commit. `committed` has the events by key."""
+    if isinstance(decision, HookfastError):
+        return decision
+    if decision.key is None:
+        return Accepted(decision.committed, replayed=False)
+    event = committed[decision.key]
+    if event.sha256 != decision.sha256:
         return Conflict(
-            "This idempotency key came with another event before; use a new key for a new event.",
+            "This idempotency key was used for a different event; use a new key for a new event.",
             code="idempotency_key_reused",
         )
-    is_ours = isinstance(verdict, Draft) and verdict.committed.id == event.id
+    is_ours = isinstance(decision, Draft) and decision.committed.id == event.id
     return Accepted(event, replayed=not is_ours)
 
 
 async def _find_tenants(connection: AsyncConnection, tenant_ids: Set[str]) -> set[str]:
-    """Those of these tenants that exist."""
+    """Return the ids of those tenants that exist."""
     c = _TENANTS.c
     rows = await connection.execute(
         select(c.id).where(c.id.in_(tenant_ids), c.deleted_at.is_(None))

@@ -1,5 +1,5 @@
-"""Who subscribes to an event by now and has no delivery of it: they get one when the event is
-replayed to them, through the outbox like every other."""
+"""Late subscribers: subscriptions that match an event now but have no delivery of it. Replaying the
+event creates their deliveries, through the outbox like all others."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ _ROWS_PER_INSERT = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
-    """Where to look for late subscribers: one tenant's (None: of all who may see the event), one
-    endpoint's (None: any)."""
+class LateScope:
+    """Restricts late subscribers to one tenant (None: all that may see the event) and to one
+    endpoint (None: any)."""
 
     tenant_id: str | None = None
     endpoint_id: str | None = None
 
 
-async def find(connection: AsyncConnection, event: EventSummary, late: Late) -> list[Subscriber]:
-    """The active subscriptions that match `event` and have no delivery of it."""
-    audience = event.type, event.tenant_id or late.tenant_id
+async def find(
+    connection: AsyncConnection, event: EventSummary, scope: LateScope
+) -> list[Subscriber]:
+    """Return the active subscriptions in `scope` that match `event` and have no delivery of it."""
+    audience = event.type, event.tenant_id or scope.tenant_id
     subscribers = (await find_subscribers(connection, [audience]))[audience]
     c = _DELIVERIES.c
     rows = await connection.execute(select(c.subscription_id).where(c.event_id == event.id))
@@ -44,24 +46,24 @@ async def find(connection: AsyncConnection, event: EventSummary, late: Late) -> 
         one
         for one in subscribers
         if one.subscription_id not in served
-        and late.tenant_id in (None, one.tenant_id)
-        and late.endpoint_id in (None, one.endpoint_id)
+        and scope.tenant_id in (None, one.tenant_id)
+        and scope.endpoint_id in (None, one.endpoint_id)
     ]
 
 
 async def deliver(
-    connection: AsyncConnection, event: EventSummary, late: Late, *, now: datetime
+    connection: AsyncConnection, event: EventSummary, scope: LateScope, *, now: datetime
 ) -> int:
-    """Make their deliveries and return how many. Of two that do this at once, one waits for the
-    other, and retention passes by: the event's row is locked.
+    """Create deliveries for late subscribers, and return how many. The event's row is locked, so
+    that concurrent calls wait for each other and retention skips the event.
 
-    Raises NotFound for an event that retention has deleted since it was read.
+    Raises NotFound if retention has deleted the event since it was read.
     """
     c = _EVENTS.c
     locked = await connection.execute(select(c.id).where(c.id == event.id).with_for_update())
     if locked.first() is None:
         raise NotFound("Nothing has this id, or this key may not see it.")
-    subscribers = await find(connection, event, late)
+    subscribers = await find(connection, event, scope)
     await _insert(connection, event, subscribers, now=now)
     if subscribers:
         await connection.execute(

@@ -1,4 +1,5 @@
-"""Endpoints as attempts see them, with their secrets opened; each cached until it is changed."""
+"""Cache of endpoints as attempts use them, with decrypted secrets. An entry is valid until its
+endpoint changes."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ from hookfast.signing.encryption import Encryption
 from hookfast.signing.keyring import Keyring
 from hookfast.signing.keys import RsaSigner
 from hookfast.signing.signature import HashName, Profile, parse_profiles
-from hookfast.storage.circuits.circuits import Seen
+from hookfast.storage.circuits.circuits import EndpointGate
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.tables import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__
 
-_KEPT_SECONDS = 10.0  # a secret that runs out signs for that much longer at most
+_KEPT_SECONDS = 10.0  # an expired secret signs for that much longer at most
 _MOST_KEPT = 10_000
 
 log = structlog.get_logger()
@@ -38,7 +39,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedEndpoint:
-    """An endpoint as an attempt sees it."""
+    """An endpoint as an attempt uses it, with decrypted secrets."""
 
     endpoint_id: str
     tenant_id: str
@@ -58,7 +59,7 @@ class CachedEndpoint:
 
 
 class EndpointCache:
-    """The endpoints of one process's attempts."""
+    """Caches the endpoints that this process sends to."""
 
     def __init__(self, keyring: Keyring, *, clock: Clock) -> None:
         self._keyring = keyring
@@ -66,21 +67,21 @@ class EndpointCache:
         self._known: TTLCache[str, CachedEndpoint] = TTLCache(_MOST_KEPT, ttl=_KEPT_SECONDS)
         self._signer: RsaSigner | None = None
 
-    def known(self, endpoint_id: str) -> CachedEndpoint | None:
-        """An endpoint that was read lately; None of any other."""
+    def get(self, endpoint_id: str) -> CachedEndpoint | None:
+        """Return an endpoint that was read recently, or None for any other."""
         return self._known.get(endpoint_id)
 
     async def load(
-        self, connection: AsyncConnection, endpoints: Mapping[str, Seen]
+        self, connection: AsyncConnection, endpoints: Mapping[str, EndpointGate]
     ) -> dict[str, CachedEndpoint]:
-        """Those of these endpoints that can be used, as they are now. What is wrong with the others
-        is in the log: it must not stop the other endpoints' deliveries."""
+        """Return those endpoints that can be used, as they are now. Errors of the others are only
+        logged, so that they do not stop other endpoints' deliveries."""
         found: dict[str, CachedEndpoint] = {}
         missing = []
-        for endpoint_id, seen in endpoints.items():
-            target = self.known(endpoint_id)
-            if target is not None and target.updated_at == seen.updated_at:
-                found[endpoint_id] = target
+        for endpoint_id, current in endpoints.items():
+            cached = self.get(endpoint_id)
+            if cached is not None and cached.updated_at == current.updated_at:
+                found[endpoint_id] = cached
             else:
                 missing.append(endpoint_id)
         if missing:
@@ -99,13 +100,13 @@ class EndpointCache:
         return found
 
     async def _rsa(self, connection: AsyncConnection, row: Any) -> RsaSigner | None:
-        """The service's key, for an endpoint that asks for it."""
+        """Return the service's RSA signing key if the endpoint uses the RSA profile."""
         if Profile.RSA not in row["signatures"]:
             return None
-        sealed = await signing_keys.current(connection, now=self._clock())
+        sealed = await signing_keys.current_signer(connection, now=self._clock())
         if sealed is None:
             raise Misconfigured(
-                "There is no signing key; make one with `hookfast secrets rotate-signing-key`."
+                "There is no signing key; create one with `hookfast secrets rotate-signing-key`."
             )
         if self._signer is None or self._signer.kid != sealed.kid:
             self._signer = sealed.opened(self._keyring)
@@ -117,9 +118,9 @@ class EndpointCache:
         except HookfastError:
             raise
         except Exception as error:
-            kind = type(error).__name__  # and no more of it: it may quote a secret
+            kind = type(error).__name__  # not the message, which may quote a secret
             raise Misconfigured(
-                f"Its row cannot be read ({kind}): a later version wrote it."
+                f"The endpoint's row cannot be read ({kind}); a later version of Hookfast wrote it."
             ) from None
 
     def _read(self, row: Any, *, rsa: RsaSigner | None) -> CachedEndpoint:

@@ -1,7 +1,8 @@
-"""How an endpoint fares: counted, and its circuit moved, where its attempts are recorded.
+"""The health of endpoints: counts the results of attempts, and moves circuits, while attempts are
+recorded.
 
-A success writes nothing when there is nothing to heal: so the row of a healthy endpoint, however
-busy, is never one that every worker waits for.
+A success of a healthy endpoint writes nothing, so workers never wait for its row, however busy it
+is.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ async def count(
     policy: Policy,
     now: datetime,
 ) -> bool:
-    """Count these results, each with its endpoint's id, in the order the attempts began; whether a
-    circuit changed in a way its workflow has to be told of."""
+    """Count these results, each with its endpoint's id, in the order in which the attempts began.
+    Returns whether a circuit changed so that it requests its workflow."""
     by_endpoint: dict[str, list[AttemptResult]] = {}
     for endpoint_id, result in sorted(results, key=lambda pair: pair[1].at):
         by_endpoint.setdefault(endpoint_id, []).append(result)
@@ -33,17 +34,17 @@ async def count(
         for endpoint_id, found in by_endpoint.items()
         if not all(result.succeeded for result in found)
     }
-    asks = False
-    fine = by_endpoint.keys() - failing
-    for owned in await circuits.lock(connection, failing, if_dirty=fine):
-        after = owned.circuit
-        own_policy = policy.overridden(owned.overrides)
-        for result in by_endpoint[owned.endpoint_id]:
+    requested = False
+    succeeding = by_endpoint.keys() - failing
+    for locked in await circuits.lock(connection, failing, if_dirty=succeeding):
+        after = locked.circuit
+        own_policy = policy.with_overrides(locked.overrides)
+        for result in by_endpoint[locked.endpoint_id]:
             after = after_attempt(after, result, policy=own_policy, now=now)
-        if after != owned.circuit:
-            await circuits.store(connection, owned.endpoint_id, after, now=now)
+        if after != locked.circuit:
+            await circuits.store(connection, locked.endpoint_id, after, now=now)
             await announcements.circuit_changed(
-                connection, owned, after, policy=own_policy, now=now
+                connection, locked, after, policy=own_policy, now=now
             )
-            asks = asks or (after.state is not State.CLOSED and not after.workflow_started)
-    return asks
+            requested |= after.state is not State.CLOSED and not after.workflow_started
+    return requested

@@ -1,8 +1,8 @@
-"""Enabling, disabling, pausing and resuming endpoints: the endpoint's row, its circuit, and who is
-told, in one transaction.
+"""Enabling, disabling, pausing and resuming endpoints: changes the endpoint's row and its circuit,
+and notifies its owners, in one transaction.
 
-The endpoint's row is changed before its circuit is locked, here and wherever both are: two
-processes that change the same endpoint wait for each other in one order.
+The endpoint's row is changed before its circuit is locked, here and everywhere else: two processes
+that change the same endpoint wait for each other in the same order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _E = _ENDPOINTS.c
 
 
 async def lock(connection: AsyncConnection, endpoint_ids: Iterable[str]) -> None:
-    """Keep others from changing these endpoints until the transaction ends."""
+    """Lock these endpoints' rows until the transaction ends."""
     await connection.execute(
         select(_E.id).where(_E.id.in_(sorted(endpoint_ids))).order_by(_E.id).with_for_update()
     )
@@ -35,9 +35,9 @@ async def lock(connection: AsyncConnection, endpoint_ids: Iterable[str]) -> None
 async def disable(
     connection: AsyncConnection, endpoint_id: str, *, cause: Cause, reason: str, now: datetime
 ) -> bool:
-    """Disable an endpoint and let go of what is held for it, which then ends as dead letters;
-    False when it was disabled (or deleted) before. The audit log tells of it unless someone asked
-    for it: then that is for the caller to tell, who knows who did."""
+    """Disable an endpoint and release its held deliveries, which then end as dead letters. Returns
+    False if it was already disabled or deleted. The audit log records it, except when a person
+    requested it: then the caller records it, who knows the person."""
     if not await _set(
         connection,
         endpoint_id,
@@ -48,7 +48,7 @@ async def disable(
     ):
         return False
     changed = await circuits.change(
-        connection, endpoint_id, lambda owned: release_all(owned.circuit, cause, now=now), now=now
+        connection, endpoint_id, lambda locked: release_all(locked.circuit, cause, now=now), now=now
     )
     if changed is not None:
         before, after = changed
@@ -67,30 +67,32 @@ async def disable(
     return True
 
 
-async def let_go(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> None:
-    """An endpoint was deleted: what is held for it ends undelivered."""
+async def release_held(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> None:
+    """Release the held deliveries of a deleted endpoint, which then end undelivered."""
     if await circuits.count_held(connection, endpoint_id):
-        await _let_go(connection, endpoint_id, now=now)
+        await _release_held(connection, endpoint_id, now=now)
 
 
-async def let_go_of_tenant(connection: AsyncConnection, tenant_id: str, *, now: datetime) -> None:
-    """All endpoints of a tenant were deleted: what is held for them ends undelivered."""
-    for endpoint_id in await circuits.holding(connection, tenant_id):
-        await _let_go(connection, endpoint_id, now=now)
+async def release_held_of_tenant(
+    connection: AsyncConnection, tenant_id: str, *, now: datetime
+) -> None:
+    """Release the held deliveries of a tenant's deleted endpoints, which then end undelivered."""
+    for endpoint_id in await circuits.endpoints_with_held(connection, tenant_id):
+        await _release_held(connection, endpoint_id, now=now)
 
 
-async def _let_go(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> None:
+async def _release_held(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> None:
     await circuits.change(
         connection,
         endpoint_id,
-        lambda owned: release_all(owned.circuit, Cause.DISABLED, now=now),
+        lambda locked: release_all(locked.circuit, Cause.DISABLED, now=now),
         now=now,
     )
 
 
 async def enable(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> bool:
-    """Send to a disabled endpoint again, with a clean slate; to a paused one as `resume` does.
-    False when it was enabled."""
+    """Enable a disabled endpoint with a reset circuit, or a paused one as `resume` does. Returns
+    False if it was already enabled."""
     if await resume(connection, endpoint_id, now=now):
         return True
     if not await _set(
@@ -106,9 +108,9 @@ async def enable(connection: AsyncConnection, endpoint_id: str, *, now: datetime
     changed = await circuits.change(
         connection,
         endpoint_id,
-        lambda owned: closed(
+        lambda locked: closed(
             replace(
-                release_all(owned.circuit, Cause.RESUMED, now=now),
+                release_all(locked.circuit, Cause.RESUMED, now=now),
                 consecutive_failures=0,
                 first_failure_at=None,
             ),
@@ -122,7 +124,7 @@ async def enable(connection: AsyncConnection, endpoint_id: str, *, now: datetime
 
 
 async def pause(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> bool:
-    """Hold every delivery to an endpoint until it is resumed; False unless it was enabled."""
+    """Hold every delivery to an endpoint until it is resumed. Returns False if not enabled."""
     return await _set(
         connection,
         endpoint_id,
@@ -134,8 +136,8 @@ async def pause(connection: AsyncConnection, endpoint_id: str, *, now: datetime)
 
 
 async def resume(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> bool:
-    """Send to a paused endpoint again: what was held goes on the ramp, or, while its circuit is
-    open, it is probed now. False unless it was paused."""
+    """Send to a paused endpoint again: drain its held deliveries at a rising rate, or probe it now
+    if its circuit is open. Returns False if it was not paused."""
     if not await _set(
         connection,
         endpoint_id,
@@ -147,27 +149,27 @@ async def resume(connection: AsyncConnection, endpoint_id: str, *, now: datetime
         return False
     held = await circuits.count_held(connection, endpoint_id)
 
-    def resumed(owned: circuits.Owned) -> Circuit:
-        if owned.circuit.state in (State.OPEN, State.HALF_OPEN):
-            return replace(owned.circuit, next_probe_at=now, workflow_started=False)
-        released = release_all(owned.circuit, Cause.RESUMED, now=now)
-        # A drain that was paused is closed by its workflow, which tells of it.
-        return released if owned.circuit.state is State.DRAINING else closed(released, held=held)
+    def resumed(locked: circuits.EndpointCircuit) -> Circuit:
+        if locked.circuit.state in (State.OPEN, State.HALF_OPEN):
+            return replace(locked.circuit, next_probe_at=now, workflow_started=False)
+        released = release_all(locked.circuit, Cause.RESUMED, now=now)
+        # A drain that was paused is closed by its workflow, which also notifies the owners.
+        return released if locked.circuit.state is State.DRAINING else closed(released, held=held)
 
     await circuits.change(connection, endpoint_id, resumed, now=now)
     return True
 
 
 async def probe_now(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> bool:
-    """Probe an open circuit now instead of on schedule; False when it is not open."""
+    """Probe an open circuit now instead of on schedule. Returns False if it is not open."""
 
-    def hurried(owned: circuits.Owned) -> Circuit:
-        waits = owned.circuit.state in (State.OPEN, State.HALF_OPEN)
-        if not waits or owned.endpoint_state is not EndpointState.ENABLED:
-            return owned.circuit
-        return replace(owned.circuit, next_probe_at=now, workflow_started=False)
+    def probed_now(locked: circuits.EndpointCircuit) -> Circuit:
+        is_open = locked.circuit.state in (State.OPEN, State.HALF_OPEN)
+        if not is_open or locked.endpoint_state is not EndpointState.ENABLED:
+            return locked.circuit
+        return replace(locked.circuit, next_probe_at=now, workflow_started=False)
 
-    changed = await circuits.change(connection, endpoint_id, hurried, now=now)
+    changed = await circuits.change(connection, endpoint_id, probed_now, now=now)
     return changed is not None and changed[0].circuit != changed[1]
 
 

@@ -1,5 +1,5 @@
-"""Statements on `endpoints`. A deleted endpoint keeps its row, as deliveries point to it, and is
-otherwise unknown."""
+"""Statements on `endpoints`. A deleted endpoint keeps its row, because deliveries refer to it, but
+reads do not find it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def add(connection: AsyncConnection, endpoint: Endpoint) -> None:
 async def get(
     connection: AsyncConnection, endpoint_id: str, *, lock: bool = False
 ) -> Endpoint | None:
-    """The endpoint with this id. `lock` keeps it from being changed or deleted until the
-    transaction ends (SQLite's write transactions do anyway)."""
+    """Return the endpoint with this id. `lock` prevents changes and deletion until the transaction
+    ends (SQLite's write transactions do anyway)."""
     statement = select(_ENDPOINTS).where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
     result = await connection.execute(statement.with_for_update() if lock else statement)
     row = result.mappings().one_or_none()
@@ -37,7 +37,7 @@ async def get(
 async def retry_plans(
     connection: AsyncConnection, endpoint_ids: Collection[str]
 ) -> dict[str, PlanSpec]:
-    """The retry plans of these endpoints, whatever their state."""
+    """Return the retry plans of these endpoints in any state."""
     rows = await connection.execute(
         select(_ENDPOINTS.c.id, _ENDPOINTS.c.retry_plan).where(
             _ENDPOINTS.c.id.in_(sorted(endpoint_ids))
@@ -54,7 +54,7 @@ async def list_page(
     after: str | None,
     limit: int,
 ) -> list[Endpoint]:
-    """Endpoints, newest first: one tenant's (None: everyone's), in one state (None: in any)."""
+    """Return endpoints, newest first, of one tenant (None: of all) and in one state (None: any)."""
     statement = select(_ENDPOINTS).where(_LIVE)
     if tenant_id is not None:
         statement = statement.where(_ENDPOINTS.c.tenant_id == tenant_id)
@@ -70,7 +70,7 @@ async def change(
     connection: AsyncConnection, endpoint_id: str, *, seen: datetime, values: dict[str, Any]
 ) -> bool:
     """Set columns of an endpoint, unless it was changed or deleted since `seen` (its `updated_at`
-    when it was read); whether they were set."""
+    when it was read). Returns whether they were set."""
     result = await connection.execute(
         update(_ENDPOINTS)
         .where(_ENDPOINTS.c.id == endpoint_id, _ENDPOINTS.c.updated_at == seen, _LIVE)
@@ -80,7 +80,7 @@ async def change(
 
 
 async def mark_deleted(connection: AsyncConnection, endpoint_id: str, *, at: datetime) -> None:
-    """Delete an endpoint, its secrets and what its headers say."""
+    """Delete an endpoint, with its secrets and custom headers."""
     await connection.execute(
         update(_ENDPOINTS)
         .where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
@@ -91,7 +91,7 @@ async def mark_deleted(connection: AsyncConnection, endpoint_id: str, *, at: dat
 async def mark_deleted_of_tenant(
     connection: AsyncConnection, tenant_id: str, *, at: datetime
 ) -> None:
-    """Delete every endpoint of a tenant, with secrets and headers."""
+    """Delete every endpoint of a tenant, with their secrets and custom headers."""
     await connection.execute(
         update(_ENDPOINTS)
         .where(_ENDPOINTS.c.tenant_id == tenant_id, _LIVE)

@@ -1,4 +1,4 @@
-"""Statements on `subscriptions` and their `subscription_patterns`, which are written together."""
+"""Statements on `subscriptions` and `subscription_patterns`, which are always written together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def add(connection: AsyncConnection, subscription: Subscription) -> None:
 
 
 async def get(connection: AsyncConnection, subscription_id: str) -> Subscription | None:
-    """The subscription with this id."""
+    """Return the subscription with this id."""
     result = await connection.execute(
         select(_SUBSCRIPTIONS).where(_SUBSCRIPTIONS.c.id == subscription_id)
     )
@@ -42,15 +42,15 @@ async def list_page(
     after: str | None,
     limit: int,
 ) -> list[Subscription]:
-    """Subscriptions, newest first: one tenant's, to one endpoint, those that would receive an event
-    of the type `matches`; None leaves a filter out."""
+    """Return subscriptions, newest first: those of one tenant, to one endpoint, and that would
+    receive an event of the type `matches`. A filter that is None does not apply."""
     statement = select(_SUBSCRIPTIONS)
     if tenant_id is not None:
         statement = statement.where(_SUBSCRIPTIONS.c.tenant_id == tenant_id)
     if endpoint_id is not None:
         statement = statement.where(_SUBSCRIPTIONS.c.endpoint_id == endpoint_id)
     if matches is not None:
-        statement = statement.where(_SUBSCRIPTIONS.c.active, _wants(matches, tenant_id))
+        statement = statement.where(_SUBSCRIPTIONS.c.active, _receives(matches, tenant_id))
     result = await connection.execute(
         newest_first(statement, _SUBSCRIPTIONS.c.id, after=after, limit=limit)
     )
@@ -58,7 +58,7 @@ async def list_page(
 
 
 async def patterns_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> list[str]:
-    """The patterns of every subscription to an endpoint, each once, in order."""
+    """Return the distinct patterns of all subscriptions to an endpoint, in order."""
     result = await connection.execute(
         select(_PATTERNS.c.pattern)
         .distinct()
@@ -73,7 +73,7 @@ async def change(
     connection: AsyncConnection, subscription: Subscription, *, seen: datetime
 ) -> bool:
     """Store a changed subscription, unless it was changed or deleted since `seen` (its
-    `updated_at` when it was read); whether it was stored."""
+    `updated_at` when it was read). Returns whether it was stored."""
     values = subscription.model_dump(include={"events", "payload", "active", "updated_at"})
     result = await connection.execute(
         update(_SUBSCRIPTIONS)
@@ -88,7 +88,7 @@ async def change(
 
 
 async def remove(connection: AsyncConnection, subscription_id: str) -> bool:
-    """Delete a subscription; whether it was there."""
+    """Delete a subscription. Returns whether it existed."""
     return await _remove(connection, _SUBSCRIPTIONS.c.id == subscription_id) == 1
 
 
@@ -102,7 +102,7 @@ async def remove_of_tenant(connection: AsyncConnection, tenant_id: str) -> None:
     await _remove(connection, _SUBSCRIPTIONS.c.tenant_id == tenant_id)
 
 
-def _wants(event_type: str, tenant_id: str | None) -> ColumnElement[bool]:
+def _receives(event_type: str, tenant_id: str | None) -> ColumnElement[bool]:
     patterns = select(_PATTERNS.c.subscription_id).where(
         _PATTERNS.c.pattern.in_(matching_patterns(event_type))
     )

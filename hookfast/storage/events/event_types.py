@@ -13,13 +13,13 @@ _TYPES: Table = EventType.__table__
 
 
 async def put(connection: AsyncConnection, event_type: EventType) -> EventType | None:
-    """Register an event type or replace it, keeping when it was created; gives the one that was
-    replaced, None when it is new."""
+    """Register an event type, or replace it but keep its creation time. Returns the replaced event
+    type, or None if it is new."""
     values = event_type.model_dump()
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     adding = dialect.insert(_TYPES).values(values).on_conflict_do_nothing(index_elements=["name"])
     replaced: EventType | None = None
-    while replaced is None:  # twice where someone deletes it in between
+    while replaced is None:  # repeats if another request deletes it in between
         if (await connection.execute(adding)).rowcount == 1:
             return None
         replaced = await get(connection, event_type.name, lock=True)
@@ -29,7 +29,7 @@ async def put(connection: AsyncConnection, event_type: EventType) -> EventType |
 
 
 async def get(connection: AsyncConnection, name: str, *, lock: bool = False) -> EventType | None:
-    """The event type with this name. `lock` keeps it from being changed or deleted until the
+    """Return the event type with this name. `lock` prevents changes and deletion until the
     transaction ends (SQLite's write transactions do anyway)."""
     statement = select(_TYPES).where(_TYPES.c.name == name)
     result = await connection.execute(statement.with_for_update() if lock else statement)
@@ -40,13 +40,13 @@ async def get(connection: AsyncConnection, name: str, *, lock: bool = False) -> 
 async def list_page(
     connection: AsyncConnection, *, after: str | None, limit: int
 ) -> list[EventType]:
-    """Event types by name."""
+    """Return the first `limit` event types after the name `after`, in order of their names."""
     statement = by_name(select(_TYPES), _TYPES.c.name, after=after, limit=limit)
     result = await connection.execute(statement)
     return [EventType(**row) for row in result.mappings()]
 
 
 async def remove(connection: AsyncConnection, name: str) -> bool:
-    """Remove an event type; whether it was there. Its events stay."""
+    """Delete an event type but not its events. Returns whether it existed."""
     result = await connection.execute(delete(_TYPES).where(_TYPES.c.name == name))
     return result.rowcount == 1

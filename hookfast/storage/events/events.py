@@ -1,4 +1,4 @@
-"""Reading `events`. Lists leave the bodies where they are: they can be large."""
+"""Statements that read `events`. Lists do not read the bodies, which can be large."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SUMMARY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which events: those for which everything given is so. `since` is inclusive, `until`
-    exclusive. `broadcasts` adds the events of no tenant to those of `tenant_id`."""
+    """A filter of events; all given conditions must hold. `since` is inclusive, `until` exclusive.
+    `broadcasts` also includes the events without a tenant."""
 
     type: str | None = None
     tenant_id: str | None = None
@@ -39,7 +39,7 @@ class EventFilter:
     until: datetime | None = None
 
     def fits(self, event: EventSummary) -> bool:
-        """Whether an event is one of them."""
+        """Return whether the filter includes this event."""
         own = self.tenant_id is None or event.tenant_id == self.tenant_id
         return (
             (own or (self.broadcasts and event.tenant_id is None))
@@ -63,14 +63,14 @@ class EventSummary:
 
 
 async def get(connection: AsyncConnection, event_id: str) -> Event | None:
-    """One event, with its body."""
+    """Return the event with this id, including its body."""
     rows = await connection.execute(select(_EVENTS).where(_C.id == event_id))
     row = rows.mappings().first()
     return None if row is None else Event(**row)
 
 
 async def get_summary(connection: AsyncConnection, event_id: str) -> EventSummary | None:
-    """One event, without its body."""
+    """Return the event with this id, without its body."""
     rows = await connection.execute(select(*_SUMMARY).where(_C.id == event_id))
     row = rows.first()
     return None if row is None else EventSummary(*row)
@@ -79,25 +79,25 @@ async def get_summary(connection: AsyncConnection, event_id: str) -> EventSummar
 async def list_page(
     connection: AsyncConnection, chosen: EventFilter, *, after: str | None, limit: int
 ) -> list[EventSummary]:
-    """The newest `limit` events that fit, beyond the id `after`."""
+    """Return the newest `limit` events that match, beyond the id `after`."""
     rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
     return [EventSummary(*row) for row in rows]
 
 
 def page_statement(chosen: EventFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """The statement of `list_page`."""
-    tenant, wanted_type = chosen.tenant_id, chosen.type
+    """Return the statement that `list_page` executes."""
+    tenant, event_type = chosen.tenant_id, chosen.type
     if tenant is None:
-        by_type = () if wanted_type is None else (_C.type == wanted_type,)
+        by_type = () if event_type is None else (_C.type == event_type,)
         return _range(chosen, *by_type, after=after, limit=limit)
-    # The tenant leads: where there are many tenants it is the narrower of the two.
-    by_type = () if wanted_type is None else (Residual(_C.type) == wanted_type,)
+    # The tenant's index is used: with many tenants it is the narrower of the two.
+    by_type = () if event_type is None else (Residual(_C.type) == event_type,)
     own = _range(chosen, _C.tenant_id == tenant, *by_type, after=after, limit=limit)
     if not chosen.broadcasts:
         return own
-    # A page of each, and the newest of both; an OR would read both to their ends and sort.
-    everyones = _range(chosen, _C.tenant_id.is_(None), *by_type, after=after, limit=limit)
-    both = union_all(select(own.subquery()), select(everyones.subquery())).subquery()
+    # A page of each, and the newest of both: an OR would read both to the end and sort them.
+    broadcasts = _range(chosen, _C.tenant_id.is_(None), *by_type, after=after, limit=limit)
+    both = union_all(select(own.subquery()), select(broadcasts.subquery())).subquery()
     return newest_first(select(both), both.c.id, after=None, limit=limit)
 
 

@@ -1,5 +1,5 @@
-"""Who wants an event sent: an index look-up of the few patterns that can match its type. Endpoints
-that are polled are not among them: what they want is found when they ask (see `poll`)."""
+"""Finds an event's subscribers by looking up the few patterns that can match its type in an index.
+Polled endpoints are not included: their events are found when they poll (see `poll`)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SUBSCRIPTIONS: Table = Subscription.__table__
 _ENDPOINTS: Table = Endpoint.__table__
 
 Audience: TypeAlias = "tuple[str, str | None]"
-"""An event type, and the one tenant that may see it; None is a broadcast to every tenant."""
+"""An event type, and the only tenant that may see the event. None: a broadcast to all tenants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """An active subscription to an endpoint that is sent to and not deleted."""
+    """An active subscription to a push endpoint that is not deleted."""
 
     subscription_id: str
     tenant_id: str
@@ -36,10 +36,11 @@ class Subscriber:
 async def find_subscribers(
     connection: AsyncConnection, audiences: Iterable[Audience]
 ) -> dict[Audience, list[Subscriber]]:
-    """The subscribers of each audience, every subscription once however many of its patterns match.
+    """Return the subscribers of each audience, with each subscription once even if several of its
+    patterns match.
 
-    One statement per event type: with its tenants alone it probes 15 keys for each of them, where
-    one statement for all would probe every type's keys for every tenant.
+    Runs one statement per event type, which probes 15 keys for each of its tenants. One statement
+    for all types would probe every type's keys for every tenant.
     """
     tenants_of: defaultdict[str, set[str | None]] = defaultdict(set)
     for event_type, tenant_id in audiences:
@@ -50,7 +51,7 @@ async def find_subscribers(
         found_rows = await connection.execute(
             *matching(event_type, None if None in tenants else named)
         )
-        # a dictionary and not DISTINCT: it needs no sort and keeps the order of the look-up
+        # a dictionary instead of DISTINCT: no sort, and the order of the look-up is kept
         rows = {row.id: Subscriber(*row) for row in found_rows}
         by_tenant: defaultdict[str, list[Subscriber]] = defaultdict(list)
         for subscriber in rows.values():
@@ -62,7 +63,7 @@ async def find_subscribers(
     return found
 
 
-# Made once: building a statement anew for every event costs as much as running it.
+# Built once: building the statement for every event would cost as much as running it.
 _MATCHING = (
     select(
         _SUBSCRIPTIONS.c.id,
@@ -88,8 +89,8 @@ _MATCHING_OF_TENANTS = _MATCHING.where(
 def matching(
     event_type: str, tenants: Iterable[str] | None
 ) -> tuple[Select[Any], dict[str, list[str]]]:
-    """The statement, and its parameters, that finds the subscribers to `event_type` of these
-    tenants, or of all; a subscription may come more than once."""
+    """Return the statement, with its parameters, that finds subscribers to `event_type` of these
+    tenants (None: of all). Its result may contain a subscription more than once."""
     patterns = list(matching_patterns(event_type))
     if tenants is None:
         return _MATCHING, {"patterns": patterns}

@@ -1,5 +1,5 @@
-"""Statements on `idempotency_keys`: which event each key made. The primary key decides between two
-requests at once: the second waits for the first, and then finds its event."""
+"""Statements on `idempotency_keys`, which map keys to events. The primary key decides between
+simultaneous requests: the second waits for the first, and then finds its event."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _C = _KEYS.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
-    """A key that was used: the event it made, and the hash of what the request said."""
+class UsedKey:
+    """A used key, with the event that it created and the hash of the request's content."""
 
     scope: str
     key: str
@@ -29,8 +29,8 @@ class Used:
 
 
 async def claim(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> set[str]:
-    """Insert those keys that are free, and return the ids of their events, which the caller inserts
-    in this transaction."""
+    """Insert the unused keys, and return the ids of their events, which the caller inserts in the
+    same transaction."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = (
         dialect.insert(_KEYS)
@@ -40,16 +40,17 @@ async def claim(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> 
     return set((await connection.execute(statement, rows)).scalars())
 
 
-async def find(connection: AsyncConnection, keys: Iterable[tuple[str, str]]) -> list[Used]:
-    """Those of these keys, each after its scope, that were used."""
+async def find(connection: AsyncConnection, keys: Iterable[tuple[str, str]]) -> list[UsedKey]:
+    """Return those of these (scope, key) pairs that were used."""
     by_scope: dict[str, list[str]] = defaultdict(list)
     for scope, key in keys:
         by_scope[scope].append(key)
     rows = await connection.execute(
         select(_C.scope, _C.key, _C.event_id, _C.sha256).where(
-            or_(*(and_(_C.scope == scope, _C.key.in_(of)) for scope, of in by_scope.items()))
+            or_(*(and_(_C.scope == scope, _C.key.in_(some)) for scope, some in by_scope.items()))
         )
     )
     return [
-        Used(scope=row.scope, key=row.key, event_id=row.event_id, sha256=row.sha256) for row in rows
+        UsedKey(scope=row.scope, key=row.key, event_id=row.event_id, sha256=row.sha256)
+        for row in rows
     ]

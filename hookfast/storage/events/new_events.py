@@ -1,4 +1,4 @@
-"""Events on their way into the database: as the caller gave them, as drafts of rows, committed."""
+"""New events in three forms: as the caller gave them, as drafts of rows, and as committed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ROWS_PER_INSERT = 5_000  # bounds the memory of a broadcast to very many subscr
 
 
 ScopedKey: TypeAlias = tuple[str, str]
-"""An idempotency key after the scope in which it is unique."""
+"""A pair of a scope and an idempotency key that is unique within it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """An event to emit. `data` is the exact JSON text of its data and `value` what that means."""
+    """An event to emit. `data` is the exact JSON text of its data, and `value` the parsed data."""
 
     type: str
     data: str
@@ -43,21 +43,21 @@ class NewEvent:
     tenant_id: str | None = None
     deliver_at: datetime | None = None
     idempotency_key: str | None = None
-    inbox_id: str | None = None  # of the request it came in with
+    inbox_id: str | None = None  # of the inbound request that became this event
 
     @property
     def audience(self) -> Audience:
-        """Its type, and who may see it."""
+        """The event's type, and the tenant that may see it."""
         return self.type, self.tenant_id
 
     def key_in(self, scope: str | None) -> ScopedKey | None:
-        """Its idempotency key, if it has one that counts."""
+        """Return the event's idempotency key in `scope`, or None without a key or scope."""
         key = self.idempotency_key
         return None if scope is None or key is None else (scope, key)
 
     def sha256(self) -> str:
-        """Hash of what the event says, however its JSON is written: what has to be the same when
-        an idempotency key comes again."""
+        """Return a hash of the event's content that does not depend on how its JSON is written. An
+        event with a repeated idempotency key must have the same hash."""
         deliver_at = None if self.deliver_at is None else rfc3339(self.deliver_at)
         meaning = (self.type, self.tenant_id, deliver_at, self.value)
         canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
@@ -66,7 +66,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What an emit answers about an event. `sha256` is None for one without an idempotency key."""
+    """A committed event, as `emit` returns it. `sha256` is None without an idempotency key."""
 
     id: str
     type: str
@@ -77,8 +77,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """An event that is to be committed. Its id, its deliveries' ids and every time in their rows
-    are made from the one instant `committed.created_at`."""
+    """An event that is to be committed. The ids and all times in its row and its deliveries' rows
+    derive from the same instant, `committed.created_at`."""
 
     event: NewEvent
     committed: Committed
@@ -87,7 +87,7 @@ class Draft:
     key: ScopedKey | None
 
     @classmethod
-    def of(
+    def create(
         cls,
         event: NewEvent,
         *,
@@ -96,7 +96,8 @@ class Draft:
         subscribers: Sequence[Subscriber],
         scope: str | None = None,
     ) -> Self:
-        """The draft of `event`, created `at`. Its idempotency key counts in a `scope` only."""
+        """Create the draft of `event` at the time `at`. Without `scope`, its idempotency key is
+        ignored."""
         key = event.key_in(scope)
         committed = Committed(
             id=new_id("evt", at),
@@ -115,22 +116,23 @@ class Draft:
 
     @property
     def deliver_at(self) -> datetime | None:
-        """When to deliver it, unless that is now: a time that is past means now."""
-        wanted = self.event.deliver_at
-        return wanted if wanted is not None and wanted > self.committed.created_at else None
+        """The time for which the deliveries are scheduled, None if they are due at once. A time in
+        the past also means at once."""
+        at = self.event.deliver_at
+        return at if at is not None and at > self.committed.created_at else None
 
     @property
     def has_dead(self) -> bool:
-        """Whether it has deliveries that are dead letters at once."""
+        """Whether some deliveries are dead letters on arrival."""
         return any(_is_dead(subscriber) for subscriber in self.subscribers)
 
     @property
     def sha256(self) -> str | None:
-        """Hash of what it says, when it has a key."""
+        """The hash of the event's content, None without an idempotency key."""
         return self.committed.sha256
 
     def event_row(self) -> dict[str, Any]:
-        """The row in `events`."""
+        """Return the event's row for `events`."""
         event, committed = self.event, self.committed
         return {
             "id": committed.id,
@@ -151,7 +153,7 @@ class Draft:
         }
 
     def key_row(self) -> dict[str, Any] | None:
-        """The row in `idempotency_keys` of one with a key."""
+        """Return the event's row for `idempotency_keys`, or None without a key."""
         if self.key is None:
             return None
         scope, key = self.key
@@ -164,7 +166,7 @@ class Draft:
         }
 
     def delivery_rows(self) -> Iterator[dict[str, Any]]:
-        """One row in `deliveries` per subscriber."""
+        """Yield one row for `deliveries` per subscriber."""
         for subscriber in self.subscribers:
             yield delivery_row(
                 subscriber,
@@ -183,8 +185,8 @@ def delivery_row(
     deliver_at: datetime | None,
     now: datetime,
 ) -> dict[str, Any]:
-    """The row of a new delivery. A pending one is the relay's to start; one to a disabled endpoint
-    is a dead letter at once, and counts as started so that the relay leaves it."""
+    """Return the row of a new delivery. The relay starts a pending one. A delivery to a disabled
+    endpoint is a dead letter on arrival, and is marked as started so that the relay ignores it."""
     dead = _is_dead(subscriber)
     return {
         "id": new_id("dlv", now),
@@ -212,16 +214,16 @@ _ADD_EVENTS, _ADD_DELIVERIES = PlainInsert(_EVENTS), PlainInsert(_DELIVERIES)
 async def commit_drafts(
     connection: AsyncConnection, drafts: Sequence[Draft]
 ) -> dict[ScopedKey, Committed]:
-    """Insert these events and their deliveries; return what is committed under each idempotency
-    key, which another request may have used first: then its event stands and the draft is void.
+    """Insert these events and their deliveries, and return the committed event of each idempotency
+    key. If another request used a key first, its event is returned and the draft is discarded.
 
-    Raises Unavailable when that event vanished before it could be read.
+    Raises Unavailable if that event was deleted before it could be read.
     """
     plain = [draft for draft in drafts if draft.key is None]
     keyed = {draft.key: draft for draft in drafts if draft.key is not None}
     committed: dict[ScopedKey, Committed] = {}
     if keyed:
-        # In the order of their keys: two groups that share keys wait for each other in one order.
+        # In the order of their keys: groups that share keys wait for each other in the same order.
         rows = [row for key in sorted(keyed) if (row := keyed[key].key_row()) is not None]
         claimed = await idempotency_keys.claim(connection, rows)
         ours = {key: draft for key, draft in keyed.items() if draft.committed.id in claimed}
@@ -238,8 +240,8 @@ async def commit_drafts(
 
 
 async def dead_on_arrival(connection: AsyncConnection, drafts: Iterable[Draft]) -> list[str]:
-    """Those deliveries of these drafts, now committed, that ended before they began: one for each
-    event and disabled endpoint, however many subscriptions lead there."""
+    """Return the ids of the inserted deliveries that are dead letters on arrival: one per event and
+    disabled endpoint, even if several subscriptions lead there."""
     event_ids = [draft.committed.id for draft in drafts if draft.has_dead]
     if not event_ids:
         return []
@@ -255,18 +257,18 @@ async def dead_on_arrival(connection: AsyncConnection, drafts: Iterable[Draft]) 
 
 
 def dead_subscribers(drafts: Iterable[Draft]) -> Iterator[Subscriber]:
-    """Whoever has a delivery in these drafts that ends before it begins, once for each."""
+    """Yield the subscribers whose endpoint is disabled, one entry per delivery."""
     return (one for draft in drafts for one in draft.subscribers if _is_dead(one))
 
 
 async def find_by_keys(
     connection: AsyncConnection, keys: Iterable[ScopedKey]
 ) -> dict[ScopedKey, Committed]:
-    """The committed events with these idempotency keys, by key."""
+    """Return the committed events with these idempotency keys, by key."""
     used = await idempotency_keys.find(connection, keys)
     if not used:
         return {}
-    # Not a join: the ids tell PostgreSQL which of the partitions to look at.
+    # Not a join: with the ids, PostgreSQL knows which partitions to read.
     c = _EVENTS.c
     rows = await connection.execute(
         select(c.id, c.type, c.created_at, c.deliveries).where(

@@ -1,5 +1,5 @@
-"""Operational events on their way into the database: in the transaction of what they tell of, so
-that one is there exactly when the other is."""
+"""Stores operational events in the transaction of the change that they report, so that neither is
+committed without the other."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from hookfast.telemetry import traceparent
 async def emit(
     connection: AsyncConnection, events: Sequence[OperationalEvent], *, now: datetime
 ) -> int:
-    """Store these events, and one delivery for each of their subscriptions; returns how many
-    deliveries there are. When there are some, ring the doorbell after the commit.
+    """Store these events with one delivery per subscription, and return the number of deliveries.
+    If it is not 0, ring the doorbell after the commit.
 
     Events about the system tenant's own endpoints and deliveries are left out: a failing endpoint
-    would report its own failure, for ever.
+    would report its own failure, forever.
     """
-    told = [event for event in events if event.tenant_id != SYSTEM_TENANT]
-    if not told:
+    reported = [event for event in events if event.tenant_id != SYSTEM_TENANT]
+    if not reported:
         return 0
     subscribers = await find_subscribers(
-        connection, {(event.kind.value, SYSTEM_TENANT) for event in told}
+        connection, {(event.kind.value, SYSTEM_TENANT) for event in reported}
     )
     drafts = [
-        Draft.of(
+        Draft.create(
             _new_event(event),
-            # a microsecond apart: events that happen together sort as they are told
+            # a microsecond apart, so that simultaneous events sort in the given order
             at=now + timedelta(microseconds=position),
             traceparent=traceparent.new(),
             subscribers=subscribers[event.kind.value, SYSTEM_TENANT],
         )
-        for position, event in enumerate(told)
+        for position, event in enumerate(reported)
     ]
     await commit_drafts(connection, drafts)
     return sum(draft.committed.deliveries for draft in drafts)

@@ -1,8 +1,8 @@
-"""Checks of events against their schemas, which nobody else waits for.
+"""Checks events against their schemas without delaying other requests.
 
-Nearly all take microseconds, and are done where they are asked for. What takes longer moves to a
-thread, on its own, and there is an end to that too: a schema and an event can be made so that they
-keep a process busy for hours.
+Nearly all checks take microseconds, and run on the event loop. Longer checks move to a thread, one
+request at a time, and their time is limited too: a schema and an event can be crafted to keep a
+process busy for hours.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from hookfast.errors import HookfastError, InvalidInput, Unavailable
 from hookfast.events.schema import Budget, OverBudget
 from hookfast.storage.events.schemas import Schema
 
-# Seconds of processor time. An ordinary event takes a ten-thousandth.
-_HERE = 0.01
-"""For all of a group together, on the event loop."""
-_TOGETHER = 0.1
-"""For all the rest of the group, in a thread: the others of the group wait for it."""
-_QUICK = 0.25
-"""For one request on its own, before it queues with others that take long."""
+# Seconds of processor time. An ordinary event takes a ten-thousandth of a second.
+_ON_LOOP_SECONDS = 0.01
+"""For a whole group, on the event loop."""
+_GROUP_SECONDS = 0.1
+"""For the rest of the group, in a thread. The group's other requests wait for it."""
+_QUICK_SECONDS = 0.25
+"""For a single request, before it queues with other slow ones."""
 EVENT_SECONDS = 1.0
 _REQUEST_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
-"""After so long in that queue a caller is told to come again."""
+"""A request that waited this long in that queue is answered with an error that asks to retry."""
 
 
 class Data(Protocol):
-    """What a schema is applied to."""
+    """An event's parsed data, to which a schema is applied."""
 
     @property
     def value(self) -> Any: ...
@@ -37,25 +37,25 @@ class Data(Protocol):
 
 Check: TypeAlias = tuple[Schema, Data]
 Fault: TypeAlias = HookfastError | None
-"""Why an event is not taken: InvalidInput (`schema_…`), or Unavailable where it was not looked at;
-None for most."""
+"""Why an event is rejected: InvalidInput (`schema_…`), or Unavailable if it was not checked. None:
+the event is valid."""
 
 
 class SchemaChecks:
-    """One per process and kind of request."""
+    """Checks groups of events and single requests. One per process and kind of request."""
 
     def __init__(self) -> None:
-        # one: what they share is the interpreter
-        self._long = asyncio.Semaphore(1)
+        # one at a time, because they share the interpreter
+        self._slow = asyncio.Semaphore(1)
 
     async def together(
         self, requests: Sequence[Sequence[Check]], *, short: bool
     ) -> list[list[Fault] | None]:
-        """The faults of a group of requests; None for a request that takes so long that it has to
-        be checked `alone`. `short`: their data is."""
+        """Return the faults of a group of requests. None: the request takes too long, and has to be
+        checked `alone`. `short`: the group has little data."""
         done: list[list[Fault] | None] = []
         if short:
-            budget = Budget(_HERE)
+            budget = Budget(_ON_LOOP_SECONDS)
             for checks in requests:
                 try:
                     done.append([_fault(check, budget) for check in checks])
@@ -63,27 +63,27 @@ class SchemaChecks:
                     break
         rest = requests[len(done) :]
         if rest:
-            done += await asyncio.to_thread(_faults_of_each, rest)
+            done += await asyncio.to_thread(_check_group, rest)
         return done
 
     async def alone(self, checks: Sequence[Check]) -> list[Fault]:
-        """The faults of one request. An event that takes longer than a second is refused
-        (`schema_too_slow`). Raises Unavailable where too many such requests wait."""
-        [faults] = await asyncio.to_thread(_faults_of_each, [checks], seconds=_QUICK)
+        """Return the faults of one request. An event that takes longer than a second is rejected
+        (`schema_too_slow`). Raises Unavailable if too many such requests wait."""
+        [faults] = await asyncio.to_thread(_check_group, [checks], seconds=_QUICK_SECONDS)
         if faults is not None:
             return faults
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                await self._long.acquire()
+                await self._slow.acquire()
         except TimeoutError:
             raise Unavailable(
-                "Too many events that take long to check are in hand; send it again.",
+                "Too many events with slow schema checks are in progress; send the request again.",
                 code="overloaded",
             ) from None
         try:
-            return await asyncio.to_thread(_faults_at_length, checks)
+            return await asyncio.to_thread(_check_slowly, checks)
         finally:
-            self._long.release()
+            self._slow.release()
 
 
 def _fault(check: Check, budget: Budget) -> Fault:
@@ -95,14 +95,14 @@ def _fault(check: Check, budget: Budget) -> Fault:
     return None
 
 
-def _faults_of_each(
-    requests: Sequence[Sequence[Check]], *, seconds: float = _TOGETHER
+def _check_group(
+    requests: Sequence[Sequence[Check]], *, seconds: float = _GROUP_SECONDS
 ) -> list[list[Fault] | None]:
-    """In order; each has an equal share of the time."""
-    each = seconds / max(len(requests), 1)
+    """Check requests in order, each with an equal share of the time. None: it needs more time."""
+    share = seconds / max(len(requests), 1)
     found: list[list[Fault] | None] = []
     for checks in requests:
-        budget = Budget(each)
+        budget = Budget(share)
         try:
             found.append([_fault(check, budget) for check in checks])
         except OverBudget:
@@ -110,30 +110,30 @@ def _faults_of_each(
     return found
 
 
-def _faults_at_length(checks: Sequence[Check]) -> list[Fault]:
-    whole = Budget(_REQUEST_SECONDS)
+def _check_slowly(checks: Sequence[Check]) -> list[Fault]:
+    total = Budget(_REQUEST_SECONDS)
     found: list[Fault] = []
     for check in checks:
         try:
-            left = whole.left()
+            left = total.left()
         except OverBudget:
             left = 0.0
         try:
             found.append(_fault(check, Budget(min(EVENT_SECONDS, left))))
         except OverBudget:
-            # with less than others have it may be those before it that were slow
+            # with less time than a full share, the events before it may have been slow
             found.append(_too_slow() if left >= EVENT_SECONDS else _no_time_left())
     return found
 
 
 def _no_time_left() -> Unavailable:
-    return Unavailable("The events before this one took too long to check; send it again.")
+    return Unavailable("The events before this one took too long to check; send this one again.")
 
 
 def _too_slow() -> InvalidInput:
     return InvalidInput.at(
         "/data",
-        f"its event type's schema takes longer than {EVENT_SECONDS:g} s to apply to this data; send"
-        " less of it, or make the schema simpler (a `pattern` is what takes long most often)",
+        f"checking this data against the event type's schema takes longer than {EVENT_SECONDS:g} s;"
+        " send less data, or simplify the schema (slow checks are most often a `pattern`)",
         code="schema_too_slow",
     )

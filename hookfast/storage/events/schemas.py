@@ -26,22 +26,22 @@ _EVENT_TYPES: Table = EventType.__table__
 _MAX_ERRORS = 20
 _MAX_RULE = 120
 
-# What is let through when a schema that is well-formed cannot be applied: a reference that leads
-# nowhere or in circles, a regular expression that is none, arithmetic out of range.
+# The errors of a well-formed schema that cannot be applied: a reference that leads nowhere or in
+# circles, an invalid regular expression, arithmetic out of range.
 _UNUSABLE = (Unresolvable, RecursionError, re.error, regex.error, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One version of an event type's schema; `rules` is None for a type without one."""
+    """One version of an event type's schema. `rules` is None for an event type without a schema."""
 
     updated_at: datetime
     rules: BoundedSchema | None
 
     def check(self, data: Any, budget: Budget) -> None:
-        """Raises InvalidInput: `schema_violation` with a pointer under `/data` for each of the
-        first 20 errors, or `schema_unusable` when the schema itself cannot be applied; and
-        OverBudget."""
+        """Check an event's data. Raises OverBudget, and InvalidInput: `schema_violation` with a
+        pointer under `/data` for each of the first 20 errors, or `schema_unusable` if the schema
+        itself cannot be applied."""
         if self.rules is None:
             return
         try:
@@ -50,41 +50,41 @@ class Schema:
             raise InvalidInput.at(
                 "/type",
                 "the schema of this event type cannot be applied to this data"
-                f" ({type(error).__name__}); mend the schema",
+                f" ({type(error).__name__}); fix the schema",
                 code="schema_unusable",
             ) from error
         if errors:
             raise InvalidInput(
-                "The data does not fit the schema of its event type.",
+                "The data does not match the schema of its event type.",
                 code="schema_violation",
                 errors=tuple(_field_error(error) for error in errors),
             )
 
 
-_IN_FORCE = select(_EVENT_TYPES.c.name, _EVENT_TYPES.c.updated_at).where(
+_VERSIONS = select(_EVENT_TYPES.c.name, _EVENT_TYPES.c.updated_at).where(
     _EVENT_TYPES.c.name.in_(bindparam("names", expanding=True))
 )
 
 
 class SchemaCache:
-    """One per process. Each look-up asks the database which versions are in force and compiles
-    only those it has not seen, so a changed schema counts at once."""
+    """Caches compiled schemas. One per process. Each look-up reads the current versions from the
+    database and compiles only those it has not seen, so a changed schema applies at once."""
 
     def __init__(self) -> None:
         self._known: dict[str, Schema] = {}
 
     async def load(self, connection: AsyncConnection, names: Collection[str]) -> dict[str, Schema]:
-        """The schemas of those event types that are registered, by name."""
-        rows = await connection.execute(_IN_FORCE, {"names": list(names)})
-        in_force = {name: updated_at for name, updated_at in rows}
+        """Return the schemas of those event types that are registered, by name."""
+        rows = await connection.execute(_VERSIONS, {"names": list(names)})
+        versions = {name: updated_at for name, updated_at in rows}
         stale = [
             name
-            for name, updated_at in in_force.items()
+            for name, updated_at in versions.items()
             if name not in self._known or self._known[name].updated_at != updated_at
         ]
         if stale:
             await self._compile(connection, stale)
-        return {name: self._known[name] for name in in_force}
+        return {name: self._known[name] for name in versions}
 
     async def _compile(self, connection: AsyncConnection, names: Sequence[str]) -> None:
         c = _EVENT_TYPES.c
@@ -97,7 +97,7 @@ class SchemaCache:
 
 
 def _field_error(error: ValidationError) -> FieldError:
-    """Where the data is wrong and which rule says so. The data itself is not repeated."""
+    """Return where the data is wrong and which rule it breaks, without repeating the data."""
     pointer = "/data" + "".join(f"/{_escape(str(part))}" for part in error.absolute_path)
     if error.validator is None:  # the schema `false`
         return FieldError(pointer, "the schema allows nothing here")

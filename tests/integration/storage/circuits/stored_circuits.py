@@ -126,9 +126,9 @@ async def judged(
 
 async def ask(database: Database, endpoint: str, delivery: str) -> bool:
     """Whether a delivery whose endpoint's gate is shut goes after all; else it is held."""
-    verdict = await judged(database, endpoint, delivery)
-    assert verdict.goes or verdict.change.after.phase is Phase.HELD
-    return verdict.goes
+    decision = await judged(database, endpoint, delivery)
+    assert decision.admitted or decision.change.after.phase is Phase.HELD
+    return decision.admitted
 
 
 async def release(database: Database, delivery: str) -> None:

@@ -370,7 +370,9 @@ async def test_only_a_circuit_that_has_not_moved_for_long_is_asked_for_again(
             update(h).values(next_probe_at=due, workflow_started_at=NOON + told_at)
         )
     async with database.write() as connection:
-        assert await circuits.request_workflow(connection, overdue_since=NOON - HOUR) == int(asks)
+        assert await circuits.request_stalled_workflows(
+            connection, overdue_since=NOON - HOUR
+        ) == int(asks)
     assert len(await asking(database)) == int(asks)
 
 
@@ -379,4 +381,6 @@ async def test_a_closed_circuit_is_never_asked_for_again(database: Database, end
     await record(database, endpoint, 100, succeeded=True)
     assert await close(database, endpoint, 100)
     async with database.write() as connection:
-        assert await circuits.request_workflow(connection, overdue_since=NOON + 9 * HOUR) == 0
+        assert (
+            await circuits.request_stalled_workflows(connection, overdue_since=NOON + 9 * HOUR) == 0
+        )

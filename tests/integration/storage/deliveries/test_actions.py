@@ -230,7 +230,9 @@ async def test_a_job_acts_on_those_that_still_are_what_it_chose(
 ) -> None:
     ids = await seed_all(database, endpoint)
     statuses = [DeliveryStatus(one) for one in among]
-    changes = await request_many(database, list(ids.values()), Action.RESEND_YIELDING, among=statuses)
+    changes = await request_many(
+        database, list(ids.values()), Action.RESEND_YIELDING, among=statuses
+    )
     changed = {one.delivery_id for one in changes if one.after != one.before}
     if among:
         # what waits for its endpoint's limits is pending too

@@ -76,8 +76,8 @@ async def test_an_attempt_at_an_endpoint_that_is_over_makes_its_delivery_a_dead_
     columns = {"state": over} if over == "disabled" else {"deleted_at": at(0)}
     endpoint = await seed_endpoint(database, "https://example.com/hook", **columns)
     delivery = await seed_due(database, endpoint)
-    verdict = await judged(database, endpoint, delivery)
-    assert (verdict.goes, verdict.change.died) == (False, True)
+    decision = await judged(database, endpoint, delivery)
+    assert (decision.admitted, decision.change.died) == (False, True)
     row = await delivery_row(database, delivery)
     assert (row.status, row.reason) == ("dead", f"endpoint_{over}")
     assert (row.attempts, row.next_attempt_at, row.finished_at) == (0, None, at(600))
@@ -103,8 +103,8 @@ async def test_what_was_decided_about_a_delivery_that_moved_on_changes_nothing(
                 connection, endpoint, cause=Cause.DISABLED, reason="By request.", now=at(599)
             )
     before = await delivery_row(database, delivery)
-    verdict = await judged(database, endpoint, delivery, attempt)
-    assert (verdict.goes, verdict.change.after) == (False, verdict.change.before)
+    decision = await judged(database, endpoint, delivery, attempt)
+    assert (decision.admitted, decision.change.after) == (False, decision.change.before)
     assert await delivery_row(database, delivery) == before
     assert await held(database, endpoint) == 0
 

@@ -14,7 +14,7 @@ from hookfast.deliveries.messages import Urgency
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
-from hookfast.storage.deliveries.fair_claim import FairClaim, Free
+from hookfast.storage.deliveries.fair_claim import FairClaim, FreeRows
 from hookfast.storage.tables import Delivery
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ class Outbox:
         async with self.database.write() as connection:
             await connection.execute(insert(Delivery.__table__), rows)
 
-    async def take(self, limit: int, **given: Any) -> Free:
+    async def take(self, limit: int, **given: Any) -> FreeRows:
         now = utc_now()
         async with self.database.write() as connection:
             free = await self.fair.find(connection, limit=limit, now=now, **given)
@@ -65,7 +65,7 @@ def box(database: Database) -> Outbox:
     return Outbox(database)
 
 
-def by_endpoint(free: Free) -> Counter[str]:
+def by_endpoint(free: FreeRows) -> Counter[str]:
     return Counter(row.endpoint_id for row in free.rows)
 
 
@@ -145,7 +145,7 @@ async def test_it_says_whether_there_may_be_more(box: Outbox) -> None:
     assert (await box.take(3)).more
     last = await box.take(3)
     assert (len(last.rows), last.more) == (2, False)
-    assert await box.take(3) == Free([], more=False)
+    assert await box.take(3) == FreeRows([], more=False)
 
 
 async def test_what_a_batch_has_in_hand_is_free_when_its_time_is_over(box: Outbox) -> None:

@@ -125,7 +125,7 @@ async def test_a_choice_is_the_same_after_it_was_stored(
     database: Database, chosen: DeliverySelection
 ) -> None:
     job = await add_job(database, chosen=chosen.document())
-    assert DeliverySelection.of((await stored(database, job)).chosen) == chosen
+    assert DeliverySelection.from_document((await stored(database, job)).chosen) == chosen
 
 
 # What is chosen, and which of the six deliveries below that is.
@@ -280,7 +280,7 @@ async def test_a_job_waits_for_a_resend_that_can_be_made_before_long(
     [delivery, _] = await add_deliveries(database, columns, columns)
     for ids in ([], [delivery], ["dlv_unknown", delivery]):
         async with database.read() as connection:
-            found = await selection.under_way(connection, ids, patience=PATIENCE, now=NOW)
+            found = await selection.resends_under_way(connection, ids, patience=PATIENCE, now=NOW)
         assert found == [one for one in ids if one == delivery and waits]
 
 
@@ -302,7 +302,7 @@ async def test_progress_adds_up(database: Database) -> None:
     job = await add_job(database)
     for cursor, in_hand in (("dlv_1", ["dlv_0", "dlv_1"]), ("dlv_2", ["dlv_1"])):
         async with database.write() as connection:
-            moved = await jobs.progress(
+            moved = await jobs.record_progress(
                 connection, job, cursor=cursor, in_hand=in_hand, done=3, skipped=2, now=LATER
             )
         assert moved is not None
@@ -323,7 +323,7 @@ async def test_two_workers_at_one_job_take_turns(database_url: str) -> None:
                 assert locked is not None
                 number = 1 + int((locked.cursor or "dlv_0").removeprefix("dlv_"))
                 await asyncio.sleep(0)  # the other one's turn to ask for the row
-                await jobs.progress(
+                await jobs.record_progress(
                     connection,
                     locked,
                     cursor=f"dlv_{number}",
@@ -344,7 +344,7 @@ async def test_a_job_that_sends_again_is_known_while_it_is_under_way(database: D
     await add_job(database, status="done")
     await add_job(database, status="running", cancel_requested=True)  # it asks no more
     async with database.read() as connection:
-        assert [one.id for one in await jobs.resending(connection)] == [resending.id]
+        assert [one.id for one in await jobs.unfinished_resends(connection)] == [resending.id]
 
 
 async def test_a_job_that_has_ended_stays_as_it_is(database: Database) -> None:
@@ -356,7 +356,7 @@ async def test_a_job_that_has_ended_stays_as_it_is(database: Database) -> None:
     async with database.write() as connection:
         assert await jobs.finish(connection, job.id, status=JobStatus.DONE, now=LATER) is None
         assert await jobs.request_cancel(connection, job.id, now=LATER) is None
-        moved = await jobs.progress(
+        moved = await jobs.record_progress(
             connection, job, cursor="dlv_1", in_hand=[], done=1, skipped=0, now=LATER
         )
         assert moved is None
@@ -453,7 +453,9 @@ async def test_only_a_job_that_has_not_moved_for_long_is_asked_for_again(
         workflow_started_at=NOW + told * hour,
     )
     async with database.write() as connection:
-        assert await jobs.request_workflow(connection, unmoved_since=NOW - hour) == int(asks)
+        assert await jobs.request_stalled_workflows(connection, unmoved_since=NOW - hour) == int(
+            asks
+        )
     async with database.read() as connection:
         wanted = await JobWorkflowRequests().find(connection, limit=10)
     assert [one.workflow_id for one in wanted] == [f"job/{job.id}"] * asks

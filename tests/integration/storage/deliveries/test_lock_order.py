@@ -58,7 +58,9 @@ async def test_a_circuit_that_is_being_moved_is_not_asked_for_again(postgresql: 
     async with postgresql.write() as other, asyncio.timeout(PATIENCE):
         await circuits.lock(other, [moving])
         async with postgresql.write() as sweep:
-            assert await circuits.request_workflow(sweep, overdue_since=NOON + 2 * HOUR) == 1
+            assert (
+                await circuits.request_stalled_workflows(sweep, overdue_since=NOON + 2 * HOUR) == 1
+            )
     async with postgresql.read() as connection:
         [asking] = await CircuitWorkflowRequests().find(connection, limit=9)
     assert asking.key[0] == unmoved

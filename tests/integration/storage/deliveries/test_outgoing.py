@@ -31,7 +31,7 @@ LONG = 60.0
 
 @pytest.fixture(autouse=True)
 def counts_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "COUNTS_FOR", LONG)
+    monkeypatch.setattr(outgoing, "FRESH_SECONDS", LONG)
 
 
 class Hands:
@@ -52,7 +52,7 @@ async def prime(
     async with database.read() as connection:
         row = await find_pending(connection, delivery)
         assert row is not None
-        chosen = await loader.choose(connection, [row])
+        chosen = await loader.with_endpoints(connection, [row])
         await loader.prime(connection, chosen, read_at=read_at)
 
 
@@ -207,7 +207,7 @@ async def test_an_endpoint_that_a_later_version_wrote_does_not_hold_up_the_other
     async with database.read() as connection:
         rows = [row for one in ids if (row := await find_pending(connection, one)) is not None]
         with capture_logs() as lines:
-            chosen = await loader.choose(connection, rows)
+            chosen = await loader.with_endpoints(connection, rows)
     assert [one.row.delivery_id for one in chosen] == ids[1:]
     [line] = lines
     assert line["endpoint_id"] == strange

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from hookfast.clock import Clock, utc_now
-from hookfast.endpoints.limits import Answer, Go, Limits, Wait
+from hookfast.endpoints.limits import Go, LimitDecision, Limits, Wait
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import permits
 from hookfast.storage.tables import EndpointLimits, InFlight
@@ -40,7 +40,7 @@ async def take(
     endpoint_id: str = ENDPOINT,
     clock: Clock = utc_now,
     waited: bool = True,
-) -> Answer:
+) -> LimitDecision:
     async with database.write() as connection:
         return await permits.acquire(
             connection,
@@ -55,7 +55,7 @@ async def take(
 
 async def give_back(database: Database, delivery_id: str, seconds: float | None = None) -> None:
     async with database.write() as connection:
-        ended = permits.Ended(endpoint_id=ENDPOINT, delivery_id=delivery_id, seconds=seconds)
+        ended = permits.EndedRequest(endpoint_id=ENDPOINT, delivery_id=delivery_id, seconds=seconds)
         await permits.release(connection, [ended])
 
 

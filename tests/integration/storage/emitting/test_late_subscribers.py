@@ -10,7 +10,7 @@ from hookfast.errors import NotFound
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting import late_subscribers
-from hookfast.storage.emitting.late_subscribers import Late
+from hookfast.storage.emitting.late_subscribers import LateScope
 from hookfast.storage.endpoints import subscriptions
 from hookfast.storage.events import events
 from hookfast.storage.tables import Delivery, Endpoint, Event, Subscription
@@ -50,7 +50,7 @@ async def test_an_event_that_went_after_it_was_read_gets_no_deliveries(database:
 
     with pytest.raises(NotFound):
         async with database.write() as connection:
-            await late_subscribers.deliver(connection, event, Late(), now=utc_now())
+            await late_subscribers.deliver(connection, event, LateScope(), now=utc_now())
     async with database.read() as connection:
         left = await connection.execute(select(func.count()).select_from(Delivery.__table__))
         assert left.scalar_one() == 0

@@ -297,7 +297,7 @@ async def test_a_deleted_endpoint_lets_go_of_what_it_holds(
     e = Endpoint.__table__
     async with database.write() as connection:
         await connection.execute(update(e).where(e.c.id == endpoint).values(deleted_at=at(640)))
-        await endpoint_state.let_go(connection, endpoint, now=at(640))
+        await endpoint_state.release_held(connection, endpoint, now=at(640))
     circuit = await circuit_of(database, endpoint)
     assert (circuit.state, circuit.cause) == (State.DRAINING, Cause.DISABLED)
     async with database.read() as connection:

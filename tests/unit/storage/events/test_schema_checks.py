@@ -88,7 +88,11 @@ async def test_the_others_of_a_group_do_not_wait_for_the_one_that_takes_long() -
 async def test_what_a_request_has_no_time_left_for_is_to_be_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, seconds in (("_QUICK", 0.01), ("EVENT_SECONDS", 0.05), ("_REQUEST_SECONDS", 0.5)):
+    for name, seconds in (
+        ("_QUICK_SECONDS", 0.01),
+        ("EVENT_SECONDS", 0.05),
+        ("_REQUEST_SECONDS", 0.5),
+    ):
         monkeypatch.setattr(schema_checks, name, seconds)
     bad, good = (schema(PATTERN), Data(LONG)), (schema(True), Data(1))
     found = await SchemaChecks().alone([good, bad, good, *[bad] * 20])
@@ -101,11 +105,11 @@ async def test_who_would_wait_too_long_behind_others_is_told_to_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(schema_checks, "_PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr(schema_checks, "_QUICK", 0.01)
+    monkeypatch.setattr(schema_checks, "_QUICK_SECONDS", 0.01)
     monkeypatch.setattr(schema_checks, "EVENT_SECONDS", 0.1)
     checks = SchemaChecks()
     bad = [(schema(PATTERN), Data(LONG))]
-    async with checks._long:  # another one is being checked
+    async with checks._slow:  # another one is being checked
         with pytest.raises(Unavailable) as caught:
             await checks.alone(bad)
     assert caught.value.code == "overloaded"
