@@ -19,8 +19,6 @@ from ipaddress import (
 
 import structlog
 
-from hookfast.sender.special_names import is_local_name, is_metadata_name
-
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
@@ -80,7 +78,7 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 # The metadata services of clouds, which hand out credentials. They stay blocked even inside an
 # allowed network.
-_METADATA = tuple(
+_METADATA_ADDRESSES = tuple(
     ip_network(network)
     for network in (
         "100.100.100.200/32",  # Alibaba
@@ -108,6 +106,41 @@ _EMBEDDING = tuple(
     )
 )
 _PLAIN_IPV6 = (IPv6Network("::/128"), IPv6Network("::1/128"))
+# The metadata services of AWS, Google, IBM, Tencent and Equinix. Their addresses are blocked too;
+# the names are blocked so that a resolver cannot return other addresses for them.
+_METADATA_NAMES = (
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata",
+    "metadata.google.internal",
+    "metadata.goog",
+    "metadata.cloud.ibm.com",
+    "metadata.tencentyun.com",
+    "metadata.platformequinix.com",
+    "metadata.packet.net",
+)
+# Names for private networks, which are checked before they are resolved: such a name gives access
+# like its address, and strangers must not learn what it resolves to. Sources: RFC 6761 and its
+# registry, RFC 6762 (`.local`), RFC 8375 (`home.arpa`), RFC 9476 (`.alt`), and ICANN's reservations
+# of `.internal` (2024) and of names that often collide (`.home`, `.corp`, `.mail`). `.svc` is the
+# suffix of services inside a Kubernetes cluster: a pod's resolver adds the rest (`ndots:5`).
+_LOCAL_SUFFIXES = (
+    "alt",
+    "arpa",
+    "consul",
+    "corp",
+    "home",
+    "internal",
+    "intranet",
+    "lan",
+    "local",
+    "localdomain",
+    "localhost",
+    "mail",
+    "onion",
+    "private",
+    "svc",
+)
 
 
 class AddressBlocked(Exception):
@@ -147,9 +180,9 @@ class AddressGuard:
             raise AddressBlocked(host, f"port {port} is not an allowed port of this server")
         if is_address(host):
             self.check([host])
-        elif is_metadata_name(host):
+        elif _is_metadata_name(host):
             raise AddressBlocked(host, "cloud metadata service")
-        elif is_local_name(host) and not self._allowed:
+        elif _is_local_name(host) and not self._allowed:
             raise AddressBlocked(host, "a name for private networks")
 
     def check(
@@ -161,7 +194,7 @@ class AddressGuard:
         `within` are the endpoint's own networks; if given, every address must also be in one of
         them. They never exempt from a rule.
         """
-        local = host is not None and not is_address(host) and is_local_name(host)
+        local = host is not None and not is_address(host) and _is_local_name(host)
         for text in addresses:
             address = ip_address(text)
             if (rule := self._rule_against(address)) is not None:
@@ -175,7 +208,7 @@ class AddressGuard:
         rule = _built_in_rule(address)
         if rule is not None and not self._exempt(address):
             return rule
-        if _inside(address, _METADATA):
+        if _inside(address, _METADATA_ADDRESSES):
             return "cloud metadata service"
         if _inside(address, self._denied):
             return "blocked by this server's settings"
@@ -198,6 +231,20 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_metadata_name(host: str) -> bool:
+    return any(_is_within(host, name) for name in _METADATA_NAMES)
+
+
+def _is_local_name(host: str) -> bool:
+    """Return whether `host` (not an address) is a name for private networks: a single label, or a
+    suffix reserved for private use."""
+    return "." not in host or any(_is_within(host, suffix) for suffix in _LOCAL_SUFFIXES)
+
+
+def _is_within(host: str, name: str) -> bool:
+    return host == name or host.endswith(f".{name}")
 
 
 def _built_in_rule(address: Address) -> str | None:
