@@ -24,7 +24,6 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.client import Client
 from temporalio.runtime import Runtime
-from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from activities.attempt import AttemptRunner
@@ -45,10 +44,9 @@ from hookfast.dispatch.relay import Relay
 from hookfast.dispatch.sweep import requeue_lost, send_heartbeats
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.dispatch.workflow_starter import workflow_starter_for
-from hookfast.endpoints.circuit import Policy
-from hookfast.garbage import freeze_startup
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
+from hookfast.process import event_loop_factory, freeze_startup
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
@@ -59,11 +57,10 @@ from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Committed, Recorder
 from hookfast.storage.figures import workers
 from hookfast.storage.keys.keyring import keyring_of
-from hookfast.telemetry import exposition, providers
-from hookfast.telemetry.exposition import MetricsServer
-from hookfast.telemetry.providers import Telemetry
+from hookfast.telemetry import providers
+from hookfast.telemetry.metrics_server import serving_metrics
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
-from hookfast.temporal import connection as temporal
+from hookfast.temporal.connection import connect_when_up
 from hookfast.version import VERSION
 from hookfast.workflow_request import CONTROL_QUEUE
 from workflows.batch import BatchWorkflow
@@ -74,7 +71,6 @@ from workflows.job import JobWorkflow
 from workflows.owner_mail import OwnerMailWorkflow
 from workflows.retention import RetentionWorkflow
 
-_RECONNECT_SECONDS = 1.0
 _LEAVE_SECONDS = 5.0
 
 log = structlog.get_logger()
@@ -94,7 +90,6 @@ async def running_worker(
     """
     loader = OutgoingLoader(database, keyring_of(settings))
     workflow_starter = workflow_starter_for(settings, client, database)
-    policy = settings.circuit_policy
     sender = Sender(
         guard=AddressGuard(
             settings.allowed_private_networks,
@@ -112,11 +107,11 @@ async def running_worker(
         if news & Committed.OUTBOX:
             doorbell.ring()
 
-    recorder = Recorder(database, policy=policy, on_commit=on_commit)
+    recorder = Recorder(database, policy=settings.circuit_policy, on_commit=on_commit)
     lateness = Lateness()
     first_attempts = FirstAttempts(settings.first_attempts)
     unhealthy = UnhealthyEndpoints()
-    requests = AttemptRunner(
+    runner = AttemptRunner(
         loader=loader,
         sender=sender,
         recorder=recorder,
@@ -126,7 +121,7 @@ async def running_worker(
         client=client,
         database=database,
         loader=loader,
-        requests=requests,
+        runner=runner,
         recorder=recorder,
         fast_lane=FastLane(settings.max_concurrent_attempts),
         held_backstop=settings.held_backstop,
@@ -138,41 +133,11 @@ async def running_worker(
         client=client,
         database=database,
         loader=loader,
-        requests=requests,
+        runner=runner,
         recorder=recorder,
         unhealthy=unhealthy,
         batches=batches,
         on_commit=on_commit,
-    )
-    deliveries = Worker(
-        client,
-        task_queue=DELIVERIES_QUEUE,
-        workflows=[DeliveryWorkflow, BatchWorkflow],
-        activities=[attempts.step, batch_attempts.attempt_batch],
-        # Our workflows import nothing that could break determinism (import-linter checks), and the
-        # sandbox costs 0.6-1.2 ms a run where this costs 0.02 ms. Tests run sandboxed.
-        workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
-        # Twice as many as the fast lane has places: when it is full of slow receivers, batches and
-        # the tasks of other workflows go on.
-        max_concurrent_workflow_tasks=2 * settings.max_concurrent_attempts,
-        max_concurrent_local_activities=2 * settings.max_concurrent_attempts,
-        max_cached_workflows=2_000,
-        graceful_shutdown_timeout=settings.shutdown_grace,
-    )
-    retries = Worker(
-        client,
-        task_queue=RETRIES_QUEUE,
-        activities=[attempts.step, attempts.record_attempt, batch_attempts.record_batch],
-        max_concurrent_activities=settings.max_concurrent_attempts,
-        graceful_shutdown_timeout=settings.shutdown_grace,
-    )
-    control = _control_worker(
-        settings,
-        client,
-        database,
-        policy=policy,
-        on_commit=on_commit,
-        workflow_runner=workflow_runner,
     )
     relay = Relay(
         client=client,
@@ -190,7 +155,11 @@ async def running_worker(
     worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     try:
         async with (
-            _together(deliveries, retries, control),
+            _together(
+                _deliveries_worker(settings, client, attempts, batch_attempts, workflow_runner),
+                _retries_worker(settings, client, attempts, batch_attempts),
+                _control_worker(settings, client, database, on_commit, workflow_runner),
+            ),
             _background(
                 relay.run(),
                 workflow_starter.run(),
@@ -202,13 +171,13 @@ async def running_worker(
         ):
             yield
     finally:
-        # So that /readyz and other relays know at once. Given up if the database does not answer:
-        # leases and heartbeats end by themselves, and workflows repeat their records.
+        # /readyz and other relays learn of it at once. If the database does not answer, leases and
+        # heartbeats end by themselves, and workflows repeat their records.
         with contextlib.suppress(SQLAlchemyError, OSError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await relay.finish()
                 async with database.write() as connection:
-                    await workers.leave(connection, worker_id)
+                    await workers.remove(connection, worker_id)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await batch_attempts.close()
@@ -217,17 +186,59 @@ async def running_worker(
         await sender.aclose()
 
 
+def _deliveries_worker(
+    settings: Settings,
+    client: Client,
+    attempts: DeliveryActivities,
+    batch_attempts: BatchActivities,
+    workflow_runner: WorkflowRunner | None,
+) -> Worker:
+    """Return the worker for delivery workflows and the first attempts inside their tasks."""
+    return Worker(
+        client,
+        task_queue=DELIVERIES_QUEUE,
+        workflows=[DeliveryWorkflow, BatchWorkflow],
+        activities=[attempts.step, batch_attempts.attempt_batch],
+        # Our workflows import nothing that could break determinism (import-linter checks), and the
+        # sandbox costs 0.6-1.2 ms a run where this costs 0.02 ms. Tests run sandboxed.
+        workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
+        # Twice the slots of the fast lane: when it is full of slow receivers, batches and the tasks
+        # of other workflows continue.
+        max_concurrent_workflow_tasks=2 * settings.max_concurrent_attempts,
+        max_concurrent_local_activities=2 * settings.max_concurrent_attempts,
+        max_cached_workflows=2_000,
+        graceful_shutdown_timeout=settings.shutdown_grace,
+    )
+
+
+def _retries_worker(
+    settings: Settings,
+    client: Client,
+    attempts: DeliveryActivities,
+    batch_attempts: BatchActivities,
+) -> Worker:
+    """Return the worker for all other attempts, and for records that failed."""
+    return Worker(
+        client,
+        task_queue=RETRIES_QUEUE,
+        activities=[attempts.step, attempts.record_attempt, batch_attempts.record_batch],
+        max_concurrent_activities=settings.max_concurrent_attempts,
+        graceful_shutdown_timeout=settings.shutdown_grace,
+    )
+
+
 def _control_worker(
     settings: Settings,
     client: Client,
     database: Database,
-    *,
-    policy: Policy,
     on_commit: Callable[[Committed], None],
     workflow_runner: WorkflowRunner | None,
 ) -> Worker:
-    """The worker for circuits, jobs, owners' mail, the daily run and retention: few, and long."""
-    circuits = CircuitActivities(database=database, policy=policy, on_commit=on_commit)
+    """Return the worker for circuits, jobs, owners' mail, the daily run and retention: activities
+    that are few and long."""
+    circuits = CircuitActivities(
+        database=database, policy=settings.circuit_policy, on_commit=on_commit
+    )
     jobs = JobActivities(database=database, on_commit=on_commit)
     mail = MailActivities(
         database=database,
@@ -238,8 +249,8 @@ def _control_worker(
         if settings.owner_link_lifetime
         else None,
     )
-    upkeep = DailyActivities(database=database.unhurried)
-    retention = RetentionActivities(database=database.unhurried, ages=settings.ages)
+    daily = DailyActivities(database=database.background)
+    retention = RetentionActivities(database=database.background, ages=settings.ages)
     return Worker(
         client,
         task_queue=CONTROL_QUEUE,
@@ -250,7 +261,7 @@ def _control_worker(
             RetentionWorkflow,
             DailyWorkflow,
         ],
-        activities=[*circuits.all, *jobs.all, *mail.all, *upkeep.all, *retention.all],
+        activities=[*circuits.all, *jobs.all, *mail.all, *daily.all, *retention.all],
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.max_concurrent_control,
         graceful_shutdown_timeout=settings.shutdown_grace,
@@ -259,8 +270,8 @@ def _control_worker(
 
 @asynccontextmanager
 async def _together(*workers: Worker) -> AsyncIterator[None]:
-    """Run these workers while the block lasts. They are shut down together: one after the other,
-    each would accept new work during the grace period of those before it."""
+    """Run these workers while the block lasts. They are shut down together, because otherwise each
+    would accept new work during the grace period of those before it."""
     async with contextlib.AsyncExitStack() as running:
         for one in workers:
             await running.enter_async_context(one)
@@ -287,16 +298,23 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     telemetry = providers.start("worker", by_tenant=settings.metrics_by_tenant)
-    of_temporal = TemporalMetrics(
+    temporal_metrics = TemporalMetrics(
         pushes=telemetry.pushes_metrics and settings.temporal_metrics == "push"
     )
-    Runtime.set_default(of_temporal.runtime)
+    Runtime.set_default(temporal_metrics.runtime)
+    token = settings.metrics_token
     async with (
-        _metrics_server(settings, telemetry, of_temporal),
+        serving_metrics(
+            telemetry,
+            temporal_metrics,
+            host=settings.host,
+            port=settings.worker_metrics_port,
+            token=None if token is None else token.get_secret_value(),
+        ),
         Database(settings.resolved_database_url) as database,
     ):
         await migrate(database)
-        client = await _connect(stop)
+        client = await connect_when_up(stop)
         if client is None:
             return
         async with running_worker(settings, client, database):
@@ -306,58 +324,12 @@ async def run(settings: Settings) -> None:
             log.info("The worker is shutting down.", grace=str(settings.shutdown_grace))
 
 
-@asynccontextmanager
-async def _metrics_server(
-    settings: Settings, telemetry: Telemetry, of_temporal: TemporalMetrics
-) -> AsyncIterator[None]:
-    """Serve `/metrics`, ours and those of Temporal's SDK, while the block lasts."""
-    token = settings.metrics_token
-    server = MetricsServer(
-        lambda: exposition.text(telemetry.registry) + of_temporal.text(),
-        host=settings.host,
-        port=settings.worker_metrics_port,
-        token=None if token is None else token.get_secret_value(),
-    )
-    log.info("The worker's metrics are at /metrics.", host=settings.host, port=server.port)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(server.close)
-        await asyncio.to_thread(providers.finish)
-
-
-async def _connect(stop: asyncio.Event) -> Client | None:
-    """Connect to Temporal as soon as it answers. None if `stop` is set first."""
-    while not stop.is_set():
-        try:
-            client = await temporal.connect()
-            await temporal.register_search_attributes(client)
-        except (RuntimeError, RPCError) as error:
-            log.warning("Temporal does not answer yet; trying again.", error=str(error)[:200])
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_RECONNECT_SECONDS):
-                    await stop.wait()
-        else:
-            return client
-    return None
-
-
 def main() -> None:
-    """Entry of `hookfast worker` and of `python worker.py`."""
+    """Run `hookfast worker` or `python worker.py`."""
     settings = load_settings()
     configure_logging(settings, process="worker")
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         runner.run(run(settings))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's event loop where it is installed; asyncio's own works too."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ class BatchActivities:
         client: Client,
         database: Database,
         loader: OutgoingLoader,
-        requests: AttemptRunner,
+        runner: AttemptRunner,
         recorder: Recorder,
         unhealthy: UnhealthyEndpoints,
         batches: Batches,
@@ -117,7 +117,7 @@ class BatchActivities:
         self._client = client
         self._database = database
         self._loader = loader
-        self._requests = requests
+        self._runner = runner
         self._recorder = recorder
         self._unhealthy = unhealthy
         self._on_commit = on_commit
@@ -223,7 +223,7 @@ class BatchActivities:
                 if not member.fits(planned.time_needed):
                     return _Result(_Status.RETURNED)
                 member.begin()
-                made = await self._requests.send_and_record(planned, member)
+                made = await self._runner.send_and_record(planned, member)
         except NotFound:
             log.error("A delivery has no row; it is left out.", delivery_id=member.delivery_id)
             return _Result(_Status.CONTINUES, "it has no row")

@@ -75,7 +75,7 @@ class DeliveryActivities:
         client: Client,
         database: Database,
         loader: OutgoingLoader,
-        requests: AttemptRunner,
+        runner: AttemptRunner,
         recorder: Recorder,
         fast_lane: FastLane,
         held_backstop: timedelta,
@@ -86,7 +86,7 @@ class DeliveryActivities:
         self._client = client
         self._database = database
         self._loader = loader
-        self._requests = requests
+        self._runner = runner
         self._recorder = recorder
         self._fast_lane = fast_lane
         self._held_backstop = held_backstop
@@ -214,7 +214,7 @@ class DeliveryActivities:
             # sent a second time, so it is not sent now.
             raise Unavailable("There is too little time left for the request and its record.")
         try:
-            made = await self._requests.send_and_record(planned, left)
+            made = await self._runner.send_and_record(planned, left)
         except NoLongerDue:
             await self._return_permit(planned)
             raise

@@ -16,7 +16,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from hookfast.clock import Clock, utc_now
-from hookfast.mail import AddressRefused, MailDelayed, MailTransport, News, compose
+from hookfast.mail import AddressRejected, MailDelayed, MailTransport, News, compose
 from hookfast.mail.message import message_id_of, parse_sender
 from hookfast.owners.digest import MailInput, SendInput, SendResult, Waiting
 from hookfast.owners.notice import Facts
@@ -98,7 +98,7 @@ class MailActivities:
             return SendResult(endpoints=0)
         try:
             await self._send(input, batch)
-        except AddressRefused as refusal:
+        except AddressRejected as refusal:
             async with self._database.write() as connection:
                 await digests.mark_refused(connection, batch.notice_ids, error=refusal.words)
             instruments.MAIL.add(kind=input.kind, result="refused")
@@ -183,5 +183,5 @@ class MailActivities:
                 links_until=None if self._links is None else at + self._links.lifetime,
             )
         except ValueError:
-            raise AddressRefused("This is not an address that mail can be sent to.") from None
+            raise AddressRejected("This is not an address that mail can be sent to.") from None
         await self._transport.send(message)

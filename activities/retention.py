@@ -1,5 +1,5 @@
-"""What a run of retention does, each part so that it can be done again: the run's rows know how far
-it has come, whatever becomes of the worker."""
+"""The activities of a retention run. Each can be repeated: the run's rows have its progress, so a
+crash of the worker loses nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio import activity
 
 from hookfast.clock import Clock, utc_now
@@ -22,16 +23,16 @@ from hookfast.storage.retention.sweeps import Batch, Cutoffs, sweep_batch
 from hookfast.storage.tables import RetentionRun, RetentionSweep
 
 _ROWS_AT_ONCE = 200
-"""How much goes into one transaction: on SQLite, everyone waits for it (some 20 ms)."""
+"""Rows deleted in one transaction: on SQLite, every other writer waits for it (some 20 ms)."""
 _ROWS_COUNTED_AT_ONCE = 2_000
-"""The same for dry runs, which nobody waits for."""
+"""Rows counted at once in a dry run, for which nothing waits."""
 _BATCHES_AT_ONCE = 1_000
-"""How many batches one activity makes: minutes of work, and one line in the workflow's history."""
+"""Batches of one activity: minutes of work, and one line in the workflow's history."""
 
 
 class RetentionActivities:
-    """The activities of retention. One per worker process. `ages` says how long each of
-    `retention.SWEEPS` is kept."""
+    """The activities of `RetentionWorkflow`. One per worker process. `ages` has how long the rows
+    of each of `retention.SWEEPS` are kept."""
 
     def __init__(
         self, *, database: Database, ages: Mapping[str, timedelta], clock: Clock = utc_now
@@ -42,7 +43,7 @@ class RetentionActivities:
 
     @property
     def all(self) -> list[Callable[..., Any]]:
-        """What a worker registers."""
+        """Every activity, for the worker."""
         return [
             self.begin_retention,
             self.prepare_retention,
@@ -52,7 +53,7 @@ class RetentionActivities:
 
     @activity.defn(name="begin_retention")
     async def begin_retention(self, input: RetentionRunInput) -> None:
-        """Fix what this run will delete, by now."""
+        """Create the run's rows, with the times before which it deletes."""
         now = self._clock()
         run = RetentionRun(
             id=input.run_id,
@@ -68,10 +69,10 @@ class RetentionActivities:
 
     @activity.defn(name="prepare_retention")
     async def prepare_retention(self, input: RetentionRunInput) -> Prepared:
-        """Make partitions for the days ahead, and count the days that are over: for the last time
-        those that are about to lose rows."""
+        """Create partitions for the days ahead, and count the days that are over. Days that are
+        about to lose rows are counted for the last time."""
         now = self._clock()
-        made = await partitions.create_ahead(self._database, now=now)
+        created = await partitions.create_ahead(self._database, now=now)
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)
             ends = [sweeps[name].cutoff for name in retention.COUNTED]
@@ -85,13 +86,15 @@ class RetentionActivities:
             await delivery_days.count_day(self._database, day, final=final, now=now)
             activity.heartbeat(str(day))
         async with self._database.write() as connection:
-            await retention_runs.record_preparation(connection, input.run_id, partitions=made, days=len(days))
-        return Prepared(partitions=made, days=len(days))
+            await retention_runs.record_preparation(
+                connection, input.run_id, partitions=created, days=len(days)
+            )
+        return Prepared(partitions=created, days=len(days))
 
     @activity.defn(name="sweep_rows")
     async def sweep_rows(self, input: SweepInput) -> Swept:
-        """Delete the rows of one table that are past their age and that nothing keeps, or some of
-        them: `done` tells."""
+        """Delete the rows of one table that are past their age and not needed any more, or some of
+        them: `done` says whether that was all."""
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)
         cutoffs = {name: sweep.cutoff for name, sweep in sweeps.items()}
@@ -102,7 +105,7 @@ class RetentionActivities:
                 input.name,
                 cutoffs=cutoffs,
                 dry_run=input.dry_run,
-                beat=activity.heartbeat,
+                heartbeat=activity.heartbeat,
             )
         for _ in range(_BATCHES_AT_ONCE):
             begun = time.monotonic()
@@ -111,51 +114,52 @@ class RetentionActivities:
                 break
             activity.heartbeat(batch.cursor)
             if not input.dry_run:
-                # As long as it took: other processes that poll for SQLite's one writer get a turn.
+                # As long as it took, so that processes that wait for SQLite's one writer get a turn.
                 await asyncio.sleep(time.monotonic() - begun)
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)
         return _swept(sweeps[input.name])
 
     async def _batch(self, input: SweepInput, cutoffs: Cutoffs) -> Batch | None:
-        """The next batch; None when there was none left."""
-        if input.dry_run:
+        """Delete or count the next batch and record it. None if no row was left."""
+        if input.dry_run:  # a long read, so that only the record of it needs the writer
             async with self._database.read() as connection:
                 sweep = (await retention_runs.sweeps(connection, input.run_id))[input.name]
-                if sweep.done:
-                    return None
-                batch = await sweep_batch(
-                    connection,
-                    input.name,
-                    cutoffs,
-                    after=sweep.cursor,
-                    limit=_ROWS_COUNTED_AT_ONCE,
-                    dry_run=True,
-                    now=self._clock(),
-                )
-            async with self._database.write() as connection:
-                await retention_runs.advance(connection, input.run_id, input.name, batch)
+                batch = await self._sweep_on(connection, input, sweep, cutoffs)
+            if batch is not None:
+                async with self._database.write() as connection:
+                    await retention_runs.advance(connection, input.run_id, input.name, batch)
             return batch
         async with self._database.write() as connection:
             sweep = await retention_runs.lock_sweep(connection, input.run_id, input.name)
-            if sweep.done:
-                return None
-            batch = await sweep_batch(
-                connection,
-                input.name,
-                cutoffs,
-                after=sweep.cursor,
-                limit=_ROWS_AT_ONCE,
-                dry_run=False,
-                now=self._clock(),
-            )
-            await retention_runs.advance(connection, input.run_id, input.name, batch)
+            batch = await self._sweep_on(connection, input, sweep, cutoffs)
+            if batch is not None:
+                await retention_runs.advance(connection, input.run_id, input.name, batch)
         return batch
+
+    async def _sweep_on(
+        self,
+        connection: AsyncConnection,
+        input: SweepInput,
+        sweep: RetentionSweep,
+        cutoffs: Cutoffs,
+    ) -> Batch | None:
+        if sweep.done:
+            return None
+        return await sweep_batch(
+            connection,
+            input.name,
+            cutoffs,
+            after=sweep.cursor,
+            limit=_ROWS_COUNTED_AT_ONCE if input.dry_run else _ROWS_AT_ONCE,
+            dry_run=input.dry_run,
+            now=self._clock(),
+        )
 
     @activity.defn(name="finish_retention")
     async def finish_retention(self, input: RetentionRunInput) -> RetentionState:
-        """Say that the run is over, and forget what is left of what nobody asks for: places among
-        requests in flight whose worker died, and the runs of a year ago."""
+        """Mark the run as finished. Also delete the permits of requests whose worker died, and the
+        runs of more than a year ago."""
         now = self._clock()
         async with self._database.write() as connection:
             if not input.dry_run:

@@ -1,4 +1,4 @@
-"""`GET /metrics`: what this process measures and how things stand, as Prometheus reads it."""
+"""`GET /metrics`: the process's metrics and the database gauges, in Prometheus format."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ routes = APIRouter(tags=["Health"])
     responses=problem_responses(401, 403, 429),
 )
 async def metrics(request: Request, context: AppContext) -> Response:
-    """Open to the operator's key, to `HOOKFAST_METRICS_TOKEN` as a bearer and, where no such token
-    is set, to this machine by a name or address of loopback."""
+    """Allowed with an operator key or with `HOOKFAST_METRICS_TOKEN` as a bearer token. If that is
+    not set, also for requests from this machine to a loopback name or address."""
     await _check_reader(request, context)
-    await context.standing.refresh()
+    await context.gauges.refresh()
     body = await asyncio.to_thread(exposition.text, context.telemetry.registry)
     return Response(body, media_type=exposition.CONTENT_TYPE)
 
 
 async def _check_reader(request: Request, context: Context) -> None:
-    """Raises Unauthenticated, TooManyRequests or Forbidden."""
+    """Check that the caller may read metrics. Raises Unauthenticated, TooManyRequests or
+    Forbidden."""
     token = context.settings.metrics_token
     if token is None:
         forwarded = any(name in request.headers for name in exposition.FORWARDED)
         host = request.headers.get("host", "")
         if exposition.is_local(client_address(request), host=host, forwarded=forwarded):
             return
-    elif exposition.bears(request.headers.get("authorization", ""), token.get_secret_value()):
+    elif exposition.has_token(request.headers.get("authorization", ""), token.get_secret_value()):
         return
     if (await check_key(request)).scope != "operator":
-        raise Forbidden("This needs the operator's key, or HOOKFAST_METRICS_TOKEN.")
+        raise Forbidden("This needs an operator key, or HOOKFAST_METRICS_TOKEN.")

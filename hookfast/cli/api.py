@@ -1,4 +1,4 @@
-"""`hookfast api`: one API process behind uvicorn."""
+"""`hookfast api`: one API process, served by uvicorn. `hookfast openapi` prints its document."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hookfast.cli.console import print_operator_key, read_settings
 from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.cli.prepare import prepare
 from hookfast.errors import Misconfigured
-from hookfast.garbage import freeze_startup
 from hookfast.logs import configure_logging
+from hookfast.process import freeze_startup
 from hookfast.settings.local_url import listens_everywhere
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import BACKLOG, listen
@@ -26,18 +26,18 @@ from hookfast.supervisor.service import API_GRACE_SECONDS
 from hookfast.telemetry import providers
 
 # Longer than the 60 s after which load balancers drop an idle connection, so that they never reuse
-# one that we have just closed.
+# a connection that the API has just closed.
 _KEEP_ALIVE_SECONDS = 75
 
 log = structlog.get_logger()
 
 
 def main(*, fd: int | None = None) -> None:
-    """Serve until SIGINT or SIGTERM. `fd` is a listening socket to take over from `up`, which keeps
-    it open: while the API restarts, callers wait in its backlog instead of being refused."""
+    """Serve until SIGINT or SIGTERM. `fd` is a listening socket that `up` keeps open: while the API
+    restarts, callers wait in its backlog, and their connections are not refused."""
     settings = read_settings()
     configure_logging(settings, process="api")
-    warn_of_links(settings)
+    warn_if_links_are_local(settings)
     key = asyncio.run(prepare(settings))
     if key is not None:
         print_operator_key(key)
@@ -46,28 +46,27 @@ def main(*, fd: int | None = None) -> None:
         _serve(settings.model_copy(update={"port": port}), listener)
 
 
-def warn_of_links(settings: Settings) -> None:
-    """Say where links lead that nobody else can follow, as in a container without more settings."""
+def warn_if_links_are_local(settings: Settings) -> None:
+    """Log a warning if only this machine can open links, as in a container without a public URL."""
     if settings.public_url is None and listens_everywhere(settings.host):
         log.warning(
-            "HOOKFAST_PUBLIC_URL is not set: links in mail, portal links and thin payloads lead to "
-            "this machine, and nobody else reaches it by them. Set it to the URL at which others "
-            "reach the API.",
+            "HOOKFAST_PUBLIC_URL is not set: only this machine can open the links in mail, portal "
+            "links and thin payloads. Set it to the URL at which others reach the API.",
             public_url=settings.resolved_public_url,
         )
 
 
 def server_config(settings: Settings) -> uvicorn.Config:
-    """How uvicorn serves the API."""
+    """Return the configuration with which uvicorn serves the API."""
     return uvicorn.Config(
         create_app(settings),
-        loop="auto",  # uvloop where there is one
+        loop="auto",  # uvloop if it is installed
         http=BoundedHttp,
         lifespan="on",
-        log_config=None,  # ours is set up
+        log_config=None,  # logging is configured already
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # uvicorn's trusts loopback; HOOKFAST_TRUSTED_PROXIES decides
+        proxy_headers=False,  # uvicorn would trust loopback; HOOKFAST_TRUSTED_PROXIES decides
         backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=API_GRACE_SECONDS,
@@ -77,7 +76,7 @@ def server_config(settings: Settings) -> uvicorn.Config:
 def _serve(settings: Settings, listener: socket.socket) -> None:
     config = server_config(settings)
     for number in (signal.SIGINT, signal.SIGTERM):
-        # uvicorn raises the signal again once it has shut down; we then end with 0
+        # uvicorn raises the signal again once it has shut down; the process then exits with 0
         signal.signal(number, lambda *_: None)
     server = uvicorn.Server(config)
     freeze_startup()

@@ -1,13 +1,13 @@
-"""Mail to the owners of endpoints: its words, and how it gets away."""
+"""Mail to the owners of endpoints: its text, and the transports that send it."""
 
-from hookfast.mail.choice import transport_of
 from hookfast.mail.folder import FolderTransport
 from hookfast.mail.message import News, compose
 from hookfast.mail.smtp import SmtpTransport
-from hookfast.mail.transport import AddressRefused, MailDelayed, MailTransport
+from hookfast.mail.transport import AddressRejected, MailDelayed, MailTransport
+from hookfast.settings.settings import Settings
 
 __all__ = [
-    "AddressRefused",
+    "AddressRejected",
     "FolderTransport",
     "MailDelayed",
     "MailTransport",
@@ -16,3 +16,11 @@ __all__ = [
     "compose",
     "transport_of",
 ]
+
+
+def transport_of(settings: Settings) -> MailTransport:
+    """Return the transport for `HOOKFAST_SMTP_URL`, or files in `mail/` of the home folder if that
+    is not set. Raises Misconfigured."""
+    if settings.smtp_url is None:
+        return FolderTransport(settings.home / "mail")
+    return SmtpTransport(settings.smtp_url.get_secret_value())

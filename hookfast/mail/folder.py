@@ -1,4 +1,4 @@
-"""Mail as files: the embedded default, for a machine without a mail server."""
+"""Mail as files: the default for a machine without a mail server."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hookfast.mail.transport import MailDelayed
 
 
 class FolderTransport:
-    """Writes each message into `folder` as `<time>-<hash of its Message-ID>.eml`, which any mail
-    program opens. A message that is there already is not written again."""
+    """Writes each message into a folder as `<time>-<hash of its Message-ID>.eml`, which any mail
+    program opens. A message that exists already is not written again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     async def send(self, message: EmailMessage) -> None:
-        """Write the message, whole or not at all. Raises MailDelayed when that fails."""
+        """Write the message, completely or not at all. Raises MailDelayed if that fails."""
         try:
             await asyncio.to_thread(self._write, message)
         except OSError as error:
@@ -36,14 +36,14 @@ class FolderTransport:
             return
         time = parsedate_to_datetime(message["Date"]).strftime("%Y%m%dT%H%M%SZ")
         path = self._folder / f"{time}-{digest}.eml"
-        # Written aside and renamed: a crash leaves no half message, and two writers of the same
-        # message the same file. The name aside is the process's own.
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        # Written to a temporary file and renamed: a crash leaves no half message, and two writers
+        # of the same message end with one file. Each process has its own temporary name.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         with suppress(FileNotFoundError):
-            aside.unlink()
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            temporary.unlink()
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:
             file.write(message.as_bytes(policy=SMTP))
             file.flush()
             os.fsync(file.fileno())
-        aside.rename(path)
+        temporary.rename(path)

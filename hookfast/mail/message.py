@@ -1,7 +1,7 @@
-"""Builds the mail to an owner: text and HTML, about one endpoint or a digest of many. Pure.
+"""The mail to an owner, as text and HTML: about one endpoint, or a digest of many. Pure.
 
-Everything a customer chose (URL, description, what a receiver answered) is cut to one line before
-it is used, and escaped in HTML: it can neither add a header nor a tag.
+Everything that a customer chose (URL, description, a receiver's answer) is cut to one line before
+it is used, and escaped in HTML, so it can add neither a header nor a tag.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from html import escape
 from urllib.parse import urlsplit
 
 from hookfast.errors import Misconfigured
-from hookfast.mail.wording import WORDING, details
-from hookfast.mail.wording import moment as shown_moment
+from hookfast.mail.wording import WORDING, details, format_moment
 from hookfast.owners.notice import Facts, NoticeKind
 
 _MAX_LISTED = 100
@@ -30,7 +29,7 @@ _MAX_HOST = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """One notice with the endpoint it is about."""
+    """One notice, with the endpoint that it is about."""
 
     notice_id: str
     endpoint_id: str
@@ -41,7 +40,7 @@ class News:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One endpoint's part of the mail."""
+    """The part of a mail about one endpoint."""
 
     url: str
     host: str
@@ -62,11 +61,12 @@ def compose(
     links: Mapping[str, str] | None = None,
     links_until: datetime | None = None,
 ) -> EmailMessage:
-    """The mail that tells `news`, all of one kind and oldest first, to the address `to`.
+    """Compose the mail about `news`, which are of one kind and oldest first, to the address `to`.
 
-    Each endpoint comes once, with its latest notice. `at` becomes the Date, `public_url` the start
-    of the links: to the dashboard, which asks for a key, but where `links` has one for an endpoint
-    that opens without, until `links_until`. Raises ValueError when `to` is no address.
+    Each endpoint is listed once, with its latest notice. `at` becomes the Date. Links begin with
+    `public_url` and lead to the dashboard, which requires an API key, unless `links` has a link for
+    the endpoint that opens without one until `links_until`. Raises ValueError if `to` is not an
+    address.
     """
     entries = _entries(kind, news, public_url, links or {})
     closing = _WHY_YOU if links_until is None else f"{_opens_until(links_until)} {_WHY_YOU}"
@@ -78,12 +78,12 @@ def compose(
     message["Subject"] = wording.subject.format(which=which)
     message["Date"] = format_datetime(at)
     message["Message-ID"] = message_id
-    # RFC 3834: no out-of-office answers, please; the second is what Exchange looks for
+    # against out-of-office answers: RFC 3834, and the header that Exchange reads
     message["Auto-Submitted"] = "auto-generated"
     message["X-Auto-Response-Suppress"] = "All"
     message["List-Id"] = f"Endpoint notices <endpoint-notices.{sender.domain}>"
     happened = wording.happened.format(which=which)
-    # Quoted-printable: not every server takes 8-bit text.
+    # Quoted-printable: not every server accepts 8-bit text.
     message.set_content(_text(kind, happened, entries, closing), cte="quoted-printable")
     page = _html(kind, happened, entries, closing)
     message.add_alternative(page, subtype="html", cte="quoted-printable")
@@ -91,20 +91,20 @@ def compose(
 
 
 def message_id_of(owner_hash: str, notice_ids: Iterable[str], *, domain: str) -> str:
-    """The Message-ID of the mail that tells these notices: the same whenever it is sent."""
-    told = "\n".join([owner_hash, *sorted(notice_ids)])
-    return f"<{hashlib.sha256(told.encode()).hexdigest()[:32]}@{domain}>"
+    """Return the Message-ID of a mail with these notices. It is the same whenever it is sent."""
+    ids = "\n".join([owner_hash, *sorted(notice_ids)])
+    return f"<{hashlib.sha256(ids.encode()).hexdigest()[:32]}@{domain}>"
 
 
 def parse_sender(mail_from: str) -> Address:
-    """The sender from `HOOKFAST_MAIL_FROM`: `hooks@example.com` or `Hooks <hooks@example.com>`.
+    """Parse the sender in `HOOKFAST_MAIL_FROM`: `hooks@example.com` or `Hooks <hooks@example.com>`.
     Raises Misconfigured."""
     name, address = parseaddr(mail_from)
     try:
         if one_line(mail_from) != mail_from:
             raise ValueError("more than one line")
         return Address(display_name=one_line(name), addr_spec=_address(address).addr_spec)
-    except (ValueError, HeaderParseError):  # the latter of a domain that is none
+    except (ValueError, HeaderParseError):  # HeaderParseError: the domain is invalid
         raise Misconfigured(
             f"HOOKFAST_MAIL_FROM is {mail_from!r}; it must be an address such as hooks@example.com "
             "or 'Hooks <hooks@example.com>'"
@@ -112,7 +112,7 @@ def parse_sender(mail_from: str) -> Address:
 
 
 def one_line(text: str, *, limit: int = _MAX_LINE) -> str:
-    """`text` without line breaks and control characters, at most `limit` characters long."""
+    """Return the text without line breaks and control characters, at most `limit` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -121,7 +121,7 @@ def _address(address: str) -> Address:
     name, at, domain = address.rpartition("@")
     if not (name and at and domain) or not address.isascii() or one_line(address) != address:
         raise ValueError("not an address")
-    # by its parts: an odd local part is quoted, where a header would take it for several addresses
+    # by its parts, so that an odd local part is quoted; a header would read several addresses in it
     return Address(username=name, domain=domain)
 
 
@@ -148,7 +148,7 @@ def _entries(
 
 
 def shown_url(url: str) -> str:
-    """A URL as far as a mail may show it: people put tokens into the query."""
+    """Return a URL without user and query for a mail: people put tokens there."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -211,10 +211,10 @@ def _html_entry(entry: _Entry) -> str:
     )
 
 
-def _opens_until(moment: datetime) -> str:
+def _opens_until(end: datetime) -> str:
     return (
-        f"Until {shown_moment(moment)} the links in this mail open for whoever has them, so do "
-        "not pass it on."
+        f"Until {format_moment(end)} the links in this mail open for anyone who has them, so do "
+        "not forward it."
     )
 
 

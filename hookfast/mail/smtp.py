@@ -1,4 +1,4 @@
-"""Mail through an SMTP server (RFC 5321): one connection per message, as mail is rare."""
+"""Mail through an SMTP server (RFC 5321), with one connection per message because mail is rare."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from aiosmtplib import (
 )
 
 from hookfast.mail.smtp_url import SmtpServer, parse_smtp_url
-from hookfast.mail.transport import AddressRefused, MailDelayed
+from hookfast.mail.transport import AddressRejected, MailDelayed
 
 _COMMAND_SECONDS = 20.0
 _DEADLINE_SECONDS = 60.0
 _MAX_WORDS = 300
-# "Authenticate first", "encrypt first" and the like (RFC 4954): about us, wherever they come.
-_ABOUT_US = frozenset({530, 534, 535, 538})
-# "Relay access denied" and the like, to a recipient: security or policy (RFC 3463, section 3.8).
-# Of the address itself it would say 5.1 or 5.2.
-_NOT_FOR_US = re.compile(r"5\.7\.")
+# "Authenticate first", "encrypt first" and the like (RFC 4954): about the sender, in any answer.
+_SENDER_REJECTED = frozenset({530, 534, 535, 538})
+# "Relay access denied" and the like, for a recipient: security or policy (RFC 3463, section 3.8).
+# Errors about the address itself are 5.1 or 5.2.
+_RELAY_DENIED = re.compile(r"5\.7\.")
 
 log = structlog.get_logger()
 
 
 class SmtpTransport:
-    """Sends through the server of `url` (see `parse_smtp_url`). Raises Misconfigured.
+    """Sends mail through the server that `url` names (see `parse_smtp_url`). Raises Misconfigured.
 
-    `tls` verifies the server; default: the system's authorities. With STARTTLS merely offered the
-    certificate is not verified: whoever can forge it can as well leave the offer out.
+    `tls` verifies the server; default: the system's authorities. If STARTTLS is only `offered`, the
+    certificate is not verified: an attacker who can forge it could also remove the offer.
     """
 
     def __init__(self, url: str, *, tls: ssl.SSLContext | None = None) -> None:
@@ -47,10 +47,9 @@ class SmtpTransport:
     async def send(self, message: EmailMessage) -> None:
         """Hand the message to the server.
 
-        A refusal for good (5xx) of the recipient or the message raises AddressRefused. Anything
-        else that goes wrong raises MailDelayed: a server that refuses the connection, the login,
-        the sender, or to pass mail on for us is set up otherwise than ours, which is no fault of
-        the address.
+        Raises AddressRejected if the server rejects the recipient or the message permanently (5xx).
+        Raises MailDelayed for everything else: if the server rejects the connection, the login, the
+        sender or relaying, its set-up does not match ours, and the address is not at fault.
         """
         sender, recipient = _only(message, "From"), _only(message, "To")
         wire = message.as_bytes(policy=ON_THE_WIRE)
@@ -61,28 +60,28 @@ class SmtpTransport:
                 await client.sendmail(sender, [recipient], wire)
         except SMTPRecipientsRefused as error:
             answer = error.recipients[0]
-            if _NOT_FOR_US.match(answer.message):
-                log.warning("The mail server passes nothing on for us; mail waits.")
+            if _RELAY_DENIED.match(answer.message):
+                log.warning("The mail server denies relaying for Hookfast; mail waits.")
                 raise _delayed(answer) from None
-            _refuse(answer)
+            _rejected(answer)
         except SMTPDataError as error:
-            _refuse(error)
+            _rejected(error)
         except SMTPResponseException as error:
-            log.warning("The mail server refuses us; mail waits.", code=error.code)
+            log.warning("The mail server rejects Hookfast; mail waits.", code=error.code)
             raise _delayed(error) from None
         except (SMTPException, OSError) as error:  # TimeoutError and TLS errors are OSErrors
             log.warning("The mail server is away; mail waits.", error=type(error).__name__)
             raise _away(error) from None
         except ValueError:  # after OSError: an unverified certificate is both
-            raise AddressRefused("The address cannot be written in SMTP.") from None
+            raise AddressRejected("The address cannot be written in SMTP.") from None
         else:
             await _leave(client)
         finally:
             client.close()
 
     async def greet(self) -> str:
-        """Do all that comes before a message: connect, upgrade to TLS, log in. Returns `over TLS`
-        or `in the clear`; raises MailDelayed as `send` does."""
+        """Connect, upgrade to TLS and log in, without sending a message. Return `over TLS` or
+        `in the clear`. Raises MailDelayed as `send` does."""
         client = self._client()
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
@@ -117,7 +116,7 @@ class SmtpTransport:
 
 
 def _only(message: EmailMessage, header: str) -> str:
-    """The address of a header that holds one."""
+    """Return the only address of a header."""
     (address,) = message[header].addresses
     spec: str = address.addr_spec
     return spec
@@ -132,21 +131,20 @@ def _context(server: SmtpServer) -> ssl.SSLContext:
 
 
 async def _leave(client: aiosmtplib.SMTP) -> None:
-    # The server has the message; a connection that breaks now must not have it sent again.
+    # The server has the message: if the connection breaks now, it must not be sent again.
     with suppress(SMTPException, OSError):
         await client.quit(timeout=2)
 
 
-def _refuse(answer: SMTPResponseException) -> None:
-    if 500 <= answer.code <= 599 and answer.code not in _ABOUT_US:
-        raise AddressRefused(f"{answer.code} {_one_line(answer.message)}".strip()) from None
+def _rejected(answer: SMTPResponseException) -> None:
+    if 500 <= answer.code <= 599 and answer.code not in _SENDER_REJECTED:
+        raise AddressRejected(f"{answer.code} {_one_line(answer.message)}".strip()) from None
     raise _delayed(answer) from None
 
 
 def _away(error: Exception) -> MailDelayed:
     words = _one_line(str(error)) or type(error).__name__
-    told = f"The mail server cannot be used now ({type(error).__name__})."
-    return MailDelayed(told, words=words)
+    return MailDelayed(f"The mail server cannot be used now ({type(error).__name__}).", words=words)
 
 
 def _delayed(answer: SMTPResponseException) -> MailDelayed:
@@ -155,6 +153,6 @@ def _delayed(answer: SMTPResponseException) -> MailDelayed:
 
 
 def _one_line(words: str) -> str:
-    """The server's words without line breaks or control characters, at most 300 characters."""
+    """Return the server's words without line breaks and control characters, at most 300 long."""
     printable = "".join(char if char.isprintable() else " " for char in words)
     return " ".join(printable.split())[:_MAX_WORDS]

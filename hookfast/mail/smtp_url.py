@@ -1,4 +1,4 @@
-"""What `HOOKFAST_SMTP_URL` says. Pure.
+"""The URL of a mail server, as in `HOOKFAST_SMTP_URL`. Pure.
 
 `smtp://user:password@host:587` upgrades to TLS with STARTTLS, `smtps://` begins with TLS.
 """
@@ -17,8 +17,8 @@ StartTls = Literal["never", "offered", "required"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmtpServer:
-    """A mail server. `tls`: from the first byte; else `starttls` says when the connection is
-    upgraded. A password never shows in a `repr`."""
+    """A mail server. `tls`: encrypted from the first byte; otherwise `starttls` says whether the
+    connection is upgraded. The password is not in the `repr`."""
 
     host: str
     port: int
@@ -29,14 +29,14 @@ class SmtpServer:
 
 
 def parse_smtp_url(url: str) -> SmtpServer:
-    """The server that `url` names.
+    """Parse the URL of a mail server.
 
     The port is 465 with `smtps://`, else 587 with a user and 25 without. `?starttls=` may be
-    `required`, `offered` (the server decides) or `never`; the default is `offered`, and `required`
-    where a password would travel to another machine. User and password are percent-decoded.
+    `required`, `offered` (the server decides) or `never`; the default is `offered`, but `required`
+    if a password is sent to another machine. User and password are percent-decoded.
 
-    Raises Misconfigured, which quotes nothing: a stray `/` or `@` in a password makes it look like
-    any other part.
+    Raises Misconfigured. Its message quotes nothing of the URL: with a stray `/` or `@`, any part
+    may contain the password.
     """
     try:
         parts = urlsplit(url.strip())
@@ -47,36 +47,36 @@ def parse_smtp_url(url: str) -> SmtpServer:
     if parts.scheme not in ("smtp", "smtps"):
         raise _misconfigured("it must begin with smtp:// or smtps://")
     if not host:
-        raise _misconfigured("it names no host")
+        raise _misconfigured("it has no host")
     try:
         host.encode("idna")
-    except UnicodeError:  # a label that is empty or too long: nothing would ever look it up
-        raise _misconfigured("its host is no name") from None
+    except UnicodeError:  # a label is empty or too long: the name can never be looked up
+        raise _misconfigured("its host is not a valid name") from None
     if parts.path not in ("", "/") or parts.fragment:
-        raise _misconfigured("nothing but a query may follow the host and port")
+        raise _misconfigured("only a query may follow the host and port")
     username = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password else None
     if (username is None) != (password is None):
-        raise _misconfigured("a user needs a password, and a password a user")
+        raise _misconfigured("it must have both a user and a password, or neither")
     tls = parts.scheme == "smtps"
     return SmtpServer(
         host=host,
         port=port or (465 if tls else 587 if username else 25),
         tls=tls,
-        starttls=_starttls(options, tls=tls, secret_leaves=bool(password) and not _loopback(host)),
+        starttls=_starttls(options, tls=tls, sends_secret=bool(password) and not _loopback(host)),
         username=username,
         password=password,
     )
 
 
-def _starttls(options: dict[str, list[str]], *, tls: bool, secret_leaves: bool) -> StartTls:
+def _starttls(options: dict[str, list[str]], *, tls: bool, sends_secret: bool) -> StartTls:
     if not options:
-        return "required" if secret_leaves else "offered"
+        return "required" if sends_secret else "offered"
     given = options.pop("starttls", [])
     if options:
-        raise _misconfigured("its query may hold `starttls` and nothing else")
+        raise _misconfigured("its query may have only `starttls`")
     if tls:
-        raise _misconfigured("smtps:// is TLS from the start and takes no `starttls`")
+        raise _misconfigured("smtps:// uses TLS from the start; remove `starttls`")
     for known in get_args(StartTls):
         if given == [known]:
             choice: StartTls = known

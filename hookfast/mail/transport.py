@@ -1,4 +1,4 @@
-"""How a message gets away: an SMTP server, or files where none is set."""
+"""The interface of mail transports, and their errors."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Protocol
 from hookfast.errors import HookfastError, Unavailable
 
 
-class AddressRefused(HookfastError):
-    """The mail server will never take this message for this address. `words` are the server's, on
-    one line; they may name the address, so they belong in the database and nowhere else."""
+class AddressRejected(HookfastError):
+    """The mail server rejects this address or message permanently. `words` are the server's, on one
+    line. They may name the address, so store them only in the database."""
 
     code = "address_refused"
 
     def __init__(self, words: str) -> None:
-        super().__init__("The mail server refuses this address.")
+        super().__init__("The mail server rejects this address permanently.")
         self.words = words
 
 
 class MailDelayed(Unavailable):
-    """The message did not get away now: the mail server is away, busy, or set up otherwise than
-    `HOOKFAST_SMTP_URL` says. The message names no address; `words` are the server's."""
+    """The message could not be sent now: the mail server is away or busy, or does not match
+    `HOOKFAST_SMTP_URL`. The error's message names no address; `words` are the server's."""
 
     code = "mail_delayed"
 
@@ -34,6 +34,5 @@ class MailTransport(Protocol):
     """Sends one message to one address."""
 
     async def send(self, message: EmailMessage) -> None:
-        """Send it to the one address in its `To`. Returns once someone else answers for it (a mail
-        server, a disk). Raises AddressRefused when that will never be, and MailDelayed when it may
-        be later."""
+        """Send a message to the address in its `To`. Return once a mail server or the disk has it.
+        Raises AddressRejected if it can never be sent, and MailDelayed if it may be sent later."""

@@ -1,6 +1,6 @@
-"""Traces, metrics and their way out, by OpenTelemetry. Knows nothing of deliveries but names.
+"""Traces and metrics, by OpenTelemetry.
 
-`instruments` names every metric, `spans` makes every span, `providers` sets both up once per
-process from the standard `OTEL_*` variables, `exposition` answers Prometheus, and
-`temporal_metrics` adds what Temporal's SDK measures. Without a set-up nothing is recorded.
+`instruments` defines every metric, `spans` every span. `providers` sets both up once per process
+from the standard `OTEL_*` variables; without that nothing is recorded. `exposition` and
+`metrics_server` answer Prometheus, and `temporal_metrics` adds the metrics of Temporal's SDK.
 """

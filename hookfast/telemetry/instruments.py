@@ -1,8 +1,8 @@
-"""Every metric of ours: its name, unit (UCUM), meaning and the only labels it may have.
+"""All metrics of Hookfast: the name, unit (UCUM), description and labels of each.
 
-Labels have few values each: outcomes, triggers, states. Nothing a tenant chooses is one, except for
-`tenant_id` where `HOOKFAST_METRICS_BY_TENANT` asks for it. Until a MeterProvider is set up
-(`providers.start`), recording does nothing.
+A label has few values: outcomes, triggers, states. No label has a value that a tenant chooses,
+except `tenant_id` with `HOOKFAST_METRICS_BY_TENANT`. Until a MeterProvider is set up
+(`providers.start`), nothing is recorded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter as Counts
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -21,37 +21,52 @@ TENANT_LABEL = "tenant_id"
 
 _METER = metrics.get_meter("hookfast", VERSION)
 
-# From a millisecond to the length of a retry plan: what takes seconds when all is well takes days
-# when a receiver is away, and both have to show.
+# From milliseconds to the length of a retry plan: what takes seconds normally takes days while a
+# receiver is away, and both must be visible.
 _WAITS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _DAYS = (300, 900, 3_600, 21_600, 86_400, 259_200)
 _REQUESTS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """What is said about a metric beyond its values. `exported_by` are the processes it is of."""
-
-    name: str
-    unit: str
-    description: str
-    labels: tuple[str, ...]
-    exported_by: tuple[str, ...]
-
-
 CATALOGUE: dict[str, Metric] = {}
 """Every metric, by its OpenTelemetry name."""
 
+_Key: TypeAlias = tuple[tuple[str, str], ...]
 
-class _Total:
-    """Sums by label, kept here and told to the SDK when it collects: its own sums take 15 to 20 µs
-    of CPU for every `add`, these take 2, and an attempt has three."""
 
-    def __init__(self, metric: Metric) -> None:
-        _register(metric)
+class Metric:
+    """A metric's name, unit, description and labels, and the processes that export it (`by`)."""
+
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        description: str,
+        *,
+        labels: tuple[str, ...] = (),
+        by: str = "worker",
+    ) -> None:
+        self.name = name
+        self.unit = unit
+        self.description = description
+        self.labels = labels
+        self.exported_by = tuple(by.split())
+        CATALOGUE[name] = self
+        self._create()
+
+    def _create(self) -> None:
+        """Create the OpenTelemetry instrument."""
+        raise NotImplementedError
+
+
+class _Total(Metric):
+    """Sums by label, kept here and read by the SDK when it collects. The SDK's own sums take 15 to
+    20 µs of CPU for every `add`, these take 2, and an attempt has three."""
+
+    def _create(self) -> None:
         self._lock = threading.Lock()
-        self._totals: Counts[tuple[tuple[str, str], ...]] = Counts()
+        self._totals: Counts[_Key] = Counts()
 
     def _add(self, amount: int, labels: Mapping[str, str]) -> None:
         key = tuple(labels.items())
@@ -66,60 +81,66 @@ class _Total:
 
 
 class Counter(_Total):
-    """Only grows."""
+    """A count that only grows."""
 
-    def __init__(self, metric: Metric) -> None:
-        super().__init__(metric)
-        _METER.create_observable_counter(
-            metric.name, [self._observe], metric.unit, metric.description
-        )
+    def _create(self) -> None:
+        super()._create()
+        _METER.create_observable_counter(self.name, [self._observe], self.unit, self.description)
 
     def add(self, amount: int = 1, *, tenant: str | None = None, **labels: str) -> None:
-        """`tenant` becomes a label only where that was asked for."""
+        """Add to the count. `tenant` becomes a label only if `show_tenants` was called."""
         if _Tenants.shown and tenant is not None:
             labels[TENANT_LABEL] = tenant
         self._add(amount, labels)
 
 
 class Level(_Total):
-    """Goes up and down with what the process has in hand."""
+    """A count that goes up and down, such as the requests in progress."""
 
-    def __init__(self, metric: Metric) -> None:
-        super().__init__(metric)
+    def _create(self) -> None:
+        super()._create()
         _METER.create_observable_up_down_counter(
-            metric.name, [self._observe], metric.unit, metric.description
+            self.name, [self._observe], self.unit, self.description
         )
 
     def add(self, amount: int, **labels: str) -> None:
         self._add(amount, labels)
 
 
-class Histogram:
-    """Distribution of a size or of a time in seconds."""
+class Histogram(Metric):
+    """The distribution of a size, or of a time in seconds."""
 
-    def __init__(self, metric: Metric, buckets: Sequence[float]) -> None:
-        _register(metric)
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        description: str,
+        *,
+        buckets: Sequence[float],
+        labels: tuple[str, ...] = (),
+    ) -> None:
+        self._buckets = buckets
+        super().__init__(name, unit, description, labels=labels)
+
+    def _create(self) -> None:
         self._instrument = _METER.create_histogram(
-            metric.name,
-            metric.unit,
-            metric.description,
-            explicit_bucket_boundaries_advisory=buckets,
+            self.name,
+            self.unit,
+            self.description,
+            explicit_bucket_boundaries_advisory=self._buckets,
         )
 
     def record(self, value: float, **labels: str) -> None:
         self._instrument.record(max(0.0, value), labels)  # clocks of two machines may disagree
 
 
-class Gauge:
-    """A state that was looked up. It has no value until one is set, and none after `forget`: an
-    old number would look like a healthy one."""
+class Gauge(Metric):
+    """A value that was read from elsewhere. It has no value until one is set, and none after
+    `forget`: an old value would look like a healthy one."""
 
-    def __init__(self, metric: Metric) -> None:
-        _register(metric)
-        self._values: dict[tuple[tuple[str, str], ...], float] = {}
-        _METER.create_observable_gauge(
-            metric.name, [self._observe], metric.unit, metric.description
-        )
+    def _create(self) -> None:
+        self._values: dict[_Key, float] = {}
+        _METER.create_observable_gauge(self.name, [self._observe], self.unit, self.description)
 
     def set(self, value: float, **labels: str) -> None:
         self._values[tuple(labels.items())] = value
@@ -133,197 +154,174 @@ class Gauge:
 
 
 class _Tenants:
-    """Whether metrics tell tenants apart. Set once, at start."""
+    """Whether metrics have a label for the tenant. Set once, at start."""
 
     shown = False
 
 
 def show_tenants() -> None:
-    """From now on counts that know a tenant have its label."""
+    """Label counts with their tenant from now on."""
     _Tenants.shown = True
 
 
-def _register(metric: Metric) -> None:
-    CATALOGUE[metric.name] = metric
-
-
-def _metric(
-    name: str, unit: str, description: str, *, labels: tuple[str, ...] = (), by: str = "worker"
-) -> Metric:
-    return Metric(
-        name=name,
-        unit=unit,
-        description=description,
-        labels=labels,
-        exported_by=tuple(by.split()),
-    )
-
-
-# -- what happens, counted where it happens ---------------------------------------------------
+# -- counted where it happens ---------------------------------------------------------------------
 
 EVENTS = Counter(
-    _metric(
-        "hookfast.events",
-        "{event}",
-        "Events committed, by where they came from: api, inbox.",
-        labels=("origin",),
-        by="api",
-    )
+    "hookfast.events",
+    "{event}",
+    "Events committed, by origin: api, inbox.",
+    labels=("origin",),
+    by="api",
 )
 DELIVERIES = Counter(
-    _metric(
-        "hookfast.deliveries",
-        "{delivery}",
-        "Deliveries that ended, by how: delivered, dead, gone, cancelled, dead_on_arrival (its "
-        "endpoint was disabled when the event came).",
-        labels=("outcome", TENANT_LABEL),
-        by="api worker",
-    )
+    "hookfast.deliveries",
+    "{delivery}",
+    "Deliveries that ended, by outcome: delivered, dead, gone, cancelled, dead_on_arrival (the "
+    "endpoint was disabled when the event was emitted).",
+    labels=("outcome", TENANT_LABEL),
+    by="api worker",
 )
 ATTEMPTS = Counter(
-    _metric(
-        "hookfast.attempts",
-        "{attempt}",
-        "HTTP requests made for deliveries, by what came of it (success, status, dns, timeout, …), "
-        "the class of the answer's status (2xx … 5xx, none) and why it was made (first, retry, "
-        "resend, probe).",
-        labels=("result", "status_class", "trigger", TENANT_LABEL),
-    )
+    "hookfast.attempts",
+    "{attempt}",
+    "HTTP requests made for deliveries, by result (success, status, dns, timeout, …), class of "
+    "the answer's status (2xx … 5xx, none) and trigger (first, retry, resend, probe).",
+    labels=("result", "status_class", "trigger", TENANT_LABEL),
 )
 IN_FLIGHT = Level(
-    _metric("hookfast.attempts.in_flight", "{attempt}", "Attempts under way in this worker.")
+    "hookfast.attempts.in_flight",
+    "{attempt}",
+    "Attempts in progress in this worker.",
 )
 ATTEMPT_DURATION = Histogram(
-    _metric(
-        "hookfast.attempt.duration",
-        "s",
-        "From the look-up of the receiver's name to the last byte of its answer.",
-        labels=("result",),
-    ),
-    _REQUESTS,
+    "hookfast.attempt.duration",
+    "s",
+    "Time from the look-up of the receiver's name to the last byte of its answer.",
+    labels=("result",),
+    buckets=_REQUESTS,
 )
 FIRST_ATTEMPT_DELAY = Histogram(
-    _metric(
-        "hookfast.delivery.first_attempt.delay",
-        "s",
-        "From the emit (or the time it was scheduled for) to the first attempt.",
-    ),
-    (*_WAITS, *_DAYS),
+    "hookfast.delivery.first_attempt.delay",
+    "s",
+    "Time from the emit (or the scheduled time) to the first attempt.",
+    buckets=(*_WAITS, *_DAYS),
 )
 DELIVERY_DURATION = Histogram(
-    _metric(
-        "hookfast.delivery.duration",
-        "s",
-        "From the emit (or the time it was scheduled for) to the answer that made it delivered.",
-    ),
-    (*_WAITS, *_DAYS),
+    "hookfast.delivery.duration",
+    "s",
+    "Time from the emit (or the scheduled time) to the answer that made it delivered.",
+    buckets=(*_WAITS, *_DAYS),
 )
 RETRY_LATENESS = Histogram(
-    _metric(
-        "hookfast.retry.lateness",
-        "s",
-        "From the moment a retry was due to the moment a worker began it.",
-    ),
-    (*_WAITS, *_DAYS),
+    "hookfast.retry.lateness",
+    "s",
+    "Time from when a retry was due to when a worker began it.",
+    buckets=(*_WAITS, *_DAYS),
 )
 RELAY_BATCH = Histogram(
-    _metric("hookfast.relay.batch", "{delivery}", "Deliveries the relay took out at once."),
-    _BATCHES,
+    "hookfast.relay.batch",
+    "{delivery}",
+    "Deliveries that the relay leased at once.",
+    buckets=_BATCHES,
 )
 RELAY_STARTS = Counter(
-    _metric(
-        "hookfast.relay.starts",
-        "{delivery}",
-        "Deliveries whose workflow, their own or a batch's, the relay asked Temporal to start, by "
-        "result: started, exists, failed, refused.",
-        labels=("carrier", "result"),
-    )
+    "hookfast.relay.starts",
+    "{delivery}",
+    "Deliveries whose workflow, their own or a batch's, the relay started in Temporal, by "
+    "result: started, exists, failed, refused.",
+    labels=("carrier", "result"),
 )
 BATCHING = Gauge(
-    _metric(
-        "hookfast.first_attempts.batching",
-        "1",
-        "Whether this worker sends new deliveries in batches now.",
-    )
+    "hookfast.first_attempts.batching",
+    "1",
+    "Whether this worker sends new deliveries in batches.",
 )
 INBOX = Counter(
-    _metric(
-        "hookfast.inbox.requests",
-        "{request}",
-        "Inbound requests, by provider and by what became of them: accepted, duplicate, "
-        "suppressed, failed, rejected, answered (such as a challenge).",
-        labels=("provider", "outcome"),
-        by="api",
-    )
+    "hookfast.inbox.requests",
+    "{request}",
+    "Inbound requests, by provider and outcome: accepted, duplicate, suppressed, failed, "
+    "rejected, answered (such as a challenge).",
+    labels=("provider", "outcome"),
+    by="api",
 )
 MAIL = Counter(
-    _metric(
-        "hookfast.mail",
-        "{mail}",
-        "Mails to owners, by kind and by result: sent, refused, delayed.",
-        labels=("kind", "result"),
-    )
+    "hookfast.mail",
+    "{mail}",
+    "Mails to owners, by kind and result: sent, refused, delayed.",
+    labels=("kind", "result"),
 )
 
-# -- how things stand, looked up in the database by the API ---------------------------------------
+# -- read from the database by the API ------------------------------------------------------------
 
 DATABASE_UP = Gauge(
-    _metric("hookfast.database.up", "1", "Whether the gauges could be looked up.", by="api")
+    "hookfast.database.up",
+    "1",
+    "Whether the gauges could be read from the database.",
+    by="api",
 )
 OUTBOX_BACKLOG = Gauge(
-    _metric("hookfast.outbox.backlog", "{delivery}", "Deliveries to be started.", by="api")
+    "hookfast.outbox.backlog",
+    "{delivery}",
+    "Deliveries in the outbox, which wait to be started.",
+    by="api",
 )
 OUTBOX_AGE = Gauge(
-    _metric("hookfast.outbox.oldest.age", "s", "Age of the oldest of them, 0 for none.", by="api")
+    "hookfast.outbox.oldest.age",
+    "s",
+    "Age of the oldest delivery in the outbox; 0 if it is empty.",
+    by="api",
 )
 PAST_DUE = Gauge(
-    _metric(
-        "hookfast.deliveries.past_due",
-        "{delivery}",
-        "Deliveries whose next attempt is a minute late or more.",
-        by="api",
-    )
+    "hookfast.deliveries.past_due",
+    "{delivery}",
+    "Deliveries whose next attempt is a minute late or more.",
+    by="api",
 )
 WAITING = Gauge(
-    _metric(
-        "hookfast.deliveries.waiting",
-        "{delivery}",
-        "Deliveries that have not ended, by status: pending, retrying, held, paused.",
-        labels=("status",),
-        by="api",
-    )
+    "hookfast.deliveries.waiting",
+    "{delivery}",
+    "Deliveries that have not ended, by status: pending, retrying, held, paused.",
+    labels=("status",),
+    by="api",
 )
 DEAD_LETTERS = Gauge(
-    _metric("hookfast.dead_letters", "{delivery}", "Dead letters that are kept.", by="api")
+    "hookfast.dead_letters",
+    "{delivery}",
+    "Dead letters that are stored.",
+    by="api",
 )
 CIRCUITS = Gauge(
-    _metric(
-        "hookfast.circuits",
-        "{endpoint}",
-        "Endpoints whose circuit is not closed, by state: open, half_open, draining.",
-        labels=("state",),
-        by="api",
-    )
+    "hookfast.circuits",
+    "{endpoint}",
+    "Endpoints whose circuit is not closed, by state: open, half_open, draining.",
+    labels=("state",),
+    by="api",
 )
 MAIL_WAITING = Gauge(
-    _metric("hookfast.mail.waiting", "{notice}", "Notices that owners have not got yet.", by="api")
+    "hookfast.mail.waiting",
+    "{notice}",
+    "Notices that have not been mailed to owners yet.",
+    by="api",
 )
 MAIL_LATE = Gauge(
-    _metric(
-        "hookfast.mail.late",
-        "s",
-        "How late the most overdue of them is: it has gathered, its owner's digest no longer "
-        "rests, and it is not sent. 0 for none.",
-        by="api",
-    )
+    "hookfast.mail.late",
+    "s",
+    "How late the most overdue notice is: the time for gathering and for its owner's digest "
+    "has passed, and it is not sent. 0 if no notice is late.",
+    by="api",
 )
-WORKERS = Gauge(_metric("hookfast.workers", "{worker}", "Workers seen lately.", by="api"))
+WORKERS = Gauge(
+    "hookfast.workers",
+    "{worker}",
+    "Workers that sent a heartbeat lately.",
+    by="api",
+)
 
 _OUTCOMES = {"api": ("dead_on_arrival",), "worker": ("delivered", "dead", "gone", "cancelled")}
 
 
 def begin(process: str) -> None:
-    """Let the counts that alerts are about begin at 0: Prometheus takes a count that appears for
-    one that has always been there, so the first dead letter would be no increase."""
+    """Start the counts that have alerts at 0. To Prometheus, a count that appears was always there,
+    so without this the first dead letter would be no increase."""
     for outcome in _OUTCOMES.get(process, ()):
         DELIVERIES.add(0, outcome=outcome)

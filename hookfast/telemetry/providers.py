@@ -1,12 +1,13 @@
-"""Sets OpenTelemetry up, once per process, from its own standard variables.
+"""Set-up of OpenTelemetry, once per process, from its own standard variables.
 
-Metrics are always measured, for `/metrics`. Spans are recorded, and metrics pushed, where a
-collector is named: `OTEL_EXPORTER_OTLP_ENDPOINT`, or `…_TRACES_ENDPOINT` and `…_METRICS_ENDPOINT`,
-by OTLP over HTTP. Sampling, headers, time-outs, intervals and resource attributes are the SDK's
-(`OTEL_TRACES_SAMPLER`, `OTEL_RESOURCE_ATTRIBUTES`, …). `OTEL_SDK_DISABLED=true` turns all off.
+Metrics are always measured, for `/metrics`. Spans are recorded, and metrics pushed, if a collector
+is named: `OTEL_EXPORTER_OTLP_ENDPOINT`, or `…_TRACES_ENDPOINT` and `…_METRICS_ENDPOINT`, by OTLP
+over HTTP. Sampling, headers, time-outs, intervals and resource attributes are the SDK's
+(`OTEL_TRACES_SAMPLER`, `OTEL_RESOURCE_ATTRIBUTES`, …). `OTEL_SDK_DISABLED=true` turns everything
+off.
 
-Spans leave from a thread of their own. Where the collector is away they wait in a queue of
-`OTEL_BSP_MAX_QUEUE_SIZE` (2048), and then the oldest are dropped: nothing waits for it.
+Spans are sent from a thread of their own. While the collector is away, they wait in a queue of
+`OTEL_BSP_MAX_QUEUE_SIZE` (2048); then the oldest are dropped, so that nothing waits for it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from prometheus_client import CollectorRegistry
 from hookfast.telemetry import instruments, spans
 from hookfast.version import VERSION
 
-_LAST_WORDS_SECONDS: Final = 5.0
-"""How long the end of a process may wait for a collector."""
+_FINISH_SECONDS: Final = 5.0
+"""Longest wait for a collector at the end of a process."""
 _QUERY = "url.query"
 
 log = structlog.get_logger()
@@ -40,7 +41,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """What a process has set up. `pushes_metrics`: they also go to a collector."""
+    """The telemetry that a process has set up. `pushes_metrics`: they also go to a collector."""
 
     registry: CollectorRegistry
     pushes_metrics: bool
@@ -52,8 +53,8 @@ _running: Telemetry | None = None
 
 
 def start(process: str, *, by_tenant: bool = False) -> Telemetry:
-    """Set up what the environment asks for, unless this process has; `process` (`api`, `worker`)
-    names the service, `by_tenant` adds tenants as a label."""
+    """Set up telemetry as the environment says, once per process. `process` (`api`, `worker`) is
+    part of the service's name; `by_tenant` adds tenants as a label."""
     global _running
     with _lock:
         if _running is None:
@@ -62,11 +63,11 @@ def start(process: str, *, by_tenant: bool = False) -> Telemetry:
 
 
 def finish() -> None:
-    """Send what is left, for at most five seconds: a collector that is away must not keep a
-    process from ending."""
-    last_words = threading.Thread(target=_shut_down, name="telemetry-finish", daemon=True)
-    last_words.start()
-    last_words.join(_LAST_WORDS_SECONDS)
+    """Send the remaining spans and metrics, for at most five seconds: a collector that is away must
+    not keep the process from ending."""
+    finishing = threading.Thread(target=_shut_down, name="telemetry-finish", daemon=True)
+    finishing.start()
+    finishing.join(_FINISH_SECONDS)
 
 
 def _set_up(process: str, *, by_tenant: bool) -> Telemetry:
@@ -77,17 +78,17 @@ def _set_up(process: str, *, by_tenant: bool) -> Telemetry:
     readers: list[MetricReader] = [
         PrometheusMetricReader(registry=registry, scope_info_enabled=False)
     ]
-    pushes_metrics = _wanted("METRICS")
+    pushes_metrics = _is_sent("METRICS")
     if pushes_metrics:
         readers.append(_pushing_reader())
     if by_tenant:
         instruments.show_tenants()
-    # `finish` ends them: at exit, theirs would wait for a collector that is away
+    # `finish` shuts the providers down: their own way, at exit, waits for a collector that is away
     metrics.set_meter_provider(
         MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
     )
     instruments.begin(process)
-    traces = _wanted("TRACES")
+    traces = _is_sent("TRACES")
     if traces:
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(_WithoutQueries())
@@ -97,8 +98,8 @@ def _set_up(process: str, *, by_tenant: bool) -> Telemetry:
     return Telemetry(registry=registry, pushes_metrics=pushes_metrics, traces=traces)
 
 
-# The exporters bring an HTTP client and protobuf along, which take 60 ms of CPU to import: only for
-# those who name a collector.
+# The exporters need an HTTP client and protobuf, which take 60 ms of CPU to import: only if a
+# collector is named.
 
 
 def _pushing_reader() -> MetricReader:
@@ -113,8 +114,8 @@ def _span_exporter() -> SpanProcessor:
     return BatchSpanProcessor(OTLPSpanExporter())
 
 
-def _wanted(signal: str) -> bool:
-    """Whether a collector takes this signal (TRACES, METRICS) from us."""
+def _is_sent(signal: str) -> bool:
+    """Whether this signal (TRACES, METRICS) is sent to a collector."""
     named = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT") or os.environ.get(
         "OTEL_EXPORTER_OTLP_ENDPOINT"
     )
@@ -125,7 +126,7 @@ def _wanted(signal: str) -> bool:
     )
     if protocol != "http/protobuf":
         log.warning(
-            "Only OTLP over http/protobuf is spoken; nothing is sent.",
+            "Only OTLP over http/protobuf is supported; nothing is sent.",
             signal=signal.lower(),
             protocol=protocol,
         )
@@ -134,7 +135,8 @@ def _wanted(signal: str) -> bool:
 
 
 def _resource(process: str) -> Resource:
-    """Who we are; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win."""
+    """Return the resource that names this process. `OTEL_SERVICE_NAME` and
+    `OTEL_RESOURCE_ATTRIBUTES` override it."""
     ours = Resource(
         {
             "service.namespace": "hookfast",
@@ -150,7 +152,7 @@ def _resource(process: str) -> Resource:
 
 
 class _WithoutQueries(SpanProcessor):
-    """FastAPI's spans have the query of the URL: where callers of `/in/…` may put a token."""
+    """Redacts the URL's query in FastAPI's spans: callers of `/in/…` may put a token there."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         if span.attributes is not None and _QUERY in span.attributes:

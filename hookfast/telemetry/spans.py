@@ -1,13 +1,13 @@
-"""Every span of ours, by the messaging and HTTP conventions of OpenTelemetry.
+"""All spans, by OpenTelemetry's conventions for messaging and HTTP.
 
-One event is one trace, over all its retries: what commits the event is a span, whose context is
-stored with it; the start of each delivery and each attempt, days later perhaps, are short spans of
-their own under that one. No span is open while a delivery waits, and none is made by workflow code,
-which Temporal runs again and again.
+One event is one trace, with all its retries. The commit of the event is a span whose context is
+stored with it; the start of each delivery and each attempt, perhaps days later, are short spans of
+their own below it. No span is open while a delivery waits, and workflow code creates none, because
+Temporal replays it.
 
-Spans hold ids, times, numbers and the receiver's host. Never a body, a header's value, a URL's path
-or query (both are where people put tokens), or an error's text. Without tracing set up
-(`providers.start`) nothing is recorded, and `traceparent` is passed on as it came.
+Spans hold ids, times, numbers and the receiver's host: never a body, a header's value, a URL's path
+or query (people put tokens there), or an error's text. Without tracing (`providers.start`) nothing
+is recorded, and `traceparent` is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class _Switch:
 
 
 def record() -> None:
-    """From now on spans are recorded."""
+    """Record spans from now on."""
     _Switch.on = True
 
 
 def current() -> str | None:
-    """The `traceparent` of the span this code runs in; None outside of any."""
+    """Return the `traceparent` of the current span; None outside of any span."""
     context = trace.get_current_span().get_span_context()
     return _text(context) if context.is_valid else None
 
 
 class EventSpan:
-    """The commit of one event: its producer span. `traceparent` is what is stored with it."""
+    """The producer span of one event's commit. Its `traceparent` is stored with the event."""
 
     __slots__ = ("_span", "traceparent")
 
@@ -63,14 +63,14 @@ class EventSpan:
         self.traceparent = traceparent
 
     def committed(self, event_id: str, deliveries: int) -> None:
-        """It has this id and so many deliveries."""
+        """Add the event's id and its number of deliveries."""
         if self._span is not None:
             self._span.set_attribute("messaging.message.id", event_id)
             self._span.set_attribute("hookfast.deliveries", deliveries)
 
 
 class Emission:
-    """The producer spans of the events of one request; they end together."""
+    """The producer spans of one request's events, which end together."""
 
     __slots__ = ("_parent", "_spans", "_traceparent")
 
@@ -80,7 +80,7 @@ class Emission:
         self._spans: list[Span] = []
 
     def begin(self, event_type: str) -> EventSpan:
-        """Begin the span of one event."""
+        """Start the span of one event."""
         if not _Switch.on:
             return EventSpan(self._traceparent)
         span = _TRACER.start_span(
@@ -99,7 +99,7 @@ class Emission:
 
 @contextmanager
 def emission(traceparent: str) -> Iterator[Emission]:
-    """The commit of a request's events, whose spans are children of `traceparent`."""
+    """Trace the commit of a request's events, as children of `traceparent`."""
     events = Emission(traceparent)
     try:
         yield events
@@ -108,7 +108,7 @@ def emission(traceparent: str) -> Iterator[Emission]:
 
 
 def note_event(event_id: str | None) -> None:
-    """The request under way became this event: the span of the request is the event's."""
+    """Add the id of the event created by the current request to the request's span."""
     if _Switch.on and event_id is not None:
         trace.get_current_span().set_attribute("messaging.message.id", event_id)
 
@@ -117,7 +117,7 @@ def note_event(event_id: str | None) -> None:
 def start_of_delivery(
     traceparent: str | None, *, event_type: str, since: datetime, ids: Mapping[str, str]
 ) -> Iterator[None]:
-    """The way from the outbox to a started workflow; begins when the delivery was committed."""
+    """Trace the time from a delivery's commit to the start of its workflow."""
     parent = _remote(traceparent) if traceparent is not None else None
     if not _Switch.on or parent is None:
         yield
@@ -133,7 +133,7 @@ def start_of_delivery(
 
 
 class AttemptSpan:
-    """One attempt, from the moment it may be made until it is recorded."""
+    """The span of one attempt, from its permission until it is recorded."""
 
     __slots__ = ("_span",)
 
@@ -141,27 +141,27 @@ class AttemptSpan:
         self._span = span
 
     def ended(self, result: str, *, following: str | None) -> None:
-        """What came of it, and what the plan says now (None: nothing changes)."""
+        """Add the result, and what follows by the plan (None: not recorded yet)."""
         self._span.set_attribute("hookfast.attempt.result", result)
         if following is not None:
             self._span.set_attribute("hookfast.attempt.next", following)
 
 
-_UNSEEN = AttemptSpan(trace.INVALID_SPAN)
+_NOT_RECORDED = AttemptSpan(trace.INVALID_SPAN)
 
 
 @contextmanager
 def attempt(
     traceparent: str, *, event_type: str, number: int, trigger: str, ids: Mapping[str, str]
 ) -> Iterator[AttemptSpan]:
-    """An attempt, in its event's trace. A later one also links to the event's commit: a backend
-    that keeps a trace in pieces by time still finds the way."""
+    """Trace an attempt in its event's trace. Later attempts also link to the event's commit, for
+    backends that split a trace by time."""
     parent = _remote(traceparent)
     if not _Switch.on:
-        # recorded nowhere, but the log lines of the attempt have the event's trace id
+        # nothing is recorded, but the attempt's log lines have the event's trace id
         token = attach(parent or _NOTHING)
         try:
-            yield _UNSEEN
+            yield _NOT_RECORDED
         finally:
             detach(token)
         return
@@ -184,7 +184,7 @@ def attempt(
 
 
 class RequestSpan:
-    """One HTTP request to a receiver. `traceparent` is what is sent to it."""
+    """The span of one HTTP request to a receiver, which is sent the `traceparent`."""
 
     __slots__ = ("_span", "traceparent")
 
@@ -193,7 +193,7 @@ class RequestSpan:
         self.traceparent = traceparent
 
     def answered(self, result: str, status_code: int | None, *, succeeded: bool) -> None:
-        """What came back. `result` is the class of a failure (`dns`, `timeout`, …)."""
+        """Add the answer. `result` is the class of a failure (`dns`, `timeout`, …)."""
         if status_code is not None:
             self._span.set_attribute("http.response.status_code", status_code)
         if not succeeded:
@@ -204,8 +204,8 @@ class RequestSpan:
 
 @contextmanager
 def request(url: str, traceparent: str, *, resend_count: int) -> Iterator[RequestSpan]:
-    """The POST of an attempt: a child of the attempt's span, or where nothing is recorded a new
-    context under `traceparent` for the receiver to join."""
+    """Trace the POST of an attempt as a child of the attempt's span. If nothing is recorded, it is
+    a new context under `traceparent`, which the receiver can join."""
     if not _Switch.on:
         yield RequestSpan(trace.INVALID_SPAN, w3c.child(traceparent))
         return
@@ -227,8 +227,8 @@ def _current_span(
     links: Sequence[Link] = (),
     start_time: int | None = None,
 ) -> Iterator[Span]:
-    """A span for as long as the block lasts. Of an error it has the kind only: what the error says
-    may quote what came in."""
+    """Open a span while the block runs. It has only the type of an error, because the message may
+    quote input."""
     with _TRACER.start_as_current_span(
         name,
         context=context,
@@ -279,7 +279,7 @@ def _text(context: SpanContext) -> str:
 
 
 def _remote(traceparent: str) -> Context | None:
-    """The context of a span elsewhere; None for what is no valid `traceparent`."""
+    """Return the context of a remote span; None if `traceparent` is not valid."""
     if w3c.parse(traceparent) is None:
         return None
     _, trace_id, span_id, flags = traceparent.split("-")

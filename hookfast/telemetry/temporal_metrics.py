@@ -1,10 +1,10 @@
-"""The runtime of Temporal's SDK, and what that measures: pollers, schedule-to-start, failed
-workflow tasks, requests.
+"""The runtime of Temporal's SDK and its metrics: pollers, schedule-to-start, failed workflow tasks,
+requests.
 
-Its core counts and adds up outside of Python and answers Prometheus itself, on a port of loopback
-that only our own `/metrics` reads. (Taking every update over into our instruments costs 6 µs of CPU
-each, and a delivery makes forty: that would be a quarter of a millisecond per delivery.) It can
-push to a collector instead, by itself too, but not do both.
+The SDK's core counts outside of Python and answers Prometheus itself, on a port of loopback that
+only our own `/metrics` reads. (Copying every update into our instruments would cost 6 µs of CPU
+each, and a delivery makes forty: a quarter of a millisecond per delivery.) Instead, the core can
+push to a collector by itself, but not do both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from temporalio.runtime import (
 _FETCH_SECONDS = 2.0
 _TRIES = 5
 _METRICS_PATH: Final = "v1/metrics"
-# Seconds. The core's own end at a minute; a task queue that is starved is starved for longer.
+# Seconds. The core's own buckets end at a minute; a starved task queue waits for longer.
 _BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 _LATENCIES = (
     "workflow_task_schedule_to_start_latency",
@@ -43,11 +43,11 @@ _OVERRIDES = {f"temporal_{name}": _BUCKETS for name in _LATENCIES}
 
 
 class TemporalMetrics:
-    """The SDK's runtime, made once per process, and what it has measured so far."""
+    """The SDK's runtime, created once per process, and its metrics."""
 
     def __init__(self, *, pushes: bool) -> None:
-        """With `pushes` they go to the collector that `OTEL_EXPORTER_OTLP_*` names. Raises
-        RuntimeError when no port can be had."""
+        """Start the runtime. With `pushes`, metrics go to the collector that `OTEL_EXPORTER_OTLP_*`
+        names. Raises RuntimeError if no port is free."""
         self._port: int | None = None
         if pushes:
             self.runtime = Runtime(telemetry=_telemetry(_collector()))
@@ -63,14 +63,14 @@ class TemporalMetrics:
             )
             try:
                 self.runtime = Runtime(telemetry=_telemetry(metrics))
-            except (RuntimeError, ValueError):  # somebody took the port in between
+            except (RuntimeError, ValueError):  # another process took the port in between
                 if attempt == _TRIES - 1:
                     raise
             else:
                 return
 
     def text(self) -> bytes:
-        """It all, as Prometheus reads it; nothing while it cannot be read or where it is pushed."""
+        """Return the metrics as Prometheus text; empty if they are pushed or cannot be read."""
         if self._port is None:
             return b""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_FETCH_SECONDS)
@@ -85,14 +85,14 @@ class TemporalMetrics:
 
 
 def _telemetry(metrics: OpenTelemetryConfig | PrometheusConfig) -> TelemetryConfig:
-    """With the core's log lines in the form and place of ours."""
+    """Configure the runtime, with the core's log lines in the same format and place as ours."""
     forwarding = LogForwardingConfig(logging.getLogger("temporalio"), append_target_to_name=False)
     lines = LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding)
     return TelemetryConfig(logging=lines, metrics=metrics)
 
 
 def _collector() -> OpenTelemetryConfig:
-    """The collector that the environment names, for the core's own exporter."""
+    """Return the collector that the environment names, for the core's own exporter."""
     url = os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
     if not url:
         base = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"]

@@ -1,7 +1,7 @@
-"""W3C Trace Context `traceparent`: what ties an event to its caller's trace and to every attempt.
+"""W3C Trace Context: the `traceparent` that joins an event to its caller's trace and its attempts.
 
-Pure. Only version 00 is written. Of a later version the first four fields are taken, as the
-specification (section 4.3) asks. Sampling is the caller's choice; a trace begun here is sampled.
+Pure. Only version 00 is written. From a later version the first four fields are read, as the
+specification (section 4.3) requires. The caller decides on sampling; a new trace is sampled.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _NO_SPAN = "0" * 16
 
 
 def new() -> str:
-    """The root of a new, sampled trace: `00-<trace id>-<span id>-01`."""
+    """Return the root of a new, sampled trace: `00-<trace id>-<span id>-01`."""
     return f"00-{_random_hex(16)}-{_random_hex(8)}-01"
 
 
 def parse(text: str) -> str | None:
-    """`text` as a version 00 `traceparent`, or None when it is not valid."""
+    """Return the text as a version 00 `traceparent`, or None if it is not valid."""
     match = _FORM.fullmatch(text)
     if match is None:
         return None
@@ -31,13 +31,13 @@ def parse(text: str) -> str | None:
 
 
 def child(traceparent: str) -> str:
-    """A new span in the trace of a valid `traceparent`, with its flags."""
+    """Return a new span in the trace of a valid `traceparent`, with the same flags."""
     _, trace, _, flags = traceparent.split("-")
     return f"00-{trace}-{_random_hex(8)}-{flags}"
 
 
 def _random_hex(size: int) -> str:
-    """Random bytes as hex, never all zero: the specification calls those ids invalid."""
+    """Return random bytes as hex, never all zero: such ids are invalid by the specification."""
     while not any(random := secrets.token_bytes(size)):
         pass  # pragma: no cover - once in 2^64
     return random.hex()

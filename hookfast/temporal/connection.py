@@ -1,7 +1,9 @@
-"""The connection to Temporal: where it is, and what has to be registered there once."""
+"""The connection to Temporal, and the search attributes that are registered there once."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from typing import Any, cast
 
@@ -24,7 +26,7 @@ HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
 HOOK_EVENT_TYPE = SearchAttributeKey.for_keyword("HookEventType")
 HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 HOOK_DELIVERIES = SearchAttributeKey.for_keyword_list("HookDeliveries")
-"""Of a batch: the last 12 characters of each of its deliveries' ids."""
+"""Search attribute of a batch: the last 12 characters of its deliveries' ids."""
 SEARCH_ATTRIBUTES: tuple[SearchAttributeKey[Any], ...] = (
     HOOK_TENANT,
     HOOK_ENDPOINT,
@@ -33,17 +35,19 @@ SEARCH_ATTRIBUTES: tuple[SearchAttributeKey[Any], ...] = (
     HOOK_DELIVERIES,
 )
 
+_RECONNECT_SECONDS = 1.0
+
 log = structlog.get_logger()
 
 
 def kind_of(key: SearchAttributeKey[Any]) -> str:
-    """Its type, as Temporal's own CLI names it: `Keyword` or `KeywordList`."""
+    """Return a search attribute's type as Temporal's CLI names it: `Keyword` or `KeywordList`."""
     return key.indexed_value_type.name.title().replace("_", "")
 
 
 async def connect(*, lazy: bool = False, address: str = "127.0.0.1:7233") -> Client:
-    """A client for the Temporal that `TEMPORAL_*` names (else the one at `address`, `default`), its
-    key also by a file (`TEMPORAL_API_KEY_FILE`). Raises Misconfigured where that cannot be used.
+    """Connect to the Temporal that `TEMPORAL_*` names, else to namespace `default` at `address`.
+    The key may be in a file (`TEMPORAL_API_KEY_FILE`). Raises Misconfigured if that is unusable.
 
     `lazy` connects at the first call, so that a process can start while Temporal is away.
     """
@@ -53,16 +57,33 @@ async def connect(*, lazy: bool = False, address: str = "127.0.0.1:7233") -> Cli
     config = ClientConfig.load_client_connect_config(override_env_vars=environment)
     config.setdefault("target_host", address)
     # gzip costs more than the bytes it saves on loopback
-    near = config["target_host"].startswith(("127.", "localhost:", "[::1]"))
-    compression = GrpcCompression.NONE if near else GrpcCompression.GZIP
+    is_local = config["target_host"].startswith(("127.", "localhost:", "[::1]"))
+    compression = GrpcCompression.NONE if is_local else GrpcCompression.GZIP
     return await Client.connect(
         **config, lazy=lazy, grpc_compression=compression, data_converter=DATA_CONVERTER
     )
 
 
+async def connect_when_up(stop: asyncio.Event) -> Client | None:
+    """Connect and register the search attributes as soon as Temporal answers. None if `stop` is
+    set first."""
+    while not stop.is_set():
+        try:
+            client = await connect()
+            await register_search_attributes(client)
+        except (RuntimeError, RPCError) as error:
+            log.warning("Temporal does not answer yet; trying again.", error=str(error)[:200])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RECONNECT_SECONDS):
+                    await stop.wait()
+        else:
+            return client
+    return None
+
+
 async def connect_embedded(address: str, *, namespace: str) -> Client:
-    """A client for the Temporal of an `up` on this machine, without what `TEMPORAL_*` and a profile
-    say of another server."""
+    """Connect to the Temporal of an `up` on this machine. `TEMPORAL_*` and profiles, which may name
+    another server, are ignored."""
     return await Client.connect(
         address,
         namespace=namespace,
@@ -72,7 +93,7 @@ async def connect_embedded(address: str, *, namespace: str) -> Client:
 
 
 async def register_search_attributes(client: Client) -> None:
-    """Make the search attributes known to the namespace. Any number of processes may try."""
+    """Register the search attributes in the namespace. Any number of processes may call this."""
     service = client.operator_service
     listed = await service.list_search_attributes(
         ListSearchAttributesRequest(namespace=client.namespace)

@@ -1,9 +1,9 @@
-"""How values travel in workflow history: JSON, as Temporal's own converter writes it, with pydantic
-doing the work and fields that hold their default left out.
+"""Conversion of values for workflow history: JSON as Temporal's own converter writes it, but by
+pydantic and without fields that have their default.
 
-Temporal's converter resolves a dataclass's type hints anew for every value (180–290 µs for ours;
+Temporal's converter resolves a dataclass's type hints again for every value (180–290 µs for ours;
 this takes about 5) and writes every field, so this is faster and makes histories shorter. It stays
-`json/plain`: the Temporal UI and CLI read it, and what either converter wrote, the other reads.
+`json/plain`: the Temporal UI and CLI read it, and each converter reads what the other wrote.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from temporalio.converter import (
 
 
 class DataclassJSONConverter(EncodingPayloadConverter):
-    """`json/plain`: our dataclasses through pydantic, everything else as Temporal does it."""
+    """Converts dataclasses by pydantic, and other values as Temporal does, to `json/plain`."""
 
     def __init__(self) -> None:
         self._plain = JSONPlainPayloadConverter()
@@ -62,4 +62,4 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 DATA_CONVERTER = DataConverter(payload_converter_class=_PayloadConverter)
-"""What every client of ours is connected with."""
+"""The data converter of all our Temporal clients."""

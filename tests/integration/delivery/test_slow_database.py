@@ -1,4 +1,4 @@
-"""A database that answers, but too late: nothing is sent twice for it."""
+"""A database that answers too late does not cause a second request."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
-from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.integration.delivery.conftest import Stack, running_stack
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.receiver import Receiver
 from tests.support.seed import KEY, KEYRING, attempt_rows, seed_delivery, seed_endpoint
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
 async def holding_attempts(database: Database) -> AsyncIterator[None]:
-    """Nobody else can record an attempt meanwhile."""
+    """Lock the table of attempts, so that no attempt can be recorded."""
     async with Database(database.url) as other, other.write() as connection:
         lock = "LOCK TABLE attempts" if database.kind == "postgresql" else "SELECT 1"
         await connection.execute(text(lock))
@@ -59,7 +59,7 @@ async def activities_scheduled(stack: Stack, delivery: str) -> list[str]:
     ]
 
 
-async def test_a_record_that_waits_too_long_is_handed_to_the_workflow(
+async def test_a_record_that_takes_too_long_is_handed_to_the_workflow(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt, "RECORD_SHARE", timedelta(seconds=0.5))
@@ -78,7 +78,7 @@ async def test_a_record_that_waits_too_long_is_handed_to_the_workflow(
 
 
 class Attempts:
-    """The activity itself, told how long it may take."""
+    """The step activity, run with a chosen time limit."""
 
     def __init__(self, database: Database, receiver: Receiver, sender: Sender) -> None:
         self.database = database
@@ -90,7 +90,7 @@ class Attempts:
             client=None,  # type: ignore[arg-type] # nothing is cancelled here
             database=database,
             loader=loader,
-            requests=AttemptRunner(
+            runner=AttemptRunner(
                 loader=loader,
                 sender=sender,
                 recorder=self.recorder,
@@ -129,7 +129,7 @@ async def attempts(database: Database, receiver: Receiver) -> AsyncIterator[Atte
         await attempts.recorder.close()
 
 
-async def test_an_attempt_that_waits_for_the_database_shows_that_it_lives(
+async def test_an_attempt_that_waits_for_the_database_sends_heartbeats(
     attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "_EVERY_SECONDS", 0.01)
@@ -158,7 +158,7 @@ async def test_nothing_is_sent_when_its_record_would_come_too_late(attempts: Att
     assert len(attempts.receiver.requests) == 1
 
 
-async def test_the_fast_lane_hands_on_what_does_not_fit_into_it_any_more(
+async def test_the_fast_lane_hands_over_attempts_whose_timeout_has_become_too_long(
     attempts: Attempts,
 ) -> None:
     """The endpoint's timeout was raised after the workflow had chosen the lane."""
@@ -168,7 +168,7 @@ async def test_the_fast_lane_hands_on_what_does_not_fit_into_it_any_more(
     assert (await attempts.make(delivery, seconds=75)).status == "delivered"
 
 
-async def test_a_worker_whose_database_stands_still_ends_when_it_is_told_to(
+async def test_worker_with_a_frozen_database_still_shuts_down(
     temporal: WorkflowEnvironment,
     postgresql_url: str,
     receiver: Receiver,

@@ -45,7 +45,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-async def test_each_message_is_a_file_that_only_we_can_read(tmp_path: Path) -> None:
+async def test_message_is_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
     transport = transport_of(Settings(home=tmp_path))
 
     await transport.send(mail())
@@ -60,7 +60,7 @@ async def test_each_message_is_a_file_that_only_we_can_read(tmp_path: Path) -> N
     assert message["Message-ID"] == "<1@localhost>"
 
 
-async def test_a_message_is_written_once(tmp_path: Path) -> None:
+async def test_message_is_written_once(tmp_path: Path) -> None:
     transport = FolderTransport(tmp_path)
     await transport.send(mail())
     (before,) = files(tmp_path)
@@ -73,11 +73,11 @@ async def test_a_message_is_written_once(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 2
 
 
-async def test_what_a_crash_left_behind_is_no_hindrance(tmp_path: Path) -> None:
+async def test_leftover_of_a_crash_is_overwritten(tmp_path: Path) -> None:
     await FolderTransport(tmp_path).send(mail())
     (path,) = files(tmp_path)
     path.unlink()
-    # in a container, the next process may well have the same number
+    # in a container, the next process may have the same id
     path.with_name(f".{path.name}.{os.getpid()}").write_text("half a mess")
 
     await FolderTransport(tmp_path).send(mail())
@@ -86,9 +86,9 @@ async def test_what_a_crash_left_behind_is_no_hindrance(tmp_path: Path) -> None:
     assert path.read_bytes().endswith(b"--\r\n")
 
 
-async def test_a_folder_that_cannot_be_written_delays_mail(tmp_path: Path) -> None:
+async def test_unwritable_folder_delays_mail(tmp_path: Path) -> None:
     (tmp_path / "mail").write_text("in the way")
     with pytest.raises(MailDelayed) as delayed:
         await FolderTransport(tmp_path / "mail").send(mail())
-    assert str(tmp_path) not in str(delayed.value)  # which goes into workflow history
+    assert str(tmp_path) not in str(delayed.value)  # the message goes into workflow history
     assert str(tmp_path) in delayed.value.words

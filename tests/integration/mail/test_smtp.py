@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hookfast.mail import AddressRefused, MailDelayed, News, SmtpTransport, compose
+from hookfast.mail import AddressRejected, MailDelayed, News, SmtpTransport, compose
 from hookfast.mail.message import parse_sender
 from hookfast.owners.notice import Facts, NoticeKind
 from tests.e2e.service_process import free_ports
@@ -52,7 +52,7 @@ def mail(to: str = OWNER) -> EmailMessage:
     )
 
 
-async def test_a_message_arrives_as_text_and_html(mail_server: MailServer) -> None:
+async def test_message_arrives_as_text_and_html(mail_server: MailServer) -> None:
     await SmtpTransport(mail_server.url()).send(mail())
 
     (arrived,) = mail_server.mails
@@ -63,7 +63,7 @@ async def test_a_message_arrives_as_text_and_html(mail_server: MailServer) -> No
     assert "<td>500 Internal Server Error</td>" in arrived.part("html")
 
 
-async def test_an_odd_address_is_one_recipient(mail_server: MailServer) -> None:
+async def test_address_with_a_comma_is_one_recipient(mail_server: MailServer) -> None:
     await SmtpTransport(mail_server.url()).send(mail("a,b@shop.example"))
 
     (arrived,) = mail_server.mails
@@ -71,13 +71,13 @@ async def test_an_odd_address_is_one_recipient(mail_server: MailServer) -> None:
     assert [one.addr_spec for one in arrived.message["To"].addresses] == ['"a,b"@shop.example']
 
 
-async def test_starttls_is_taken_where_it_is_offered(serving: ssl.SSLContext) -> None:
+async def test_offered_starttls_is_used(serving: ssl.SSLContext) -> None:
     with MailServer(starttls=serving) as server:
-        await SmtpTransport(server.url()).send(mail())  # though nobody vouches for it
+        await SmtpTransport(server.url()).send(mail())  # although its certificate is not trusted
     assert [one.secure for one in server.mails] == [True]
 
 
-async def test_starttls_is_left_out_when_told(serving: ssl.SSLContext) -> None:
+async def test_starttls_never_is_not_used(serving: ssl.SSLContext) -> None:
     with MailServer(starttls=serving) as server:
         await SmtpTransport(server.url(query="?starttls=never")).send(mail())
     assert [one.secure for one in server.mails] == [False]
@@ -101,7 +101,7 @@ async def test_required_starttls_sends_nothing_without_it(mail_server: MailServe
     assert mail_server.mails == []
 
 
-async def test_implicit_tls(serving: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+async def test_smtps_verifies_the_server(serving: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
     with MailServer(tls=serving) as server:
         url = server.url(scheme="smtps")
         with pytest.raises(MailDelayed):
@@ -110,7 +110,7 @@ async def test_implicit_tls(serving: ssl.SSLContext, trusting: ssl.SSLContext) -
     assert [one.secure for one in server.mails] == [True]
 
 
-async def test_it_logs_in_over_tls(serving: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+async def test_login_is_over_tls(serving: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
     with MailServer(starttls=serving, login=True) as server:
         url = server.url(LOGIN, query="?starttls=required")
         await SmtpTransport(url, tls=trusting).send(mail())
@@ -118,7 +118,7 @@ async def test_it_logs_in_over_tls(serving: ssl.SSLContext, trusting: ssl.SSLCon
     assert len(server.mails) == 1
 
 
-async def test_a_wrong_password_delays_mail_and_is_not_told(
+async def test_wrong_password_delays_mail_and_is_not_quoted(
     serving: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
     with MailServer(starttls=serving, login=True) as server:
@@ -129,7 +129,7 @@ async def test_a_wrong_password_delays_mail_and_is_not_told(
     assert "guessed" not in str(delayed.value) + delayed.value.words
 
 
-async def test_a_login_that_the_server_wants_and_we_lack_is_our_fault(
+async def test_missing_login_delays_mail(
     serving: ssl.SSLContext,
 ) -> None:
     with (
@@ -141,13 +141,13 @@ async def test_a_login_that_the_server_wants_and_we_lack_is_our_fault(
 
 
 @pytest.mark.parametrize("where", [OWNER, "DATA"])
-async def test_a_refusal_of_the_recipient_or_the_message_is_for_good(
+async def test_rejected_recipient_or_message_is_permanent(
     mail_server: MailServer, where: str
 ) -> None:
     mail_server.answers[where] = "550 5.1.1 No such\tuser"
-    with pytest.raises(AddressRefused) as refused:
+    with pytest.raises(AddressRejected) as rejected:
         await SmtpTransport(mail_server.url()).send(mail())
-    assert refused.value.words == "550 5.1.1 No such user"
+    assert rejected.value.words == "550 5.1.1 No such user"
     assert mail_server.mails == []
 
 
@@ -159,39 +159,37 @@ async def test_a_refusal_of_the_recipient_or_the_message_is_for_good(
         "550 5.7.54 SMTP; Unable to relay recipient in non-accepted domain",  # Exchange
     ],
 )
-async def test_a_server_that_passes_nothing_on_for_us_is_our_fault(
-    mail_server: MailServer, answer: str
-) -> None:
-    """It says so of every address. Taken for the address's fault, all mail would be given up."""
+async def test_denied_relaying_delays_mail(mail_server: MailServer, answer: str) -> None:
+    """The server answers so for every address. If the address were blamed, all mail would end."""
     mail_server.answers[OWNER] = answer
     with pytest.raises(MailDelayed) as delayed:
         await SmtpTransport(mail_server.url()).send(mail())
     assert delayed.value.words == answer
-    assert OWNER not in str(delayed.value)  # which goes into workflow history
+    assert OWNER not in str(delayed.value)  # the message goes into workflow history
 
 
-async def test_a_message_that_policy_refuses_is_refused_for_good(mail_server: MailServer) -> None:
+async def test_message_rejected_by_policy_is_permanent(mail_server: MailServer) -> None:
     mail_server.answers["DATA"] = "554 5.7.1 Looks like spam"
-    with pytest.raises(AddressRefused):
+    with pytest.raises(AddressRejected):
         await SmtpTransport(mail_server.url()).send(mail())
 
 
 @pytest.mark.parametrize("where", [OWNER, "DATA", "MAIL"])
-async def test_a_server_that_is_busy_delays_mail(mail_server: MailServer, where: str) -> None:
+async def test_busy_server_delays_mail(mail_server: MailServer, where: str) -> None:
     mail_server.answers[where] = "451 4.7.1 Greylisted, owner@shop.example"
     with pytest.raises(MailDelayed) as delayed:
         await SmtpTransport(mail_server.url()).send(mail())
     assert delayed.value.words.startswith("451 4.7.1 Greylisted")
-    assert OWNER not in str(delayed.value)  # which goes into workflow history
+    assert OWNER not in str(delayed.value)  # the message goes into workflow history
 
 
-async def test_a_refused_sender_is_our_fault(mail_server: MailServer) -> None:
+async def test_rejected_sender_delays_mail(mail_server: MailServer) -> None:
     mail_server.answers["MAIL"] = "553 5.1.8 Sender is not yours"
     with pytest.raises(MailDelayed):
         await SmtpTransport(mail_server.url()).send(mail())
 
 
-async def test_a_server_that_is_away_delays_mail() -> None:
+async def test_unreachable_server_delays_mail() -> None:
     (port,) = free_ports(1)
     with pytest.raises(MailDelayed):
         await SmtpTransport(f"smtp://127.0.0.1:{port}").send(mail())

@@ -1,4 +1,4 @@
-"""What `HOOKFAST_SMTP_URL` means."""
+"""The mail server that `HOOKFAST_SMTP_URL` names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hookfast.mail.smtp_url import parse_smtp_url
         ("smtps://user:secret@mail.example", "mail.example", 465, True, "required"),
     ],
 )
-def test_it_names_a_server(url: str, host: str, port: int, tls: bool, starttls: str) -> None:
+def test_url_names_a_server(url: str, host: str, port: int, tls: bool, starttls: str) -> None:
     server = parse_smtp_url(url)
     assert (server.host, server.port, server.tls, server.starttls) == (host, port, tls, starttls)
 
@@ -55,14 +55,14 @@ def test_user_and_password_are_percent_decoded() -> None:
         "smtp://user:secret@mail.example?tls=1",
         "smtps://user:secret@mail.example?starttls=required",
         "smtp://user:secret@[::1",
-        # no name server is asked for these; a client's own error would pass for the owner's address
+        # never looked up; the client's own error would look like one of the owner's address
         "smtp://user:secret@mail..example",
         f"smtp://user:secret@{'m' * 64}.example",
     ],
 )
-def test_what_makes_no_sense_is_refused_without_quoting_it(url: str) -> None:
-    with pytest.raises(Misconfigured) as refused:
+def test_invalid_url_is_rejected_without_quoting_it(url: str) -> None:
+    with pytest.raises(Misconfigured) as rejected:
         parse_smtp_url(url)
-    assert "HOOKFAST_SMTP_URL" in refused.value.message
-    assert "sec" not in refused.value.message.replace("secure", "")
-    assert refused.value.__cause__ is None
+    assert "HOOKFAST_SMTP_URL" in rejected.value.message
+    assert "sec" not in rejected.value.message.replace("secure", "")
+    assert rejected.value.__cause__ is None

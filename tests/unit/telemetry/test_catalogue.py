@@ -1,4 +1,4 @@
-"""The metrics, as docs/telemetry.md lists them."""
+"""docs/telemetry.md lists all metrics, and the standard variables configure them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PAGE = Path(__file__).parents[3] / "docs/telemetry.md"
 
 def _row(metric: Metric) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels if label != TENANT_LABEL)
-    of = ", ".join(metric.exported_by)
-    return f"| `{metric.name}` | {metric.unit} | {of} | {labels} | {metric.description} |"
+    processes = ", ".join(metric.exported_by)
+    return f"| `{metric.name}` | {metric.unit} | {processes} | {labels} | {metric.description} |"
 
 
-def test_the_page_lists_every_metric() -> None:
-    rows = ["| metric | unit | of | labels | |", "|---|---|---|---|---|"]
+def test_documentation_lists_every_metric() -> None:
+    rows = ["| metric | unit | process | labels | meaning |", "|---|---|---|---|---|"]
     table = "\n".join([*rows, *map(_row, CATALOGUE.values())])
     assert table in PAGE.read_text(), f"put this into it:\n{table}"
 
 
-def test_names_and_units_are_opentelemetrys() -> None:
+def test_names_and_units_follow_opentelemetry() -> None:
     for metric in CATALOGUE.values():
         assert metric.name.startswith("hookfast.")
         assert metric.name.replace(".", "").replace("_", "").isalpha()
@@ -32,16 +32,16 @@ def test_names_and_units_are_opentelemetrys() -> None:
         assert metric.description.endswith(".")
 
 
-def test_tenants_are_told_apart_only_where_that_is_asked_for() -> None:
+def test_metrics_have_a_tenant_label_only_by_request() -> None:
     assert 'tenant_id="tnt_7"' in _exposed(by_tenant=True)
     assert "tnt_7" not in _exposed(by_tenant=False)
 
 
-def test_the_sdk_can_be_turned_off_as_everywhere() -> None:
+def test_standard_variable_turns_metrics_off() -> None:
     assert _exposed(by_tenant=False, OTEL_SDK_DISABLED="true").strip() == ""
 
 
-def test_the_name_of_the_service_can_be_set_as_everywhere() -> None:
+def test_standard_variables_set_the_name_of_the_service() -> None:
     assert 'service_name="hookfast-worker"' in _exposed(by_tenant=False)
     assert 'service_name="hooks"' in _exposed(by_tenant=False, OTEL_SERVICE_NAME="hooks")
     given = _exposed(by_tenant=False, OTEL_RESOURCE_ATTRIBUTES="deployment.environment.name=eu")
@@ -49,7 +49,7 @@ def test_the_name_of_the_service_can_be_set_as_everywhere() -> None:
 
 
 def _exposed(*, by_tenant: bool, **environment: str) -> str:
-    """What a process of its own shows, as it is set up once in its life."""
+    """Return the metrics of a new process, because a process is set up only once."""
     program = (
         "from hookfast.telemetry import exposition, instruments, providers\n"
         f"telemetry = providers.start('worker', by_tenant={by_tenant})\n"

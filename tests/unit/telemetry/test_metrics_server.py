@@ -1,4 +1,4 @@
-"""A worker's `/metrics`: who may read it, and on which port."""
+"""A worker's `/metrics`: who may read it, on which port, and for how long a connection lasts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from hookfast.telemetry import exposition
-from hookfast.telemetry.exposition import MetricsServer, bears, is_local
+from hookfast.telemetry import metrics_server
+from hookfast.telemetry.exposition import has_token, is_local
+from hookfast.telemetry.metrics_server import MetricsServer
 from tests.support.waiting import PATIENCE
 
 TOKEN = "a-token"
@@ -39,7 +40,7 @@ def _get(server: MetricsServer, path: str = "/metrics", **headers: str) -> tuple
         connection.close()
 
 
-def test_with_a_token_it_wants_that_and_nothing_else() -> None:
+def test_request_needs_the_token_if_one_is_set() -> None:
     with _server(token=TOKEN) as server:
         assert _get(server, Authorization=f"Bearer {TOKEN}") == (200, b"up 1\n")
         assert _get(server)[0] == 401
@@ -48,7 +49,7 @@ def test_with_a_token_it_wants_that_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"])
-def test_without_one_it_answers_this_machine_but_nobody_whom_a_proxy_passes_on(
+def test_forwarded_request_is_denied_without_a_token(
     header: str,
 ) -> None:
     with _server(token=None) as server:
@@ -56,7 +57,7 @@ def test_without_one_it_answers_this_machine_but_nobody_whom_a_proxy_passes_on(
         assert _get(server, **{header: "127.0.0.1"})[0] == 401
 
 
-def test_without_one_it_answers_no_page_whose_name_resolves_to_this_machine() -> None:
+def test_foreign_host_name_is_denied_without_a_token() -> None:
     with _server(token=None) as server:
         assert _get(server, Host="attacker.example")[0] == 401
         assert _get(server, Host=f"localhost:{server.port}")[0] == 200
@@ -65,13 +66,13 @@ def test_without_one_it_answers_no_page_whose_name_resolves_to_this_machine() ->
         assert _get(server, Host="worker-1:9464", Authorization=bearer)[0] == 200
 
 
-def test_there_is_nothing_else_to_read() -> None:
+def test_other_paths_answer_404() -> None:
     with _server(token=None) as server:
         assert _get(server, "/")[0] == 404
         assert _get(server, "/metrics/../etc/passwd")[0] == 404
 
 
-def test_it_takes_a_free_port_when_its_own_is_taken() -> None:
+def test_server_takes_a_free_port_if_its_own_is_taken() -> None:
     with _server(token=None) as first, _server(port=first.port, token=None) as second:
         assert second.port != first.port
         assert _get(first)[0] == _get(second)[0] == 200
@@ -81,7 +82,9 @@ def test_it_takes_a_free_port_when_its_own_is_taken() -> None:
     ("address", "local"),
     [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("10.0.0.1", False), (None, False)],
 )
-def test_this_machine_is_loopback(address: str | None, local: bool) -> None:
+def test_only_unforwarded_requests_from_loopback_are_local(
+    address: str | None, local: bool
+) -> None:
     assert is_local(address, host="127.0.0.1:9464", forwarded=False) is local
     assert not is_local(address, host="127.0.0.1:9464", forwarded=True)
 
@@ -98,37 +101,37 @@ def test_this_machine_is_loopback(address: str | None, local: bool) -> None:
         ("localhost.attacker.example", False),
         ("127.0.0.1.attacker.example", False),
         ("10.0.0.1:9464", False),
-        ("0.0.0.0:9464", False),  # some browsers take it for this machine
+        ("0.0.0.0:9464", False),  # some browsers connect to this machine by it
         ("localhost@attacker.example", False),
         ("[::1", False),
         ("", False),
     ],
 )
-def test_a_name_that_anybody_may_give_this_machine_is_not_its_own(host: str, local: bool) -> None:
+def test_only_loopback_host_names_are_local(host: str, local: bool) -> None:
     assert is_local("127.0.0.1", host=host, forwarded=False) is local
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "bearer a-toke", "Bearer a-tokén"])
-def test_what_is_no_bearer_of_the_token(header: str) -> None:
-    assert not bears(header, TOKEN)
+def test_header_without_the_token_is_denied(header: str) -> None:
+    assert not has_token(header, TOKEN)
 
 
 def _connect(server: MetricsServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
 
 
-def test_a_caller_that_says_nothing_is_let_go_without_a_word(
+def test_silent_connection_is_closed_and_not_logged(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As probes and port scanners do. The log is lines of JSON, and takes no traceback."""
-    monkeypatch.setattr(exposition, "_REQUEST_SECONDS", 0.05)
+    """Probes and port scanners connect so. The log is lines of JSON, without tracebacks."""
+    monkeypatch.setattr(metrics_server, "_REQUEST_SECONDS", 0.05)
     with _server(token=None) as server, _connect(server) as caller:
         assert caller.recv(1) == b""
         assert _get(server)[0] == 200
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_caller_that_resets_the_connection_leaves_no_word(
+def test_reset_connection_is_not_logged(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with _server(token=None) as server:
@@ -140,20 +143,20 @@ def test_a_caller_that_resets_the_connection_leaves_no_word(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_caller_that_goes_on_for_ever_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "_REQUEST_SECONDS", 0.2)
+def test_endless_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "_REQUEST_SECONDS", 0.2)
     with _server(token=None) as server, _connect(server) as caller:
         caller.settimeout(0.02)
         give_up = time.monotonic() + PATIENCE
         caller.sendall(b"GET /")
         with suppress(ConnectionError):
             while not _has_ended(caller):
-                assert time.monotonic() < give_up, "it may go on for ever"
+                assert time.monotonic() < give_up, "the request was not cut off"
                 caller.sendall(b"x")
 
 
-def test_so_many_callers_are_served_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "_MOST_AT_ONCE", 2)
+def test_too_many_connections_answer_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "_MOST_AT_ONCE", 2)
     with _server(token=None) as server, _connect(server), _connect(server) as second:
         assert _get(server)[0] == 503
         second.close()
@@ -169,5 +172,5 @@ def _has_ended(caller: socket.socket) -> bool:
 
 def _until_answered(server: MetricsServer) -> None:
     give_up = time.monotonic() + PATIENCE
-    while _get(server)[0] != 200:  # the server has not seen that one has gone
+    while _get(server)[0] != 200:  # the server has not noticed yet that a connection was closed
         assert time.monotonic() < give_up

@@ -1,0 +1,133 @@
+"""The server of a worker's `/metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hookfast.telemetry import exposition, providers
+from hookfast.telemetry.providers import Telemetry
+from hookfast.telemetry.temporal_metrics import TemporalMetrics
+
+_REQUEST_SECONDS = 10.0
+"""Longest time from the connection to the last byte of the answer; Prometheus waits as long."""
+_MOST_AT_ONCE = 16
+"""Most connections; others are answered 503. One or two Prometheus read a worker's metrics, and
+anybody may find the port."""
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def serving_metrics(
+    telemetry: Telemetry, temporal: TemporalMetrics, *, host: str, port: int, token: str | None
+) -> AsyncIterator[None]:
+    """Serve this process's metrics and those of Temporal's SDK while the block runs. Afterwards,
+    send the remaining spans and metrics."""
+    server = MetricsServer(
+        lambda: exposition.text(telemetry.registry) + temporal.text(),
+        host=host,
+        port=port,
+        token=token,
+    )
+    log.info("The worker's metrics are at /metrics.", host=host, port=server.port)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(server.close)
+        await asyncio.to_thread(providers.finish)
+
+
+class MetricsServer:
+    """Answers `GET /metrics` from a thread, so that a busy event loop does not delay it.
+
+    With a `token`, requests must have it. Without, only requests from this machine by a name or
+    address of loopback are answered, wherever the server listens.
+    """
+
+    def __init__(
+        self, render: Callable[[], bytes], *, host: str, port: int, token: str | None
+    ) -> None:
+        """Listen on `port`, or on a free port if that is taken. `render` returns the metrics and is
+        called in the server's thread."""
+        self._render = render
+        self._token = token
+        listener = _listen(host, port)
+        self.port: int = listener.getsockname()[1]
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._answer,
+                loop="asyncio",
+                http=_BriefHttp,
+                interface="asgi3",
+                lifespan="off",
+                log_config=None,  # the process has set up its own
+                log_level="error",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=_MOST_AT_ONCE + 1,  # it counts the rejected one too
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._thread = threading.Thread(
+            target=self._server.run, args=([listener],), name="metrics", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        if scope["path"] != "/metrics" or scope["method"] not in ("GET", "HEAD"):
+            await _send(send, 404, b"Not found: only GET /metrics is served.\n")
+        elif not self._may_read(headers, scope["client"]):
+            await _send(send, 401, b"Unauthorized: send `Authorization: Bearer ...`.\n")
+        else:
+            await _send(send, 200, self._render(), exposition.CONTENT_TYPE)
+
+    def _may_read(self, headers: Mapping[str, str], client: tuple[str, int] | None) -> bool:
+        if self._token is not None:
+            return exposition.has_token(headers.get("authorization", ""), self._token)
+        forwarded = any(name in headers for name in exposition.FORWARDED)
+        address = client[0] if client else None
+        return exposition.is_local(address, host=headers.get("host", ""), forwarded=forwarded)
+
+
+class _BriefHttp(HttpToolsProtocol):
+    """A connection that is cut off after _REQUEST_SECONDS."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._cut_off = self.loop.call_later(_REQUEST_SECONDS, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cut_off.cancel()
+        super().connection_lost(exc)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with suppress(OSError):
+        return socket.create_server((host, port), family=family)
+    return socket.create_server((host, 0), family=family)
+
+
+async def _send(
+    send: Any, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8"
+) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
