@@ -1,4 +1,4 @@
-"""Fixtures every test can use. Real parts only: SQLite files, a real PostgreSQL, real servers."""
+"""Fixtures that every test can use: SQLite files and a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from hypothesis import settings as hypothesis_settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from tests.support import postgresql
-from tests.support.order import deal
+from tests.support.order import order_for_workers
 from tests.support.postgresql import PostgresqlServer
-from tests.support.time_limit import ending, limit_of
+from tests.support.time_limit import cancelled_after, time_limit_of
 from tests.support.variants import mark_second_variants
 
-# A shell lets what it starts in the background ignore Ctrl-C, and so would every command that is
-# tested here.
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that. The commands
+# tested here must react to Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadline: how long one example takes says more about what else the machine does than about the
-# code. The same examples in every run: what fails is then the change and not the dice.
+# No deadline: the time of one example depends more on the load of the machine than on the code.
+# Every run has the same examples, so that a failure comes from the change and not from chance.
 EXAMPLES = int(os.environ.get("HOOKFAST_EXAMPLES", "50"))
 hypothesis_settings.register_profile(
     "hookfast", deadline=None, derandomize=True, max_examples=EXAMPLES
 )
 hypothesis_settings.load_profile("hookfast")
-# `make fuzz` has time: as many examples as the variable says, and other ones in every run
+# `make fuzz` runs as many examples as the variable says, new ones in every run
 if FUZZ_EXAMPLES := int(os.environ.get("HOOKFAST_FUZZ", "0")):
     hypothesis_settings.register_profile(
         "fuzz", deadline=None, max_examples=FUZZ_EXAMPLES, print_blob=True
@@ -42,7 +42,7 @@ if FUZZ_EXAMPLES := int(os.environ.get("HOOKFAST_FUZZ", "0")):
     hypothesis_settings.load_profile("fuzz")
 
 
-# as in the product: the fancy tracebacks print every frame's variables, which takes seconds
+# Plain tracebacks, as in the product: printing the variables of every frame takes seconds.
 structlog.configure(
     processors=[
         structlog.contextvars.merge_contextvars,
@@ -53,19 +53,19 @@ structlog.configure(
 )
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # around what `-m` chooses
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the selection by `-m`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Leave second variants to `make slow`, and begin with what takes long."""
+    """Mark second variants as slow, and run the long tests first."""
     mark_second_variants(items)
     yield
-    items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    items[:] = order_for_workers(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-@pytest.hookimpl(tryfirst=True)  # before anyio's, which runs what it finds
+@pytest.hookimpl(tryfirst=True)  # before anyio's hook, which runs the test
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """An async test that waits for what never comes is cancelled."""
-    if inspect.iscoroutinefunction(pyfuncitem.obj) and (limit := limit_of(pyfuncitem)):
-        pyfuncitem.obj = ending(pyfuncitem.obj, limit)
+    """Cancel an async test that does not end within its time limit."""
+    if inspect.iscoroutinefunction(pyfuncitem.obj) and (limit := time_limit_of(pyfuncitem)):
+        pyfuncitem.obj = cancelled_after(pyfuncitem.obj, limit)
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +75,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file to copy: a copy takes a millisecond, the migrations a hundred."""
+    """A migrated SQLite file to copy: a copy takes 1 ms, running the migrations 100 ms."""
     path = tmp_path_factory.mktemp("sqlite") / "template.db"
     asyncio.run(_migrate(f"sqlite+aiosqlite:///{path}"))
     return path
@@ -83,7 +83,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[PostgresqlServer]:
-    """A real PostgreSQL of this test process."""
+    """The PostgreSQL server of this test process."""
     with postgresql.postgresql_server() as server:
         yield server
 
@@ -105,7 +105,7 @@ def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """A migrated, empty database: the test runs once on each kind."""
+    """The URL of a migrated, empty database: the test runs once on each kind."""
     url = request.getfixturevalue(f"{request.param}_url")
     assert isinstance(url, str)
     return url
@@ -113,7 +113,7 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def blank_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database without tables: the test runs once on each kind."""
+    """The URL of a database without tables: the test runs once on each kind."""
     if request.param == "sqlite":
         yield f"sqlite+aiosqlite:///{tmp_path / 'blank.db'}"
     else:

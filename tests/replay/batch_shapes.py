@@ -1,4 +1,4 @@
-"""The shapes the history of a batch can take, and that of a delivery that went on after one."""
+"""The shapes of the histories of batches, and of deliveries that continue after one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from temporalio.service import RPCError
 from activities.attempt import AttemptRunner
 from activities.batch import BatchActivities
 from hookfast.deliveries.batch_messages import MOST, workflow_id
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
+from tests.support.waiting import eventually
 
 QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}
 
@@ -29,11 +30,9 @@ async def a_batch_of_which_some_continue(stack: Stack) -> str:
 
 async def a_batch_that_was_added_to(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok")
-    first = await stack.deliver(endpoint)
-    await stack.ring()
+    [first] = await stack.deliver_together(endpoint)
     await stack.until_status(first, "delivered")
-    second = await stack.deliver(endpoint)
-    await stack.ring()
+    [second] = await stack.deliver_together(endpoint)
     await stack.until_status(second, "delivered")
     name = await _batch_of(stack, [second])
     assert name == await _batch_of(stack, [first])
@@ -41,13 +40,11 @@ async def a_batch_that_was_added_to(stack: Stack) -> str:
 
 
 async def a_batch_that_began_before_its_deliveries(stack: Stack) -> str:
-    """The next is started when one is half full."""
+    """The next batch is started when one is half full."""
     endpoint = await stack.endpoint("/ok")
     for count in (1, MOST // 2, MOST // 2 - 1, 1):
-        ids = [await stack.deliver(endpoint) for _ in range(count)]
-        await stack.ring()
-        for one in ids:
-            await stack.until_status(one, "delivered")
+        ids = await stack.deliver_together(endpoint, count)
+        await stack.until_all(ids, "delivered")
     return await _batch_of(stack, ids)
 
 
@@ -92,7 +89,7 @@ async def answered_after_its_batch_had_ended(stack: Stack) -> str:
 
 
 async def _batch_of(stack: Stack, deliveries: list[str]) -> str:
-    """The batch that took the last of these deliveries, once Temporal has it."""
+    """Wait until Temporal has the batch of the last of these deliveries, and return its id."""
 
     async def begun() -> str | None:
         batch = (await stack.row(deliveries[-1])).batch_id

@@ -1,67 +1,57 @@
-"""The shapes the history of a circuit can take, and of the deliveries it holds and lets go. The one
-that ends in `_before` was saved when what had been let go in vain stayed held."""
+"""The shapes of the histories of circuits, and of the deliveries that they hold and release."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import (
+    ON_REQUEST,
     QUICK,
     broken,
     circuit,
-    until_all,
-    until_attempts,
+    hold,
     until_circuit,
+    until_workflow_waits,
 )
-from tests.integration.delivery.conftest import Stack, eventually
-
-ON_REQUEST = QUICK | {"probe_delays_seconds": [600]}
-
+from tests.integration.delivery.conftest import Stack
+from tests.support.waiting import eventually
 
 # -- deliveries ---------------------------------------------------------------------------------
 
 
 async def held_and_released(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
-    [delivery] = await _held(stack, endpoint, 1)
+    [delivery] = await hold(stack, endpoint, 1)
     await _heal(stack, failed[0])
     return delivery
 
 
 async def probed_then_released(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
-    [delivery] = await _held(stack, endpoint, 1)
-    await _change(stack, endpoint_state.probe_now, endpoint)
+    [delivery] = await hold(stack, endpoint, 1)
+    await stack.change_endpoint(endpoint_state.probe_now, endpoint)
 
-    async def probed() -> bool:
-        return (await stack.row(delivery)).attempts == 1
-
-    await eventually(probed)
+    await stack.until_attempts(delivery, 1)
     await _heal(stack, failed[0])
     return delivery
 
 
 async def resent_and_failed_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
-    [delivery] = await _held(stack, endpoint, 1)
+    [delivery] = await hold(stack, endpoint, 1)
     await stack.workflow(delivery).signal("resend")
 
-    async def resent() -> bool:
-        return (await stack.row(delivery)).attempts == 1
-
-    await eventually(resent)
+    await stack.until_attempts(delivery, 1)
     await _heal(stack, failed[0])
     return delivery
 
 
 async def resent_by_a_job_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
-    [delivery] = await _held(stack, endpoint, 1)
+    [delivery] = await hold(stack, endpoint, 1)
     await stack.request_many([delivery], Action.RESEND_YIELDING)
     await stack.wake(delivery)
     await stack.until_relayed(delivery)
@@ -76,8 +66,8 @@ async def resent_by_a_job_and_failed(stack: Stack) -> str:
     stack.receiver.routes["/hook"] = "/fail-first/1"
     for attempts in (2, 3):
         await stack.workflow(other).signal("resend")
-        await until_attempts(stack, other, attempts)
-    await until_attempts(stack, delivery, 2)
+        await stack.until_attempts(other, attempts)
+    await stack.until_attempts(delivery, 2)
     await stack.until_status(delivery, "retrying")
     await stack.workflow(delivery).signal("cancel")
     return delivery
@@ -85,7 +75,7 @@ async def resent_by_a_job_and_failed(stack: Stack) -> str:
 
 async def paused_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
-    [delivery] = await _held(stack, endpoint, 1)
+    [delivery] = await hold(stack, endpoint, 1)
     await stack.workflow(delivery).signal("pause")
     await stack.until_status(delivery, "paused")
     await stack.workflow(delivery).signal("resume")
@@ -96,21 +86,21 @@ async def paused_while_held(stack: Stack) -> str:
 
 async def cancelled_while_held(stack: Stack) -> str:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    [delivery] = await _held(stack, endpoint, 1)
+    [delivery] = await hold(stack, endpoint, 1)
     await stack.workflow(delivery).signal("cancel")
     return delivery
 
 
 async def dead_when_its_endpoint_was_disabled(stack: Stack) -> str:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST | {"disable_after_seconds": 4})
-    [delivery] = await _held(stack, endpoint, 1)
+    [delivery] = await hold(stack, endpoint, 1)
     return delivery
 
 
 async def limited_by_rate(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.5)
     deliveries = [await stack.deliver(endpoint) for _ in range(3)]
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
     for delivery in deliveries:
         await stack.until_closed(delivery)
         history = await stack.workflow(delivery).fetch_history()
@@ -124,35 +114,35 @@ async def limited_by_rate(stack: Stack) -> str:
 
 async def circuit_recovered(stack: Stack) -> str:
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [1, 1, 600]})
-    held = await _held(stack, endpoint, 10)
+    held = await hold(stack, endpoint, 10)
 
     async def probed_twice() -> bool:
         return bool((await circuit(stack, endpoint)).probes == 2)
 
     await eventually(probed_twice)
-    await _until_it_waits(stack, endpoint)
+    await until_workflow_waits(stack, endpoint, seconds=600)
     stack.receiver.routes["/hook"] = "/ok"
-    await _change(stack, endpoint_state.probe_now, endpoint)
-    await until_all(stack, held, "delivered")
+    await stack.change_endpoint(endpoint_state.probe_now, endpoint)
+    await stack.until_all(held, "delivered")
     return workflow_id(endpoint)
 
 
 async def circuit_gave_up(stack: Stack) -> str:
     options = {"disable_after_seconds": 5, "probe_delays_seconds": [1]}
     endpoint, _ = await broken(stack, circuit=QUICK | options)
-    await until_all(stack, [await stack.deliver(endpoint) for _ in range(3)], "dead")
+    await stack.until_all([await stack.deliver(endpoint) for _ in range(3)], "dead")
     return workflow_id(endpoint)
 
 
 async def circuit_paused_and_resumed(stack: Stack) -> str:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    held = await _held(stack, endpoint, 3)
-    await _change(stack, endpoint_state.pause, endpoint)
+    held = await hold(stack, endpoint, 3)
+    await stack.change_endpoint(endpoint_state.pause, endpoint)
     await stack.client.get_workflow_handle(workflow_id(endpoint)).signal("wake")
-    await _until_it_waits(stack, endpoint, seconds=3600)
+    await until_workflow_waits(stack, endpoint, seconds=3600)
     stack.receiver.routes["/hook"] = "/ok"
-    await _change(stack, endpoint_state.resume, endpoint)
-    await until_all(stack, held, "delivered")
+    await stack.change_endpoint(endpoint_state.resume, endpoint)
+    await stack.until_all(held, "delivered")
     return workflow_id(endpoint)
 
 
@@ -166,54 +156,32 @@ async def circuit_armed_then_closed(stack: Stack) -> str:
 
 async def circuit_reopened_while_draining(stack: Stack) -> str:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    held = await _held(stack, endpoint, 12)
+    held = await hold(stack, endpoint, 12)
     stack.receiver.routes["/hook"] = "/ok"
-    await _change(stack, endpoint_state.probe_now, endpoint)
+    await stack.change_endpoint(endpoint_state.probe_now, endpoint)
     await stack.receiver.wait_for(5)
     stack.receiver.routes["/hook"] = "/status/500"
     await until_circuit(stack, endpoint, "open")
-    await _until_it_waits(stack, endpoint)
+    await until_workflow_waits(stack, endpoint, seconds=600)
     stack.receiver.routes["/hook"] = "/ok"
-    await _change(stack, endpoint_state.probe_now, endpoint)
-    await until_all(stack, held, "delivered", "retrying")
+    await stack.change_endpoint(endpoint_state.probe_now, endpoint)
+    await stack.until_all(held, "delivered", "retrying")
     return workflow_id(endpoint)
 
 
 async def circuit_of_a_resumed_endpoint(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok")
-    await _change(stack, endpoint_state.pause, endpoint)
-    held = await _held(stack, endpoint, 3)
-    await _change(stack, endpoint_state.resume, endpoint)
-    await until_all(stack, held, "delivered")
+    await stack.change_endpoint(endpoint_state.pause, endpoint)
+    held = await hold(stack, endpoint, 3)
+    await stack.change_endpoint(endpoint_state.resume, endpoint)
+    await stack.until_all(held, "delivered")
     return workflow_id(endpoint)
 
 
-async def _held(stack: Stack, endpoint: str, count: int) -> list[str]:
-    deliveries = [await stack.deliver(endpoint) for _ in range(count)]
-    await until_all(stack, deliveries, "held")
-    return deliveries
-
-
-async def _until_it_waits(stack: Stack, endpoint: str, *, seconds: int = 600) -> None:
-    """Until the last thing that the circuit's workflow did is to begin to wait so long."""
-    workflow = stack.client.get_workflow_handle(workflow_id(endpoint))
-
-    async def waits() -> bool:
-        last = (await workflow.fetch_history()).events[-1].timer_started_event_attributes
-        return round(last.start_to_fire_timeout.ToTimedelta().total_seconds(), -1) == seconds
-
-    await eventually(waits)
-
-
 async def _heal(stack: Stack, failed: str) -> None:
-    """A success, by hand: it opens the drain."""
+    """Make a person's resend succeed, which starts the drain."""
     stack.receiver.routes["/hook"] = "/ok"
     await stack.workflow(failed).signal("resend")
-
-
-async def _change(stack: Stack, change: Any, endpoint: str) -> None:
-    async with stack.database.write() as connection:
-        assert await change(connection, endpoint, now=utc_now())
 
 
 CIRCUIT_SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (

@@ -1,4 +1,4 @@
-"""The shapes a job's history can take."""
+"""The shapes of the histories of jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from unittest.mock import patch
 from activities import job as job_module
 from hookfast.clock import utc_now
 from hookfast.storage.deliveries import jobs
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
 from tests.support.seed_jobs import job_row, seed_ended, seed_job
+from tests.support.waiting import eventually
 
 
 async def job_done_in_several_stints(stack: Stack) -> str:

@@ -1,8 +1,7 @@
-"""The shapes the history of an owner's mail and of the daily upkeep can take."""
+"""The shapes of the histories of owners' mail and of the daily workflow."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from email.message import EmailMessage
@@ -19,8 +18,8 @@ from tests.support.mail_stack import MailStack
 
 async def owner_mail_sent(stack: Stack) -> str:
     mail = MailStack(stack.client, stack.database)
-    await mail.tell(await mail.endpoint())
-    await mail.until_told()
+    await mail.notify(await mail.endpoint())
+    await mail.until_notified()
     return _id(mail)
 
 
@@ -28,33 +27,33 @@ async def owner_mail_in_several_kinds(stack: Stack) -> str:
     mail = MailStack(stack.client, stack.database)
     endpoint_id = await mail.endpoint()
     for kind in NoticeKind:
-        await mail.tell(endpoint_id, kind)
-    await mail.until_told()
+        await mail.notify(endpoint_id, kind)
+    await mail.until_notified()
     return _id(mail)
 
 
 async def owner_mail_rested(stack: Stack) -> str:
     mail = MailStack(stack.client, stack.database)
-    await mail.tell(await mail.endpoint())
-    await mail.until_told()
+    await mail.notify(await mail.endpoint())
+    await mail.until_notified()
     await mail.until_ended()
-    await mail.tell(await mail.endpoint())
-    await mail.until_told()
+    await mail.notify(await mail.endpoint())
+    await mail.until_notified()
     return _id(mail)
 
 
 async def owner_mail_woken_while_it_rested(stack: Stack) -> str:
     mail = MailStack(stack.client, stack.database, digest_every=timedelta(seconds=5))
     endpoint_id = await mail.endpoint()
-    await mail.tell(endpoint_id)
-    await mail.until_told()
+    await mail.notify(endpoint_id)
+    await mail.until_notified()
     await mail.until_ended()
-    await mail.tell(endpoint_id, episode=2)
+    await mail.notify(endpoint_id, episode=2)
     await mail.workflow_starter().start_requested()
-    await asyncio.sleep(1)  # it has looked, and rests
-    await mail.tell(endpoint_id, NoticeKind.RECOVERED)
+    await mail.until_waiting()
+    await mail.notify(endpoint_id, NoticeKind.RECOVERED)
     await mail.workflow_starter().start_requested()
-    await mail.until_told()
+    await mail.until_notified()
     return _id(mail)
 
 
@@ -64,12 +63,12 @@ async def owner_mail_with_news_while_sending(stack: Stack) -> str:
     send = FolderTransport.send
 
     async def send_late(transport: FolderTransport, message: EmailMessage) -> None:
-        if await mail.tell(endpoint_id, NoticeKind.RECOVERED):
+        if await mail.notify(endpoint_id, NoticeKind.RECOVERED):
             await mail.workflow_starter().start_requested()
         await send(transport, message)
 
     with patch.object(FolderTransport, "send", send_late):
-        await mail.tell(endpoint_id)
+        await mail.notify(endpoint_id)
         await mail.until(lambda rows: [row.status for row in rows] == ["sent", "sent"])
     return _id(mail)
 

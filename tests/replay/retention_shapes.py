@@ -1,4 +1,4 @@
-"""The shapes the history of a run of retention can take."""
+"""The shapes of the histories of retention."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ async def retention_in_several_parts(stack: Stack) -> str:
     return workflow_id
 
 
-async def _run(stack: Stack, order: RetentionInput) -> str:
+async def _run(stack: Stack, input: RetentionInput) -> str:
     handle = await stack.client.start_workflow(
-        WORKFLOW_TYPE, order, id=f"retention/{new_id('ret')}", task_queue=CONTROL_QUEUE
+        WORKFLOW_TYPE, input, id=f"retention/{new_id('ret')}", task_queue=CONTROL_QUEUE
     )
     return handle.id
 

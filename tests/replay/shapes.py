@@ -1,6 +1,7 @@
-"""The shapes a workflow's history can take. `python -m tests.replay.shapes` records each of them
-from a real server into `tests/replay/histories/`, leaving those that are there already: a history
-that was saved once stays, for workflows that began then may still run.
+"""The shapes that workflow histories can have. `python -m tests.replay.shapes` records each of them
+from a real server into `tests/replay/histories/`.
+
+It leaves existing histories as they are: workflows that began when they were saved may still run.
 """
 
 from __future__ import annotations
@@ -26,21 +27,20 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.endpoints import endpoint_state
-from tests.integration.delivery.conftest import Stack, eventually, running_stack
-from tests.replay.batch_shapes import BATCH_SHAPES
+from tests.integration.delivery.conftest import Stack, running_stack
+from tests.integration.delivery.plans import PATIENT
+from tests.replay.batch_shapes import BATCH_SHAPES, QUICK
 from tests.replay.circuit_shapes import CIRCUIT_SHAPES
 from tests.replay.job_shapes import JOB_SHAPES
 from tests.replay.mail_shapes import MAIL_SHAPES
 from tests.replay.retention_shapes import RETENTION_SHAPES
-from tests.replay.signal_shapes import STEERING_SHAPES
+from tests.replay.signal_shapes import SIGNAL_SHAPES
 from tests.support.receiver import Receiver
 from tests.support.temporal_server import temporal_server
 from tests.support.waiting import PATIENCE
 
 HISTORIES = Path(__file__).with_name("histories")
-QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}
 LONG = {"delays_seconds": [0.02] * 30, "jitter": 0, "retry_on": "all"}
-PATIENT = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
 
 
 async def delivered_at_once(stack: Stack) -> str:
@@ -77,7 +77,7 @@ async def scheduled(stack: Stack) -> str:
 async def cancelled_while_scheduled(stack: Stack) -> str:
     due = utc_now() + timedelta(days=1)
     delivery = await stack.deliver(await stack.endpoint("/ok"), deliver_at=due)
-    await _started(stack, delivery)
+    await stack.until_relayed(delivery)
     await stack.workflow(delivery).signal("cancel")
     return delivery
 
@@ -85,9 +85,9 @@ async def cancelled_while_scheduled(stack: Stack) -> str:
 async def paused_and_cancelled_through_its_row(stack: Stack) -> str:
     delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
     await stack.until_status(delivery, "retrying")
-    await stack.ask(delivery, "pause")
-    await stack.until_told(delivery)
-    await stack.ask(delivery, "cancel")
+    await stack.request(delivery, "pause")
+    await stack.until_relayed(delivery)
+    await stack.request(delivery, "cancel")
     return delivery
 
 
@@ -98,8 +98,8 @@ async def resent_through_its_row_after_it_had_ended(stack: Stack) -> str:
     async with stack.database.write() as connection:
         row = await stack.row(delivery)
         assert await endpoint_state.enable(connection, row.endpoint_id, now=utc_now())
-    await stack.ask(delivery, "resend")
-    await stack.until_told(delivery)
+    await stack.request(delivery, "resend")
+    await stack.until_relayed(delivery)
     return delivery
 
 
@@ -155,8 +155,7 @@ async def resent_while_waiting(stack: Stack) -> str:
 async def moved_when_the_fast_lane_was_full(stack: Stack) -> str:
     endpoint = await stack.endpoint("/slow/0.5")
     deliveries = [await stack.deliver(endpoint) for _ in range(20)]
-    for delivery in deliveries:
-        await stack.until_status(delivery, "delivered")
+    await stack.until_all(deliveries, "delivered")
     for delivery in deliveries:
         history = await stack.workflow(delivery).fetch_history()
         if any(
@@ -164,13 +163,6 @@ async def moved_when_the_fast_lane_was_full(stack: Stack) -> str:
         ):
             return delivery
     raise AssertionError("nothing left the fast lane")
-
-
-async def _started(stack: Stack, delivery: str) -> None:
-    async def started() -> bool:
-        return (await stack.row(delivery)).started_at is not None
-
-    await eventually(started)
 
 
 SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
@@ -195,15 +187,15 @@ SHAPES: tuple[Callable[[Stack], Awaitable[str]], ...] = (
     *JOB_SHAPES,
     *MAIL_SHAPES,
     *RETENTION_SHAPES,
-    *STEERING_SHAPES,
+    *SIGNAL_SHAPES,
 )
-"""Each gives the id of a delivery, or of another workflow that has begun."""
+"""Each function returns the id of a delivery, or of another workflow that has begun."""
 
 
 async def record(folder: Path) -> None:
-    """Record every shape that is not in `folder` yet."""
-    wanted = [shape for shape in SHAPES if not (folder / f"{shape.__name__}.json").exists()]
-    for shape in wanted:
+    """Record the history of every shape that is not in the folder yet."""
+    missing = [shape for shape in SHAPES if not (folder / f"{shape.__name__}.json").exists()]
+    for shape in missing:
         with tempfile.TemporaryDirectory() as home:
             settings = Settings(
                 home=Path(home),
@@ -211,7 +203,7 @@ async def record(folder: Path) -> None:
                 encryption_keys=_KEY,
                 allowed_private_networks=(ip_network("127.0.0.0/8"),),
                 allow_http=True,
-                max_concurrent_attempts=48,  # a third of it is one endpoint's fast lane
+                max_concurrent_attempts=48,  # a third is one endpoint's share of the fast lane
                 mail_gather=timedelta(seconds=0.3),
                 mail_digest_every=timedelta(seconds=6),
                 shutdown_grace=timedelta(seconds=5),
@@ -245,7 +237,7 @@ async def _first_run(stack: Stack, workflow: str) -> str:
     return history.replace(f"{Path.cwd()}/", "")  # stack traces name this machine's folders
 
 
-_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="  # tests.seed.KEY
+_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="  # tests.support.seed.KEY
 
 if __name__ == "__main__":
     HISTORIES.mkdir(exist_ok=True)

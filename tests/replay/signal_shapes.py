@@ -1,5 +1,5 @@
-"""The shapes the history of a delivery can take on which people change their mind, or whose
-endpoint has a limit."""
+"""The shapes of the histories of deliveries that get several actions, or whose endpoint has
+limits."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint
-from tests.integration.delivery.circuits import PATIENT, QUICK, until_all, until_circuit
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.circuits import PATIENT, QUICK, until_circuit
+from tests.integration.delivery.conftest import Stack
+from tests.support.waiting import eventually
 
 
 async def cancelled_by_temporal_in_an_attempt(stack: Stack) -> str:
-    delivery = await _under_way(stack, "/slow/2?status=500")
+    delivery = await _in_first_attempt(stack, "/slow/2?status=500")
     await stack.workflow(delivery).cancel()
     return delivery
 
 
 async def cancelled_then_resent(stack: Stack) -> str:
     stack.receiver.routes["/hook"] = "/slow/1?status=500"
-    delivery = await _under_way(stack, "/hook")
+    delivery = await _in_first_attempt(stack, "/hook")
     stack.receiver.routes["/hook"] = "/ok"
     for name in ("cancel", "resend"):
         await stack.workflow(delivery).signal(name)
@@ -31,14 +32,14 @@ async def cancelled_then_resent(stack: Stack) -> str:
 
 
 async def resent_then_cancelled(stack: Stack) -> str:
-    delivery = await _under_way(stack, "/slow/1")
+    delivery = await _in_first_attempt(stack, "/slow/1")
     for name in ("resend", "cancel"):
         await stack.workflow(delivery).signal(name)
     return delivery
 
 
 async def resent_then_cancelled_then_resent(stack: Stack) -> str:
-    delivery = await _under_way(stack, "/slow/1")
+    delivery = await _in_first_attempt(stack, "/slow/1")
     for name in ("resend", "cancel", "resend"):
         await stack.workflow(delivery).signal(name)
     return delivery
@@ -46,10 +47,9 @@ async def resent_then_cancelled_then_resent(stack: Stack) -> str:
 
 async def limited_resend_while_held(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.5)
-    async with stack.database.write() as connection:
-        assert await endpoint_state.pause(connection, endpoint, now=utc_now())
+    await stack.change_endpoint(endpoint_state.pause, endpoint)
     first, second = [await stack.deliver(endpoint) for _ in range(2)]
-    await until_all(stack, [first, second], "held")
+    await stack.until_all([first, second], "held")
     await stack.workflow(first).signal("resend")
     await stack.until_status(first, "delivered")
     await stack.workflow(second).signal("resend")
@@ -77,13 +77,9 @@ async def limited_probe(stack: Stack) -> str:
     await until_circuit(stack, endpoint, "open")
     delivery = await stack.deliver(endpoint)
     await stack.until_status(delivery, "held")
-    async with stack.database.write() as connection:
-        assert await endpoint_state.probe_now(connection, endpoint, now=utc_now())
+    await stack.change_endpoint(endpoint_state.probe_now, endpoint)
 
-    async def probed() -> bool:
-        return (await stack.row(delivery)).attempts == 1
-
-    await eventually(probed)
+    await stack.until_attempts(delivery, 1)
     await stack.workflow(delivery).signal("cancel")
     return delivery
 
@@ -104,11 +100,11 @@ async def resumed_while_resent(stack: Stack) -> str:
 
 
 async def paused_in_the_first_attempt(stack: Stack) -> str:
-    return await _told_in_the_first_attempt(stack, "pause")
+    return await _signalled_in_the_first_attempt(stack, "pause")
 
 
 async def cancelled_in_the_first_attempt(stack: Stack) -> str:
-    return await _told_in_the_first_attempt(stack, "cancel")
+    return await _signalled_in_the_first_attempt(stack, "cancel")
 
 
 async def woken_by_a_raised_limit(stack: Stack) -> str:
@@ -132,15 +128,15 @@ async def woken_by_a_raised_limit(stack: Stack) -> str:
     return delivery
 
 
-async def _told_in_the_first_attempt(stack: Stack, signal: str) -> str:
-    """Its workflow begins again from before the attempt, and sees in its row what came of it."""
+async def _signalled_in_the_first_attempt(stack: Stack, signal: str) -> str:
+    """Temporal repeats the workflow task, and the workflow finds the attempt in its row."""
     delivery = await stack.deliver(await stack.endpoint("/slow/1"))
     await stack.receiver.wait_for(1)
     await stack.workflow(delivery).signal(signal)
     return delivery
 
 
-async def _under_way(stack: Stack, path: str) -> str:
+async def _in_first_attempt(stack: Stack, path: str) -> str:
     delivery = await stack.deliver(await stack.endpoint(path, plan=PATIENT, timeout=20))
     await stack.receiver.wait_for(1)
     return delivery

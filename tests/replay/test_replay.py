@@ -1,7 +1,7 @@
-"""Workflow code is replayed for days: today's code must follow every history ever saved.
+"""Today's workflow code replays every saved history.
 
-A change that breaks one of these would break deliveries that are under way: put it behind
-`workflow.patched` and save a history of the new shape (`python -m tests.replay.shapes`).
+A change that breaks one of them would break running deliveries: put it behind `workflow.patched`
+and save a history of the new shape (`python -m tests.replay.shapes`).
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ def test_every_shape_has_a_saved_history() -> None:
 
 @workflow.defn(name=WORKFLOW_TYPE, sandboxed=False)
 class ChangedWorkflow:
-    """What nobody may do to a workflow that runs: other commands in place of the old ones."""
+    """A workflow with other commands than the saved ones, which would break running workflows."""
 
     @workflow.run
-    async def run(self, order: DeliveryInput) -> None:
+    async def run(self, input: DeliveryInput) -> None:
         await workflow.sleep(1)
 
 
-async def test_a_changed_command_order_is_noticed() -> None:
-    """The proof that the test above can fail."""
+async def test_changed_commands_are_detected() -> None:
+    """The proof that `test_a_saved_history_replays` can fail."""
     path = HISTORIES / "delivered_at_once.json"
     history = WorkflowHistory.from_json("delivery/changed", path.read_text())
     replayer = Replayer(workflows=[ChangedWorkflow], data_converter=DATA_CONVERTER)

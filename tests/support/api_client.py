@@ -1,4 +1,4 @@
-"""Clients for the API under test, and the types of the fixtures that fill it."""
+"""Clients for the API under test, and functions that create objects through it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def client_with(app: FastAPI, key: str) -> httpx2.AsyncClient:
-    """A client that sends this API key; paths are relative to `/v1`."""
+    """Return a client that sends this API key; paths are relative to `/v1`."""
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app),
         base_url="http://hookfast.test/v1",
@@ -29,7 +29,7 @@ def client_with(app: FastAPI, key: str) -> httpx2.AsyncClient:
 
 
 def development_settings(database_url: str, home: Path) -> Settings:
-    """Settings of a development machine: loopback may be called, over HTTP, unverified."""
+    """Return settings that allow unverified endpoints on loopback, over HTTP."""
     return Settings(
         home=home,
         database_url=database_url,
@@ -42,7 +42,7 @@ def development_settings(database_url: str, home: Path) -> Settings:
 
 @asynccontextmanager
 async def started(app: FastAPI, settings: Settings) -> AsyncIterator[FastAPI]:
-    """The application running on these settings, with its operator key."""
+    """Run the application with these settings, and create its operator key."""
     app.state.settings = settings
     async with app.router.lifespan_context(app):
         context: Context = app.state.context
@@ -51,19 +51,19 @@ async def started(app: FastAPI, settings: Settings) -> AsyncIterator[FastAPI]:
 
 
 class Make(Protocol):
-    """Makes something through the API: `members` override the defaults; gives the answer."""
+    """Creates an object through the API and returns it; `members` override the defaults."""
 
     async def __call__(self, **members: Any) -> Json: ...
 
 
 class MakeEventType(Protocol):
-    """Registers an event type by its name."""
+    """Registers an event type under this name and returns it."""
 
     async def __call__(self, name: str, **members: Any) -> Json: ...
 
 
 class KeyClient(Protocol):
-    """Opens a client with a new API key of a tenant."""
+    """Opens a client that sends a new API key of a tenant."""
 
     def __call__(
         self, tenant_id: str, *, scope: str = "tenant"
@@ -71,7 +71,7 @@ class KeyClient(Protocol):
 
 
 def maker(client: httpx2.AsyncClient, path: str, **defaults: Any) -> Make:
-    """What makes something by a POST to `path`, with these members unless told otherwise."""
+    """Return a function that creates objects by a POST to `path`, with these default members."""
 
     async def make(**members: Any) -> Json:
         answer = await client.post(path, json=defaults | members)
@@ -83,12 +83,18 @@ def maker(client: httpx2.AsyncClient, path: str, **defaults: Any) -> Make:
 
 
 def endpoint_maker(client: httpx2.AsyncClient) -> Make:
-    """`await make_endpoint(tenant_id=…, events=["order.**"])` → the endpoint, unverified."""
+    """Return a function that creates unverified endpoints.
+
+    Example: `await make_endpoint(tenant_id=…, events=["order.**"])`.
+    """
     return maker(client, "/endpoints", url="http://127.0.0.1:9/hook", verification="none")
 
 
 def event_type_maker(client: httpx2.AsyncClient) -> MakeEventType:
-    """`await make_event_type("order.invoice.paid", schema=…)` → the event type."""
+    """Return a function that registers event types.
+
+    Example: `await make_event_type("order.invoice.paid", schema=…)`.
+    """
 
     async def make(name: str, **members: Any) -> Json:
         answer = await client.put(f"/event-types/{name}", json=members)
@@ -100,7 +106,10 @@ def event_type_maker(client: httpx2.AsyncClient) -> MakeEventType:
 
 
 def key_client_maker(app: FastAPI, client: httpx2.AsyncClient) -> KeyClient:
-    """`async with key_client(tenant_id, scope="tenant") as client:` a client with a new key."""
+    """Return a function that opens clients with new API keys.
+
+    Example: `async with key_client(tenant_id, scope="tenant") as client:`.
+    """
 
     @asynccontextmanager
     async def make(tenant_id: str, *, scope: str = "tenant") -> AsyncIterator[httpx2.AsyncClient]:
@@ -117,7 +126,7 @@ def key_client_maker(app: FastAPI, client: httpx2.AsyncClient) -> KeyClient:
 def assert_problem(
     answer: httpx2.Response, status: int, *, code: str, pointer: str | None = None
 ) -> Json:
-    """Check that the answer is this problem (RFC 9457), and give its document."""
+    """Check that the answer is this problem (RFC 9457), and return its document."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     problem: Json = answer.json()

@@ -1,4 +1,4 @@
-"""The API as `hookfast api` serves it, in the tests' own process."""
+"""The API as `hookfast api` serves it, run inside the test process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """One that runs: its URL, its parts to look behind it, and uvicorn's server."""
+    """A running API server: its URL, the application's context, and uvicorn's server."""
 
     url: str
     context: Context
@@ -28,7 +28,7 @@ class ApiServer:
 
 @asynccontextmanager
 async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
-    """On a free port of loopback, with its operator key."""
+    """Run an API server on a free loopback port, and create its operator key."""
     config = server_config(settings)
     server = uvicorn.Server(config)
     server.capture_signals = nullcontext  # type: ignore[method-assign] # pytest keeps its own
@@ -36,7 +36,7 @@ async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             async with asyncio.timeout(PATIENCE):
-                while not server.started:  # noqa: ASYNC110 - it has no event to wait for
+                while not server.started:  # noqa: ASYNC110 - uvicorn has no event for this
                     await asyncio.sleep(0.01)
             context: Context = config.app.state.context  # type: ignore[union-attr]
             await ensure_operator_key(context.database, settings, clock=context.clock)

@@ -1,4 +1,4 @@
-"""Deliveries made through the API, and put into the state a test needs."""
+"""Deliveries created through the API, and changed to the state that a test needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPE = "order.invoice.paid"
 
 
 async def emit(client: httpx2.AsyncClient, tenant_id: str, event_type: str = TYPE) -> Json:
-    """Emit an event and give its one delivery."""
+    """Emit an event and return its only delivery."""
     event = {"type": event_type, "data": 1, "tenant_id": tenant_id}
     answer = await client.post("/events", json=event)
     assert answer.status_code == 202, answer.text
@@ -27,7 +27,7 @@ async def emit(client: httpx2.AsyncClient, tenant_id: str, event_type: str = TYP
 
 
 async def change(context: Context, delivery_id: str, **values: Any) -> None:
-    """Write to a delivery's row, as the worker would."""
+    """Update columns of a delivery's row, as a worker does."""
     table = Delivery.__table__
     async with context.database.write() as connection:
         await connection.execute(update(table).where(table.c.id == delivery_id).values(values))
@@ -36,14 +36,14 @@ async def change(context: Context, delivery_id: str, **values: Any) -> None:
 async def emit_as(
     client: httpx2.AsyncClient, context: Context, tenant_id: str, status: str, **values: Any
 ) -> Json:
-    """Emit an event whose one delivery has this status."""
+    """Emit an event, set the status of its only delivery, and return the delivery."""
     delivery = await emit(client, tenant_id)
     await change(context, delivery["id"], status=status, **values)
     return delivery | {"status": status}
 
 
 async def finish(context: Context, job: Json) -> None:
-    """End a job, as its worker does: what it chose may be chosen again."""
+    """End a job as its worker does, so that another job may select its deliveries."""
     async with context.database.write() as connection:
         ended = await jobs.finish(connection, job["id"], status=JobStatus.DONE, now=context.clock())
     assert ended is not None

@@ -1,7 +1,7 @@
-"""The command line as processes that need not import it: each is forked from one that has.
+"""Commands of the CLI, run in processes that are forked from one with the modules imported.
 
-Started afresh, a command spends half a second on imports, and the tests run some 400. It is the
-real `main`, with arguments, folder, environment and standard streams of its own.
+A new Python process spends half a second on imports, and the tests run some 400 commands. Each runs
+the real `main` with its own arguments, folder, environment and standard streams.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def run_forked(
         await asyncio.to_thread(process.join, PATIENCE)
         code = process.exitcode
         if code is None:
-            raise TimeoutError(f"hookfast {' '.join(arguments)} does not end")
+            raise TimeoutError(f"hookfast {' '.join(arguments)} did not end in {PATIENCE} s")
     finally:
         if process.is_alive():
             process.kill()
@@ -60,7 +60,7 @@ def _run(arguments: tuple[str, ...], folder: Path, env: dict[str, str], streams:
         opened = os.open(streams / str(number), flags)
         os.dup2(opened, number)
         os.close(opened)
-    # multiprocessing closed the one that there was
+    # multiprocessing closed the original sys.stdin
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.argv = ["hookfast", *arguments]
     from hookfast.cli import main

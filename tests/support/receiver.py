@@ -1,14 +1,15 @@
-"""A webhook receiver that records every request and misbehaves on demand; the path says how.
+"""A webhook receiver that records every request; the path selects how it answers.
 
     async with Receiver() as receiver:
         await sender.post(receiver.url("/status/503"), ...)
         assert receiver.requests[0].body == b"..."
 
-The paths are those of `receiver_answers` and `receiver_misbehaviour`; any other is
-answered as `/ok`.
+The paths are those of `receiver_answers` and `receiver_misbehaviour`; any other path answers as
+`/ok`.
 
-`receiver.routes["/hook"] = "/status/500"` makes one path behave as another, and can change while
-it runs. As a process: `python -m tests.receiver --port 0` prints its port as its first line.
+`receiver.routes["/hook"] = "/status/500"` makes one path behave like another, and may change while
+the receiver runs. `python -m tests.support.receiver --port 0` runs it as a process, which prints
+its port as its first line.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _BEHAVIOURS = {**ANSWERS, **MISBEHAVIOUR}
 
 
 class Receiver:
-    """The server. Listens on 127.0.0.1, on a free port unless told otherwise. `under_way` requests
-    are being answered now; there were never more at once than `most_under_way`. `serve` takes the
-    place of all of it: it is given each connection as it opens, to do with as it likes."""
+    """A server on 127.0.0.1, by default on a free port. `in_flight` requests are being answered
+    now; `most_in_flight` is the highest number so far. `serve` replaces all of this: it handles
+    each new connection itself."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Receiver:
         self.routes: dict[str, str] = {}
         self.port = port
         self.connections = 0
-        self.under_way = self.most_under_way = 0
+        self.in_flight = self.most_in_flight = 0
         self._host = host
         self._ssl_context = ssl_context
         self._serve = serve or self._answer_requests
@@ -65,16 +66,16 @@ class Receiver:
         return len(self._open)
 
     def url(self, path: str = "/ok", *, host: str | None = None) -> str:
-        """The URL of `path`; `host` for another name of this machine."""
+        """Return the URL of `path`; `host` replaces the receiver's own host name."""
         scheme = "http" if self._ssl_context is None else "https"
         return f"{scheme}://{host or self._host}:{self.port}{path}"
 
-    def of_message(self, message_id: str) -> list[Request]:
-        """The requests with this message id, in order."""
+    def requests_for(self, message_id: str) -> list[Request]:
+        """Return the requests with this message id, in order of arrival."""
         return [request for request in self.requests if request.message_id == message_id]
 
     async def wait_for(self, count: int, *, timeout: float = PATIENCE) -> list[Request]:
-        """Return when there have been `count` requests. Raises TimeoutError."""
+        """Wait for `count` requests and return them. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             while len(self.requests) < count:
                 self._arrived.clear()
@@ -101,7 +102,7 @@ class Receiver:
         self._open.add(task)
         self.connections += 1
         try:
-            # whatever the client does to the connection is its right
+            # the client may close the connection at any time
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await self._serve(reader, writer)
         except asyncio.CancelledError:
@@ -136,12 +137,12 @@ class Receiver:
             )
             self.requests.append(request)
             self._arrived.set()
-            self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
             try:
                 await self._behave(behaviour, request, writer)
             finally:
-                self.under_way -= 1
+                self.in_flight -= 1
             await writer.drain()
 
     async def _behave(self, behaviour: str, request: Request, writer: asyncio.StreamWriter) -> None:

@@ -1,10 +1,10 @@
-"""Answers of the tests' receiver that are HTTP as it should be, whatever they say.
+"""The test receiver's answers that are valid HTTP, whatever their status.
 
-| path                          | what it does
+| path                          | answer
 |-------------------------------|-----------------------------
 | `/ok`, or anything not listed | 200, body `ok`
-| `/status/<n>`                 | answers with that status, body `status <n>`
-| `/slow/<seconds>`             | 200 (or `?status=`) after so long
+| `/status/<n>`                 | that status, body `status <n>`
+| `/slow/<seconds>`             | 200 (or `?status=`) after that time
 | `/echo`                       | 200 with the request's body
 | `/body/<bytes>`               | 200 with a body of that many `x`
 | `/chunks/<n>`                 | 200 in n chunks of one byte
@@ -13,7 +13,7 @@
 | `/redirect`                   | 302 (or `?status=`) to `/ok` (or `?to=`)
 | `/fail-first/<n>`             | 500 for the first n requests of each message id, then 200
 | `/down-for/<n>`               | 500 for the first n requests, whatever their message ids, then 200
-| `/flapping/<percent>`         | 500 for so many of a hundred requests, the same ones in every run
+| `/flapping/<percent>`         | 500 for that share of requests, the same ones in every run
 | `/challenge`                  | 200 with the request's `X-Hook-Challenge`
 | `/fixed-challenge/<value>`    | 200 with this `X-Hook-Challenge`
 | `/challenge-query`            | 200 with the query parameter `challenge` as the body

@@ -1,4 +1,4 @@
-"""A request that the tests' receiver is answering, and what an answer is made with."""
+"""A request to the tests' receiver, and the ways to answer it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from http import HTTPStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as it came. `headers` has lower-case names, the last of a repeated one winning;
-    `raw_headers` has them all. `at` is unix time in seconds, `connection` counts from 1."""
+    """A request as the receiver read it. `headers` has lower-case names and the last value of a
+    repeated header; `raw_headers` has all of them. `at` is Unix time in seconds; `connection`
+    counts from 1."""
 
     method: str
     path: str
@@ -32,8 +33,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What came, what the path asks for, and the means to do it. `argument` and `query` are those
-    of the path; `origin` is the receiver's own; `counts` are of all calls it has had."""
+    """A request, the arguments in its path, and the methods that answer it. `argument` and `query`
+    come from the path; `origin` is the receiver's URL; `counts` are shared by all calls."""
 
     request: Request
     argument: str
@@ -43,7 +44,7 @@ class Call:
     writer: asyncio.StreamWriter
 
     def count(self, *kind: str | None) -> int:
-        """How many calls of this kind the receiver has had, with this one."""
+        """Count this call, and return the number of calls of this kind so far."""
         self.counts[kind] += 1
         return self.counts[kind]
 
@@ -83,7 +84,7 @@ Behaviour = Callable[[Call], Awaitable[None]]
 
 
 def head(status: int, headers: Mapping[str, str]) -> bytes:
-    """An answer's status line and headers, with the line that ends them."""
+    """Return an answer's status line and headers, with the empty line after them."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:

@@ -1,27 +1,27 @@
-"""What the tests' receiver does to its caller instead of answering as it should.
+"""The tests' receiver's hostile and invalid answers.
 
 | path                          | what it does
 |-------------------------------|-----------------------------
 | `/gzip-bomb`                  | 200, `Content-Encoding: gzip`, 50 MB of zeros in 50 kB
 | `/wire/<percent-encoded>`     | exactly these bytes, then silence (with `?close`: then the end)
 | `/cut/<n>`                    | the first n bytes of an answer, then the end (`?reset`: a reset)
-| `/drip-headers/<seconds>`     | one header byte per interval, for ever
-| `/drip-body/<seconds>`        | headers, then one body byte per interval, for ever
-| `/endless-body`               | a body without an end, as fast as it can
+| `/drip-headers/<seconds>`     | one header byte per interval, forever
+| `/drip-body/<seconds>`        | headers, then one body byte per interval, forever
+| `/endless-body`               | an endless body, as fast as possible
 | `/declared-body/<bytes>`      | the same, with this `Content-Length`
-| `/endless-chunks`             | chunks of one byte without an end
+| `/endless-chunks`             | endless chunks of one byte
 | `/endless-chunk-line`         | a chunk's size line that never ends
-| `/endless-trailers`           | trailers after the last chunk, without an end
-| `/endless-interim/<seconds>`  | `102 Processing` per interval, for ever
+| `/endless-trailers`           | endless trailers after the last chunk
+| `/endless-interim/<seconds>`  | `102 Processing` per interval, forever
 | `/huge-header`                | a header of 300 kB
 | `/garbage`                    | an SSH banner
 | `/conflicting-lengths`        | two different `Content-Length`
-| `/upgrade`                    | 101 nobody asked for
+| `/upgrade`                    | 101 without a request for it
 | `/close`                      | closes without an answer
 | `/close-mid-headers`, `/close-mid-body` | closes in the middle
 | `/close-after`                | 200 with keep-alive, then closes
-| `/extra`, `/extra-chunked`    | 200, and a second answer nobody asked for
-| `/extra-no-content`           | 204, and a body all the same
+| `/extra`, `/extra-chunked`    | 200, and a second answer without a request
+| `/extra-no-content`           | 204 with a body
 | `/blank-lines`                | 200 with a chunk of 30,000 empty lines
 | `/reset-early`                | reset when the headers have come, the body unread
 | `/reset`, `/reset-mid-body`   | reset when the request has come; in the middle of the answer
@@ -38,7 +38,7 @@ from urllib.parse import unquote_to_bytes
 from tests.support.receiver_call import Behaviour, Call, head
 
 CUT_ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
-"""What `/cut` sends the beginning of."""
+"""The answer whose first bytes `/cut` sends."""
 
 
 async def _wire(call: Call) -> None:
@@ -51,7 +51,7 @@ async def _wire(call: Call) -> None:
 async def _cut(call: Call) -> None:
     call.raw(CUT_ANSWER[: int(call.argument)])
     if "reset" in call.query:
-        await asyncio.sleep(0.02)  # so that the bytes arrive: a reset discards what is unread
+        await asyncio.sleep(0.02)  # so that the bytes arrive: a reset discards unread bytes
         call.reset()
     call.close()
 
@@ -175,7 +175,7 @@ async def _reset(call: Call) -> None:
 
 async def _reset_mid_body(call: Call) -> None:
     call.raw(head(200, {"Content-Length": "100"}) + b"half")
-    await asyncio.sleep(0.05)  # so that the half arrives: a reset discards what is unread
+    await asyncio.sleep(0.05)  # so that the half arrives: a reset discards unread bytes
     call.reset()
 
 

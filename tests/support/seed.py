@@ -1,4 +1,4 @@
-"""Rows to start a test from: a tenant with endpoints and subscriptions, and events for them."""
+"""Rows that tests start from: a tenant with endpoints and subscriptions, and their events."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ async def seed_endpoint(
     payload: str = "full",
     **columns: Any,
 ) -> str:
-    """A tenant with one endpoint and one subscription to everything; returns the endpoint's id.
-    `columns` sets more of the endpoint's row."""
+    """Store a tenant with an endpoint that is subscribed to everything; return the endpoint's id.
+    `columns` are other columns of the endpoint's row."""
     now = utc_now()
     tenant_id, endpoint_id = new_id("tnt"), new_id("ep")
     async with database.write() as connection:
@@ -108,8 +108,8 @@ async def seed_delivery(
     deliver_at: datetime | None = None,
     **columns: Any,
 ) -> str:
-    """An event with its delivery to this endpoint, as if just emitted but for these `columns`;
-    returns the delivery id."""
+    """Store an event and its delivery to this endpoint, as if just emitted; return the delivery's
+    id. `columns` are other columns of the delivery's row."""
     now = utc_now()
     event_id, delivery_id = new_id("evt", now), new_id("dlv", now)
     async with database.write() as connection:
@@ -163,14 +163,14 @@ async def seed_delivery(
 
 
 async def delivery_row(database: Database, delivery_id: str) -> Any:
-    """The delivery as it is stored now."""
+    """Return the delivery's row."""
     async with database.read() as connection:
         table = Delivery.__table__
         return (await connection.execute(select(table).where(table.c.id == delivery_id))).one()
 
 
 async def attempt_rows(database: Database, delivery_id: str) -> list[Any]:
-    """The delivery's attempts as they are stored now, in order."""
+    """Return the rows of the delivery's attempts, in order."""
     async with database.read() as connection:
         table = Attempt.__table__
         rows = await connection.execute(
@@ -182,7 +182,7 @@ async def attempt_rows(database: Database, delivery_id: str) -> list[Any]:
 async def claim(
     connection: AsyncConnection, *, limit: int, lease: timedelta, now: datetime, **urgencies: int
 ) -> list[PendingDelivery]:
-    """What a relay does that has none in hand: lease what is free."""
+    """Find free rows and lease them, as a relay with no deliveries in progress does."""
     free = await FairClaim().find(connection, limit=limit, now=now, **urgencies)
     await outbox.lease(connection, [row.delivery_id for row in free.rows], until=now + lease)
     return free.rows

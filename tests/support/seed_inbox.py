@@ -1,4 +1,4 @@
-"""Rows of the receiving side to start a test from."""
+"""Sources and inbox entries that tests start from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE_SECRET = "the-secret-of-the-tests-0123456789"
 async def seed_source(
     database: Database, tenant_id: str, *, keyring: Keyring = KEYRING, **columns: Any
 ) -> str:
-    """A source of GitHub's, unless `columns` say otherwise; returns its id."""
+    """Store a source, by default of the provider GitHub; return its id."""
     now = utc_now()
     source_id = new_id("src", now)
     secrets = sealed_secrets([SOURCE_SECRET], keyring, source_id=source_id, at=now)
@@ -41,7 +41,7 @@ async def seed_source(
 async def seed_entry(
     database: Database, source_id: str, tenant_id: str, *, body: bytes = b"{}", **columns: Any
 ) -> str:
-    """An entry of a request that failed, unless `columns` say otherwise; returns its id."""
+    """Store an inbox entry, by default of a request that failed; return its id."""
     now = utc_now()
     inbox_id = new_id("inb", now)
     values = {

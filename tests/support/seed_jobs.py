@@ -1,4 +1,4 @@
-"""Many deliveries that have ended, and jobs for them, as the API would have made them."""
+"""Many finished deliveries, and jobs for them, as the API creates them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ALL_DEAD = DeliverySelection(statuses=DEAD)
 async def seed_ended(
     database: Database, endpoint_id: str, count: int, *, status: str = "dead"
 ) -> list[str]:
-    """So many deliveries of one event to this endpoint, all ended; returns their ids, in order."""
-    # as if started: no relay may take the one after whose model they are made
+    """Store finished deliveries of one event to this endpoint; return their ids, in order."""
+    # as if started: no relay may take the row that the others are copied from
     seeded = await seed_delivery(database, endpoint_id, started_at=utc_now())
     first = (await delivery_row(database, seeded))._mapping
     ended = {
@@ -54,7 +54,7 @@ async def seed_job(
     rate_per_second: float = 200,
     **members: Any,
 ) -> str:
-    """A job that asks for its workflow; returns its id."""
+    """Store a job that requests its workflow; return its id."""
     now = utc_now()
     async with database.write() as connection:
         counted = await selection.count(connection, chosen)
@@ -78,7 +78,7 @@ async def seed_job(
 
 
 async def job_row(database: Database, job_id: str) -> Job:
-    """The job as it is stored now."""
+    """Return the job's row."""
     async with database.read() as connection:
         job = await jobs.get(connection, job_id)
     assert job is not None
@@ -86,7 +86,7 @@ async def job_row(database: Database, job_id: str) -> Job:
 
 
 async def statuses(database: Database, delivery_ids: list[str]) -> list[str]:
-    """The status of each of these deliveries."""
+    """Return the status of each of these deliveries, in their order."""
     table = Delivery.__table__
     async with database.read() as connection:
         rows = await connection.execute(select(table.c.id, table.c.status))

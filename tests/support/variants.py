@@ -1,9 +1,9 @@
-"""Which variant of a test runs in `make test`, where one is enough to keep its promise.
+"""Selects the database on which `make test` runs a test when one of the two is enough.
 
-A test that uses the fixture `database_url` exists once for SQLite and once for PostgreSQL. Where
-SQL is written (`tests/integration/storage`, `tests/upgrades`), both run. Everywhere else one of
-them runs and the other is `slow`: PostgreSQL for tests that are `heavy`, and for the rest each file
-has one of the two, so that both databases stay under half of the files.
+A test that uses the fixture `database_url` exists once for SQLite and once for PostgreSQL. In the
+folders that test SQL (`tests/integration/storage`, `tests/upgrades`), both variants run. Elsewhere
+one of them is marked `slow`: `heavy` tests run on PostgreSQL, and each other file runs on one of
+the two, so that each database is used by about half of the files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DATABASES = ("sqlite", "postgresql")
 
 
 def mark_second_variants(items: list[pytest.Item]) -> None:
-    """Mark the variant of each test that `make test` leaves to `make slow`."""
+    """Mark as slow the variant of each test that only `make slow` runs."""
     for item in items:
         callspec = getattr(item, "callspec", None)
         database = None if callspec is None else callspec.params.get("database_url")
@@ -28,7 +28,7 @@ def mark_second_variants(items: list[pytest.Item]) -> None:
 
 
 def _database_of(item: pytest.Item) -> str | None:
-    """The database of the variant that runs; None: both run."""
+    """Return the database on which `make test` runs the test; None means both."""
     if item.get_closest_marker("both_databases") is not None:
         return None
     file = item.path.relative_to(_TESTS).as_posix()

@@ -1,24 +1,31 @@
-"""Waiting for what has to come, on a machine that may be busy with anything."""
+"""Waiting for events that must happen, on a machine that may be busy."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
-# Seconds after which what has not come will not. Nothing is asserted about how long it takes.
 PATIENCE = 60.0
-
+"""Seconds after which a test gives up waiting. No test asserts that anything is faster."""
 _TURN = 0.05
 
 
-async def within(seconds: float, awaited: Coroutine[Any, Any, Answer]) -> Answer:
-    """What `awaited` returns, which has to be within `seconds` of the event loop's own time: while
-    the machine gives its processors to others the loop does not turn, and that does not count.
+async def eventually(check: Callable[[], Awaitable[Any]], *, timeout: float = PATIENCE) -> Any:
+    """Call `check` until it returns a true value, and return that. Raises TimeoutError."""
+    async with asyncio.timeout(timeout):
+        while not (result := await check()):  # noqa: ASYNC110 - it asks a database or a process
+            await asyncio.sleep(0.02)
+        return result
 
-    Raises TimeoutError where it does not end.
+
+async def within(seconds: float, awaited: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of `awaited`, which must end within `seconds` in which the event loop runs.
+    Time in which the machine gives its processors to others does not count.
+
+    Raises TimeoutError.
     """
     task = asyncio.ensure_future(awaited)
     try:
@@ -28,4 +35,4 @@ async def within(seconds: float, awaited: Coroutine[Any, Any, Answer]) -> Answer
                 return await task
     finally:
         task.cancel()
-    raise TimeoutError(f"It did not end within {seconds} s.")
+    raise TimeoutError(f"The coroutine did not end within {seconds} s.")

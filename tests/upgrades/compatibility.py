@@ -1,4 +1,4 @@
-"""Whether a schema still serves statements that were written for an older one."""
+"""Checks whether a schema still accepts statements that were written for an older one."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from hookfast.storage.database.migrate import migrate
 
 _INSERT = re.compile(r"INSERT INTO (\w+) \(([^)]*)\)")
 _BINDINGS = re.compile(r"uses (\d+)")
-_DEMANDED_POSTGRESQL = """
+_REQUIRED_POSTGRESQL = """
     SELECT table_name, column_name FROM information_schema.columns
     WHERE table_schema = 'public' AND is_nullable = 'NO' AND column_default IS NULL
     AND is_identity = 'NO' AND is_generated = 'NEVER'
 """
-_DEMANDED_SQLITE = """
+_REQUIRED_SQLITE = """
     SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c
     WHERE m.type = 'table' AND c."notnull" AND c.dflt_value IS NULL
 """
 
 
 async def broken(url: str, statements: Sequence[str]) -> list[str]:
-    """The statements that the database at `url` would refuse whatever their values: a table or a
-    column is gone or has another type, or an INSERT leaves out a column that wants a value. Each
-    with the reason after it. Runs none of them."""
+    """Return the statements that the database at `url` would reject whatever their values: a table
+    or column is missing or has another type, or an INSERT omits a required column. Each is
+    followed by the reason. None is run."""
     if url.startswith("sqlite"):
         return _broken_in_sqlite(url.partition(":///")[2], statements)
     connection = await asyncpg.connect(url.replace("+asyncpg", ""))
     try:
-        demanded = _by_table(await connection.fetch(_DEMANDED_POSTGRESQL))
+        required = _by_table(await connection.fetch(_REQUIRED_POSTGRESQL))
         found = []
         for statement in statements:
-            reason = _left_out(statement, demanded)
+            reason = _omitted_columns(statement, required)
             if reason is None:
                 try:
                     await connection.prepare(statement)
@@ -54,7 +54,7 @@ async def broken(url: str, statements: Sequence[str]) -> list[str]:
 
 
 async def broken_on_a_new_database(kind: str, statements: Sequence[str]) -> list[str]:
-    """Those that the newest schema refuses, without the reasons."""
+    """Return the statements that the newest schema rejects, without the reasons."""
     with _new_database(kind) as url:
         async with Database(url) as database:
             await migrate(database)
@@ -64,10 +64,12 @@ async def broken_on_a_new_database(kind: str, statements: Sequence[str]) -> list
 def _broken_in_sqlite(file: str, statements: Sequence[str]) -> list[str]:
     connection = sqlite3.connect(file)
     try:
-        demanded = _by_table(connection.execute(_DEMANDED_SQLITE).fetchall())
+        required = _by_table(connection.execute(_REQUIRED_SQLITE).fetchall())
         found = []
         for statement in statements:
-            reason = _left_out(statement, demanded) or _refused_by_sqlite(connection, statement)
+            reason = _omitted_columns(statement, required) or _rejected_by_sqlite(
+                connection, statement
+            )
             if reason is not None:
                 found.append(f"{statement} -- {reason}")
         return found
@@ -75,25 +77,25 @@ def _broken_in_sqlite(file: str, statements: Sequence[str]) -> list[str]:
         connection.close()
 
 
-def _refused_by_sqlite(connection: sqlite3.Connection, statement: str) -> str | None:
+def _rejected_by_sqlite(connection: sqlite3.Connection, statement: str) -> str | None:
     try:
         try:
             connection.execute(f"EXPLAIN {statement}")
-        except sqlite3.ProgrammingError as error:  # it says how many values it wants
-            wanted = _BINDINGS.search(str(error))
-            if wanted is None:
+        except sqlite3.ProgrammingError as error:  # its text has the number of parameters
+            expected = _BINDINGS.search(str(error))
+            if expected is None:
                 return str(error)
-            connection.execute(f"EXPLAIN {statement}", [None] * int(wanted[1]))
+            connection.execute(f"EXPLAIN {statement}", [None] * int(expected[1]))
     except sqlite3.Error as error:
         return str(error)
     return None
 
 
-def _left_out(statement: str, demanded: dict[str, set[str]]) -> str | None:
+def _omitted_columns(statement: str, required: dict[str, set[str]]) -> str | None:
     for table, columns in _INSERT.findall(statement):
-        missing = demanded.get(table, set()) - {name.strip(' "') for name in columns.split(",")}
+        missing = required.get(table, set()) - {name.strip(' "') for name in columns.split(",")}
         if missing:
-            return f"{table} wants a value for {', '.join(sorted(missing))}"
+            return f"{table} requires a value for {', '.join(sorted(missing))}"
     return None
 
 

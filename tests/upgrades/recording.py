@@ -1,10 +1,10 @@
-"""Which statements a release sends to its databases: recorded while its tests run, and kept in
-`tests/upgrades/<version>/<database>.sql`, a statement a line.
+"""Records the SQL statements of a release while its tests run, and saves them in
+`tests/upgrades/<version>/<database>.sql`, one statement per line.
 
     python -m tests.upgrades.recording      # before a release; takes some minutes
 
-It is also the pytest plugin that records. Statements that differ only in how often something is
-repeated (`IN ($1, $2)`) are kept once.
+It is also the pytest plugin that records. Statements that differ only in the number of repetitions
+(`IN ($1, $2)`) are saved once.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _FROM = (
     "tests/integration/delivery/test_jobs.py",
     "tests/integration/delivery/test_owner_mail.py",
     "tests/integration/delivery/test_retention.py",
-    "tests/integration/delivery/test_upkeep.py",
+    "tests/integration/delivery/test_daily.py",
     "tests/integration/storage",
 )
-_NOT_FROM = ("query_plans", "migrate", "partitions")  # these look at the schema
+_NOT_FROM = ("query_plans", "migrate", "partitions")  # these test the schema
 _KEPT = re.compile(r"(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\$\d+(?:::[\w ]+(?:\[\])?)?|\?")
 _REPEATED = re.compile(r"(?P<one>\([^()]*\)|[%])(?:, (?P=one))+")
@@ -54,7 +54,7 @@ _seen: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
 
 
 def shape(statement: str) -> str:
-    """What two statements have in common that differ in their repetitions only."""
+    """Return a form that is equal for statements that differ only in their repetitions."""
     text = _PLACEHOLDER.sub("%", statement)
     while (shorter := _REPEATED.sub(r"\g<one>", text)) != text:
         text = shorter
@@ -62,7 +62,7 @@ def shape(statement: str) -> str:
 
 
 def saved(version: Path, kind: str) -> list[str]:
-    """The statements of a release."""
+    """Return the saved statements of a release."""
     return (version / f"{kind}.sql").read_text().splitlines()
 
 
@@ -75,7 +75,9 @@ def _keep(kind: str, statement: str) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    @event.listens_for(Engine, "after_cursor_execute")  # those that fail are no part of a release
+    @event.listens_for(
+        Engine, "after_cursor_execute"
+    )  # statements that fail do not belong to a release
     def record(connection: object, cursor: object, statement: str, *_: object) -> None:
         _keep(connection.dialect.name, statement)  # type: ignore[attr-defined]
 
@@ -111,7 +113,7 @@ def main() -> None:
 
     _run_the_tests(jobs=int(sys.argv[1]) if len(sys.argv) > 1 else 2)
     for kind in KINDS:
-        # tests alter the schema now and then, and what they send to an altered one is not ours
+        # some tests alter the schema, and statements for an altered schema are left out
         foreign = asyncio.run(broken_on_a_new_database(kind, list(_seen[kind].values())))
         _save(kind, foreign=set(foreign))
 

@@ -1,9 +1,9 @@
-"""While a new version is rolled out, the one before runs on the new schema: every statement it
-sends must still work there. docs/upgrading.md has the policy; this is its gate.
+"""Every statement of the previous version still works on the new schema, because both run during a
+rollout. docs/upgrading.md has the policy.
 
-Where it fails: expand in this release (a new column is nullable or has a default, the old one
-stays), contract in the next. If the version in the folder's name is not released yet, there is
-nobody to be kind to: record it anew (`python -m tests.upgrades.recording`), or delete the lines.
+If this fails: expand in this release (a new column is nullable or has a default, the old one
+stays), and contract in the next. If the version in the folder's name is not released yet, record it
+again (`python -m tests.upgrades.recording`), or delete the lines.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _VERSIONS = sorted(path for path in HERE.iterdir() if path.is_dir() and path.nam
 
 
 @pytest.mark.parametrize("version", _VERSIONS, ids=lambda path: path.name)
-async def test_what_an_older_version_sends_works_on_the_newest_schema(
+async def test_statements_of_older_versions_work_on_the_newest_schema(
     version: object, database: Database
 ) -> None:
     statements = saved(version, database.kind)  # type: ignore[arg-type]
-    assert len(statements) > 100, "nothing was recorded"
+    assert len(statements) > 100, "too few statements were recorded"
     assert await broken(database.url, statements) == []
 
 
@@ -37,10 +37,10 @@ async def test_what_an_older_version_sends_works_on_the_newest_schema(
         ("ALTER TABLE jobs DROP COLUMN status", {"status"}),
     ],
 )
-async def test_a_schema_that_lacks_something_is_noticed(
+async def test_missing_table_or_column_is_detected(
     database: Database, change: str, reasons: set[str]
 ) -> None:
-    """The proof that the test above can fail."""
+    """The proof that the previous test can fail."""
     async with database.write() as connection:
         if "DROP COLUMN" in change and database.kind == "sqlite":
             for index in ("ix_jobs_open", "ix_jobs_asking", "ix_jobs_tenant"):
@@ -53,14 +53,14 @@ async def test_a_schema_that_lacks_something_is_noticed(
         assert any(reason in why for reason in reasons), line
 
 
-async def test_a_new_column_that_wants_a_value_is_noticed(database: Database) -> None:
+async def test_new_required_column_is_detected(database: Database) -> None:
     async with database.write() as connection:
         await connection.execute(
             text("CREATE TABLE mark (id TEXT PRIMARY KEY, kind TEXT NOT NULL)")
         )
     assert await broken(database.url, ["INSERT INTO mark (id, kind) VALUES ('1', '2')"]) == []
     (found,) = await broken(database.url, ["INSERT INTO mark (id) VALUES ('1')"])
-    assert found.endswith("mark wants a value for kind")
+    assert found.endswith("mark requires a value for kind")
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,7 @@ async def test_a_new_column_that_wants_a_value_is_noticed(database: Database) ->
         ("INSERT INTO t (a, b) VALUES (?, ?)", "INSERT INTO t (a) VALUES (?)", False),
     ],
 )
-def test_repetitions_make_no_other_statement(one: str, other: str, same: bool) -> None:
+def test_statements_that_differ_in_repetitions_have_the_same_shape(
+    one: str, other: str, same: bool
+) -> None:
     assert (shape(one) == shape(other)) is same

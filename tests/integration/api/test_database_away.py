@@ -12,20 +12,20 @@ from fastapi import FastAPI
 
 from tests.integration.api.inbound import SECRET, send
 from tests.support.api_client import OPERATOR_KEY, client_with, development_settings, started
-from tests.support.database_cut import DatabaseLine
+from tests.support.database_proxy import DatabaseProxy
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def line(postgresql_url: str) -> AsyncIterator[DatabaseLine]:
-    async with DatabaseLine(postgresql_url) as line:
+async def line(postgresql_url: str) -> AsyncIterator[DatabaseProxy]:
+    async with DatabaseProxy(postgresql_url) as line:
         yield line
 
 
 @pytest.fixture
 async def client(
-    application: FastAPI, line: DatabaseLine, tmp_path: Path
+    application: FastAPI, line: DatabaseProxy, tmp_path: Path
 ) -> AsyncIterator[httpx2.AsyncClient]:
     settings = development_settings(line.url, tmp_path)
     async with started(application, settings) as app, client_with(app, OPERATOR_KEY) as client:
@@ -33,7 +33,7 @@ async def client(
 
 
 async def test_what_cannot_be_committed_is_503_and_what_comes_again_is_taken_once(
-    client: httpx2.AsyncClient, line: DatabaseLine
+    client: httpx2.AsyncClient, line: DatabaseProxy
 ) -> None:
     tenant = (await client.post("/tenants", json={"name": "Acme"})).json()["id"]
     source = await client.post(
@@ -65,7 +65,7 @@ async def test_what_cannot_be_committed_is_503_and_what_comes_again_is_taken_onc
     assert (await client.get(client.base_url.join("/readyz"))).status_code == 503
     assert (await client.get(client.base_url.join("/healthz"))).status_code == 200
 
-    await line.mend()
+    await line.listen()
     again = await client.post("/events", json=event, headers=keyed)
     assert (again.status_code, again.json()) == (202, first.json())
     duplicate = await send(client, hub, {}, delivery="one")

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -28,14 +29,15 @@ from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, outbox
 from hookfast.storage.deliveries.actions import UserAction
+from hookfast.storage.tables import Delivery
 from tests.integration.delivery.control import Control
 from tests.support.receiver import Receiver
 from tests.support.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
 from tests.support.temporal_server import temporal_server
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 from worker import running_worker
 
-# The sandbox reloads what is not passed through; our pure modules and pydantic are safe to share.
+# The sandbox reloads every other module; our pure modules and pydantic are safe to share.
 SANDBOX = SandboxedWorkflowRunner(
     restrictions=SandboxRestrictions.default.with_passthrough_modules(
         "hookfast", "pydantic", "pydantic_core"
@@ -45,14 +47,14 @@ SANDBOX = SandboxedWorkflowRunner(
 
 @pytest.fixture(scope="session")
 async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """A real dev server, shared by the tests of one process."""
+    """A Temporal dev server, shared by the tests of one process."""
     async with temporal_server() as environment:
         yield environment
 
 
 @pytest.fixture(scope="session")
 async def skipping_temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """A real dev server on which days pass in seconds."""
+    """A Temporal dev server that skips time: days pass in seconds."""
     async with temporal_server(time_skipping=True) as environment:
         yield environment
 
@@ -65,7 +67,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 def first_attempts() -> str:
-    """How first attempts travel. A module that says more of it overrides this."""
+    """Whether first attempts run in workflows or batches; modules override this fixture."""
     return os.environ.get("TEST_FIRST_ATTEMPTS", "workflow")
 
 
@@ -80,13 +82,13 @@ def settings(tmp_path: Path, database_url: str, first_attempts: str) -> Settings
         allow_unverified=True,
         shutdown_grace=timedelta(seconds=5),
         first_attempts=first_attempts,
-        max_concurrent_attempts=48,  # so 16 to one endpoint fit into the fast lane, a third
+        max_concurrent_attempts=48,  # a third of it, 16, is one endpoint's share of the fast lane
     )
 
 
 @dataclass
 class Stack:
-    """A worker under test, and what a test asks of it."""
+    """A worker under test, with the methods that tests use to act and to wait."""
 
     client: Client
     database: Database
@@ -98,35 +100,47 @@ class Stack:
     async def deliver(self, endpoint_id: str, **options: Any) -> str:
         return await seed_delivery(self.database, endpoint_id, **options)
 
+    async def deliver_together(self, endpoint_id: str, count: int = 1) -> list[str]:
+        """Store deliveries and only then tell the relay; return their ids."""
+        ids = [await self.deliver(endpoint_id) for _ in range(count)]
+        await self.ring_doorbell()
+        return ids
+
+    async def change_endpoint(self, change: Any, endpoint_id: str, **options: Any) -> None:
+        """Change the endpoint's row, as the API does, without starting any workflow."""
+        async with self.database.write() as connection:
+            assert await change(connection, endpoint_id, now=utc_now(), **options)
+
     def workflow(self, delivery_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(workflow_id(delivery_id))
 
     async def state(self, delivery_id: str) -> DeliveryState:
-        """What the workflow answers when it is asked for its state."""
+        """Query the workflow for the delivery's state."""
         state: DeliveryState = await self.workflow(delivery_id).query(
             "state", result_type=DeliveryState
         )
         return state
 
-    async def ask(self, delivery_id: str, action: UserAction) -> None:
-        """Do as a person asks, as the API does it."""
+    async def request(self, delivery_id: str, action: UserAction) -> None:
+        """Request an action, as the API does for a person."""
         async with self.database.write() as connection:
             await actions.request(connection, delivery_id, action, now=utc_now())
-        await self.ring()
+        await self.ring_doorbell()
 
     async def request_many(self, delivery_ids: list[str], action: Action) -> None:
-        """Do with them as a job or a circuit does."""
+        """Request an action for many deliveries, as jobs and circuits do."""
         async with self.database.write() as connection:
             await actions.request_many(connection, delivery_ids, action, now=utc_now())
-        await self.ring()
+        await self.ring_doorbell()
 
     async def wake(self, delivery_id: str) -> None:
-        """Have the workflow look at its row."""
+        """Wake the workflow through its row, so that it reads the row."""
         async with self.database.write() as connection:
             await outbox.wake(connection, [delivery_id])
-        await self.ring()
+        await self.ring_doorbell()
 
-    async def ring(self) -> None:
+    async def ring_doorbell(self) -> None:
+        """Tell the worker's relay to read the outbox now."""
         doorbell = doorbell_for(self.database)
         doorbell.ring()
         await asyncio.sleep(0)  # PostgreSQL's rings in a task
@@ -138,26 +152,46 @@ class Stack:
     async def attempts(self, delivery_id: str) -> list[Any]:
         return await attempt_rows(self.database, delivery_id)
 
-    async def until_status(self, delivery_id: str, *statuses: str) -> Any:
-        """The delivery's row, once it has one of these statuses."""
+    async def until(self, delivery_id: str, reached: Callable[[Any], bool]) -> Any:
+        """Wait until `reached` is true of the delivery's row, and return the row."""
 
-        async def reached() -> Any:
+        async def matching_row() -> Any:
             row = await self.row(delivery_id)
-            return row if row.status in statuses else None
+            return row if reached(row) else None
 
-        return await eventually(reached)
+        return await eventually(matching_row)
+
+    async def until_status(self, delivery_id: str, *statuses: str) -> Any:
+        """Wait until the delivery has one of these statuses, and return its row."""
+        return await self.until(delivery_id, lambda row: row.status in statuses)
+
+    async def until_attempts(self, delivery_id: str, count: int) -> Any:
+        """Wait until this number of attempts is recorded, and return the delivery's row."""
+        return await self.until(delivery_id, lambda row: row.attempts == count)
+
+    async def until_all(
+        self, delivery_ids: Iterable[str], *statuses: str, timeout: float = PATIENCE
+    ) -> None:
+        """Wait until each of these deliveries has one of these statuses."""
+        missing = set(delivery_ids)
+        table = Delivery.__table__
+        reached = select(table.c.id).where(table.c.status.in_(statuses))
+        async with asyncio.timeout(timeout):
+            while True:
+                async with self.database.read() as connection:
+                    missing -= set((await connection.execute(reached)).scalars())
+                if not missing:
+                    return
+                # less often when many are missing: each query takes CPU time from the worker
+                await asyncio.sleep(0.02 + len(missing) / 2_000)
 
     async def until_relayed(self, delivery_id: str) -> None:
-        """The relay has started the delivery's workflow, and told it of every change."""
+        """Wait until the relay has started the workflow or woken it for the last change."""
+        await self.until(delivery_id, lambda row: row.started_at is not None)
 
-        async def told() -> bool:
-            return (await self.row(delivery_id)).started_at is not None
-
-        await eventually(told)
-
-    async def last_state(self, delivery_id: str) -> DeliveryState:
-        """What the workflow answers once it has started and ended. It needs to have ended by
-        itself: one that is terminated in its first task has no answer."""
+    async def final_state(self, delivery_id: str) -> DeliveryState:
+        """Wait until the workflow has ended, and query its state. A workflow that was terminated
+        in its first task cannot answer."""
         await self.until_closed(delivery_id)
         return await self.state(delivery_id)
 
@@ -176,14 +210,6 @@ class Stack:
             await handle.result()
 
 
-async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
-    """The first truthy answer of `check`."""
-    async with asyncio.timeout(PATIENCE):
-        while not (answer := await check()):  # noqa: ASYNC110 - the other side is a database
-            await asyncio.sleep(0.02)
-        return answer
-
-
 @asynccontextmanager
 async def running_stack(
     environment: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
@@ -196,7 +222,7 @@ async def running_stack(
 async def stack(
     temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> AsyncIterator[Stack]:
-    """A running worker on real time."""
+    """A running worker, in real time."""
     async with running_stack(temporal, settings, database, receiver) as stack:
         yield stack
 
@@ -208,14 +234,14 @@ async def skipping_stack(
     database: Database,
     receiver: Receiver,
 ) -> AsyncIterator[Stack]:
-    """A running worker on skipped time."""
+    """A running worker, in skipped time."""
     async with running_stack(skipping_temporal, settings, database, receiver) as stack:
         yield stack
 
 
 @pytest.fixture
 def control(stack: Stack, settings: Settings) -> Control:
-    """What people do to endpoints, as the API does it."""
+    """The endpoint actions of people, carried out as the API does."""
     return Control(stack.client, stack.database, settings)
 
 

@@ -1,4 +1,4 @@
-"""What people do to endpoints, as the API does it."""
+"""The actions of people on endpoints, carried out as the API does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
 
 
 class Control:
-    """Each change is stored, and the circuits' workflows are told of it at once."""
+    """Stores a change of an endpoint, then starts or wakes its circuit's workflow."""
 
     def __init__(self, client: Client, database: Database, settings: Settings) -> None:
         self._client = client
@@ -23,7 +23,7 @@ class Control:
         self._settings = settings
 
     async def start_requested(self) -> None:
-        """Start or wake the workflows that are asked for, as the worker does at times."""
+        """Start or wake the workflows that rows request, as the worker does periodically."""
         await workflow_starter_for(self._settings, self._client, self._database).start_requested()
 
     async def pause(self, endpoint: str) -> None:
@@ -48,7 +48,7 @@ class Control:
         async with self._database.write() as connection:
             await endpoints.mark_deleted(connection, endpoint, at=now)
             await subscriptions.remove_of_endpoint(connection, endpoint)
-            await endpoint_state.let_go(connection, endpoint, now=now)
+            await endpoint_state.release_held(connection, endpoint, now=now)
         await self.start_requested()
 
     async def _change(self, change: Any, endpoint: str, **options: Any) -> None:

@@ -1,5 +1,5 @@
-"""First attempts that travel in batches: what is delivered is done, and anything else goes on in a
-workflow of its own, as if it had always had one."""
+"""First attempts in batches: a delivery that does not succeed at once continues in its own
+workflow, as if it had always had one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch import batches
 from hookfast.dispatch.start import start_batch
 from hookfast.ids import new_id
-from hookfast.storage.deliveries import outbox
+from hookfast.storage.deliveries import outbox, outgoing
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Delivery
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
+from tests.integration.delivery.plans import PATIENT, QUICK
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}
-PATIENT = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
 
 
 @pytest.fixture
@@ -41,14 +40,8 @@ def first_attempts() -> str:
     return "batch"
 
 
-async def deliver(stack: Stack, endpoint: str, count: int) -> list[str]:
-    ids = [await stack.deliver(endpoint) for _ in range(count)]
-    await stack.ring_doorbell()
-    return ids
-
-
-async def report_of(stack: Stack, delivery: str) -> BatchResult:
-    """What the batch says that took a delivery."""
+async def result_of_batch(stack: Stack, delivery: str) -> BatchResult:
+    """Wait until the delivery has a batch and that has ended, and return the batch's result."""
 
     async def batch_id() -> Any:
         return (await stack.row(delivery)).batch_id
@@ -72,18 +65,16 @@ def sent(stack: Stack) -> Counter[str]:
     return Counter(request.message_id for request in stack.receiver.requests)
 
 
-async def test_what_arrives_at_once_needs_no_workflow_of_its_own(stack: Stack) -> None:
+async def test_delivery_that_succeeds_at_once_needs_no_workflow_of_its_own(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
-    ids = await deliver(stack, endpoint, 40)
-    for delivery in ids:
-        await stack.until_status(delivery, "delivered")
-    reports = {
-        row.batch_id: await report_of(stack, delivery)
+    ids = await stack.deliver_together(endpoint, 40)
+    await stack.until_all(ids, "delivered")
+    results = {
+        (await stack.row(delivery)).batch_id: await result_of_batch(stack, delivery)
         for delivery in ids
-        if (row := await stack.row(delivery))
     }
-    told = [delivery for report in reports.values() for delivery in report.delivered]
-    assert sorted(told) == sorted(ids)
+    delivered = [delivery for result in results.values() for delivery in result.delivered]
+    assert sorted(delivered) == sorted(ids)
     assert not any([await has_workflow(stack, delivery) for delivery in ids])
     assert sent(stack) == Counter(ids)
     for delivery in ids:
@@ -91,8 +82,8 @@ async def test_what_arrives_at_once_needs_no_workflow_of_its_own(stack: Stack) -
         assert (row.attempts, row.wakes, row.started_at is None) == (1, 0, False)
 
 
-async def test_a_batch_is_found_by_a_delivery_of_it(stack: Stack) -> None:
-    [delivery] = await deliver(stack, await stack.endpoint("/ok"), 1)
+async def test_temporal_finds_a_batch_by_the_id_of_a_delivery(stack: Stack) -> None:
+    [delivery] = await stack.deliver_together(await stack.endpoint("/ok"))
     await stack.until_status(delivery, "delivered")
     query = f'HookDeliveries="{batch_messages.short_name(delivery)}"'
 
@@ -103,16 +94,16 @@ async def test_a_batch_is_found_by_a_delivery_of_it(stack: Stack) -> None:
     assert await eventually(found) == [batch_messages.workflow_id(row.batch_id)]
 
 
-async def test_one_that_fails_goes_on_in_a_workflow_of_its_own(stack: Stack) -> None:
+async def test_failed_first_attempt_continues_in_its_own_workflow(stack: Stack) -> None:
     failing = await stack.endpoint("/fail-first/1", plan=QUICK)
-    [delivery] = await deliver(stack, failing, 1)
+    [delivery] = await stack.deliver_together(failing, 1)
     await stack.until_status(delivery, "delivered")
     await stack.until_closed(delivery)
-    report = await report_of(stack, delivery)
-    assert report.summary == "1 first attempt: 0 delivered, 1 continues"
-    assert report.continued == {delivery: "500"}
-    made = await stack.attempts(delivery)
-    assert [(one.number, one.trigger) for one in made] == [(1, "first"), (2, "retry")]
+    result = await result_of_batch(stack, delivery)
+    assert result.summary == "1 first attempt: 0 delivered, 1 continues"
+    assert result.continued == {delivery: "500"}
+    attempts = await stack.attempts(delivery)
+    assert [(one.number, one.trigger) for one in attempts] == [(1, "first"), (2, "retry")]
     assert (await stack.workflow(delivery).result())["attempts"] == 2
     described = await stack.workflow(delivery).describe()
     row = await stack.row(delivery)
@@ -122,8 +113,10 @@ async def test_one_that_fails_goes_on_in_a_workflow_of_its_own(stack: Stack) -> 
     )
 
 
-async def test_one_that_is_over_at_once_ends_its_own_workflow_so(stack: Stack) -> None:
-    [delivery] = await deliver(stack, await stack.endpoint("/status/410"), 1)
+async def test_delivery_that_is_gone_at_its_first_attempt_ends_its_workflow_as_failed(
+    stack: Stack,
+) -> None:
+    [delivery] = await stack.deliver_together(await stack.endpoint("/status/410"))
     await stack.until_status(delivery, "gone")
     await stack.until_closed(delivery)
     described = await stack.workflow(delivery).describe()
@@ -131,15 +124,14 @@ async def test_one_that_is_over_at_once_ends_its_own_workflow_so(stack: Stack) -
     assert sent(stack) == {delivery: 1}
 
 
-async def test_a_slow_receiver_holds_no_batch_up(stack: Stack) -> None:
+async def test_a_slow_receiver_does_not_hold_up_a_batch(stack: Stack) -> None:
     slow, fine = await stack.endpoint("/slow/3"), await stack.endpoint("/ok")
     late = await stack.deliver(slow)
-    ids = await deliver(stack, fine, 10)
-    for delivery in ids:
-        await stack.until_status(delivery, "delivered")
-    assert (await report_of(stack, late)).continued == {late: "no answer yet"}
+    ids = await stack.deliver_together(fine, 10)
+    await stack.until_all(ids, "delivered")
+    assert (await result_of_batch(stack, late)).continued == {late: "no answer yet"}
     row = await stack.row(late)
-    assert row.status == "pending"  # its batch has ended; its request goes on
+    assert row.status == "pending"  # its batch has ended; its request continues
     assert row.batch_until - utc_now() > RECORD_SHARE
     await stack.until_status(late, "delivered")
     await stack.until_closed(late)
@@ -147,16 +139,17 @@ async def test_a_slow_receiver_holds_no_batch_up(stack: Stack) -> None:
     assert len(await stack.attempts(late)) == 1
 
 
-async def test_a_batch_has_so_many_requests_open_to_one_endpoint_and_no_more(stack: Stack) -> None:
-    ids = await deliver(stack, await stack.endpoint("/slow/0.2"), 3 * batch_messages.PER_ENDPOINT)
-    for one in ids:
-        await stack.until_status(one, "delivered")
-    taken_by = {(await stack.row(one)).batch_id for one in ids}  # one, unless the machine is busy
-    assert 1 < stack.receiver.most_in_flight <= batch_messages.PER_ENDPOINT * len(taken_by)
+async def test_a_batch_limits_its_open_requests_to_one_endpoint(stack: Stack) -> None:
+    ids = await stack.deliver_together(
+        await stack.endpoint("/slow/0.2"), 3 * batch_messages.PER_ENDPOINT
+    )
+    await stack.until_all(ids, "delivered")
+    batch_ids = {(await stack.row(one)).batch_id for one in ids}  # one, unless the machine is busy
+    assert 1 < stack.receiver.most_in_flight <= batch_messages.PER_ENDPOINT * len(batch_ids)
 
 
-async def test_requests_wait_for_no_record_of_those_before_them(stack: Stack) -> None:
-    """A receiver is as busy as it may be, however slow our database is."""
+async def test_requests_do_not_wait_for_the_records_of_earlier_ones(stack: Stack) -> None:
+    """A slow database does not slow down the requests to a receiver."""
     record, recorded = Recorder.record, asyncio.Event()
 
     async def late(*args: Any, **options: Any) -> Any:
@@ -164,72 +157,75 @@ async def test_requests_wait_for_no_record_of_those_before_them(stack: Stack) ->
         return await record(*args, **options)
 
     with patch.object(Recorder, "record", late):
-        ids = await deliver(stack, await stack.endpoint("/ok"), 2 * batch_messages.PER_ENDPOINT)
+        ids = await stack.deliver_together(
+            await stack.endpoint("/ok"), 2 * batch_messages.PER_ENDPOINT
+        )
         await stack.receiver.wait_for(2 * batch_messages.PER_ENDPOINT)
         assert {(await stack.row(one)).status for one in ids} == {"pending"}
         recorded.set()
-        for one in ids:
-            await stack.until_status(one, "delivered")
+        await stack.until_all(ids, "delivered")
     assert Counter(one.message_id for one in stack.receiver.requests) == Counter(ids)
 
 
 async def test_slow_receivers_leave_room_for_another_batch(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many batches as may be at work wait for them, and would for longer than this takes."""
+    """Both batches that may run at once wait for slow receivers, for longer than this test."""
     monkeypatch.setattr(batch_member, "SLOW", timedelta(minutes=1))
     late: list[str] = []
     for _ in range(2):
-        late += await deliver(stack, await stack.endpoint("/slow/4"), 1)
+        late += await stack.deliver_together(await stack.endpoint("/slow/4"))
         await stack.receiver.wait_for(len(late))
-    [fine] = await deliver(stack, await stack.endpoint("/ok"), 1)
+    [fine] = await stack.deliver_together(await stack.endpoint("/ok"))
     await stack.until_status(fine, "delivered")
     assert [(await stack.row(delivery)).status for delivery in late] == ["pending"] * 2
-    for delivery in late:
-        await stack.until_status(delivery, "delivered")
+    await stack.until_all(late, "delivered")
 
 
-async def test_a_request_that_its_batch_left_behind_is_kept_when_the_database_is_slow(
+async def test_request_that_outlives_its_batch_is_recorded_although_the_database_is_slow(
     stack: Stack,
 ) -> None:
     with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
-        [late] = await deliver(stack, await stack.endpoint("/slow/2"), 1)
+        [late] = await stack.deliver_together(await stack.endpoint("/slow/2"))
         await stack.until_status(late, "delivered")
     assert sent(stack) == {late: 1}
     assert len(await stack.attempts(late)) == 1
 
 
 @pytest.mark.parametrize("action", ["cancel", "pause", "resend"])
-async def test_a_wish_that_comes_before_the_first_attempt_counts(stack: Stack, action: Any) -> None:
-    """The batch looks at the row last, right before the first byte."""
-    asked, look = asyncio.Event(), BatchActivities._look
+async def test_action_requested_before_the_first_attempt_takes_effect(
+    stack: Stack, action: Any
+) -> None:
+    """The batch reads the row again right before it sends the first byte."""
+    requested, plan = asyncio.Event(), BatchActivities._plan
 
-    async def slow_look(self: BatchActivities, *given: Any) -> Any:
-        planned = await look(self, *given)
-        await asked.wait()
-        await asyncio.sleep(1)  # what was read counts for half a second
+    async def slow_plan(self: BatchActivities, *arguments: Any) -> Any:
+        planned = await plan(self, *arguments)
+        await requested.wait()
         return planned
 
-    with patch.object(BatchActivities, "_look", slow_look):
-        [delivery] = await deliver(stack, await stack.endpoint("/ok"), 1)
+    with (
+        patch.object(outgoing, "FRESH_SECONDS", 0.0),  # a read row is out of date at once
+        patch.object(BatchActivities, "_plan", slow_plan),
+    ):
+        [delivery] = await stack.deliver_together(await stack.endpoint("/ok"))
 
-        async def taken() -> Any:
-            return (await stack.row(delivery)).batch_until
-
-        await eventually(taken)
+        await stack.until(delivery, lambda row: row.batch_until)
         await stack.request(delivery, action)
-        asked.set()
+        requested.set()
         expected = {"cancel": "cancelled", "pause": "paused", "resend": "delivered"}[action]
         await stack.until_status(delivery, expected)
-        await report_of(stack, delivery)
+        await result_of_batch(stack, delivery)
         if action != "pause":
             await stack.until_closed(delivery)
     assert sent(stack)[delivery] == (1 if action == "resend" else 0)
 
 
-async def test_a_wish_that_comes_during_the_first_attempt_waits_for_its_end(stack: Stack) -> None:
-    """Two requests of one delivery are never under way at once."""
-    [delivery] = await deliver(stack, await stack.endpoint("/slow/2?status=500", plan=PATIENT), 1)
+async def test_resend_requested_during_the_first_attempt_waits_for_its_end(stack: Stack) -> None:
+    """A delivery never has two requests in flight."""
+    [delivery] = await stack.deliver_together(
+        await stack.endpoint("/slow/2?status=500", plan=PATIENT)
+    )
     await stack.receiver.wait_for(1)
     stack.receiver.routes["/slow/2?status=500"] = "/ok"
     await stack.request(delivery, "resend")
@@ -241,38 +237,38 @@ async def test_a_wish_that_comes_during_the_first_attempt_waits_for_its_end(stac
 
 
 @pytest.mark.parametrize(
-    "why", ["limited", "scheduled", "paused endpoint", "long timeout", "failing lately"]
+    "reason", ["limited", "scheduled", "paused endpoint", "long timeout", "failing lately"]
 )
-async def test_these_have_a_workflow_of_their_own_from_the_start(stack: Stack, why: str) -> None:
+async def test_deliveries_that_may_wait_start_in_their_own_workflow(
+    stack: Stack, reason: str
+) -> None:
     endpoint = await stack.endpoint(
         "/hook",
         plan=PATIENT,
-        **{"limited": {"max_in_flight": 5}, "long timeout": {"timeout": 20}}.get(why, {}),
+        **{"limited": {"max_in_flight": 5}, "long timeout": {"timeout": 20}}.get(reason, {}),
     )
     options: dict[str, Any] = {}
-    if why == "scheduled":
+    if reason == "scheduled":
         options["deliver_at"] = utc_now() + timedelta(seconds=0.5)
-    if why == "paused endpoint":
-        async with stack.database.write() as connection:
-            await endpoint_state.pause(connection, endpoint, now=utc_now())
-    if why == "failing lately":
+    if reason == "paused endpoint":
+        await stack.change_endpoint(endpoint_state.pause, endpoint)
+    if reason == "failing lately":
         stack.receiver.routes["/hook"] = "/status/500"
-        for failed in await deliver(stack, endpoint, 3):
+        for failed in await stack.deliver_together(endpoint, 3):
             await stack.until_status(failed, "retrying")
     stack.receiver.routes["/hook"] = "/ok"
     delivery = await stack.deliver(endpoint, **options)
     await stack.ring_doorbell()
-    await stack.until_status(delivery, "held" if why == "paused endpoint" else "delivered")
+    await stack.until_status(delivery, "held" if reason == "paused endpoint" else "delivered")
     assert (await stack.row(delivery)).batch_id is None
     assert await has_workflow(stack, delivery)
 
 
-async def test_a_batch_whose_records_fail_hands_them_to_temporal(stack: Stack) -> None:
+async def test_a_batch_hands_records_that_fail_to_temporal(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
-        ids = await deliver(stack, endpoint, 100)
-        for delivery in ids:
-            await stack.until_status(delivery, "delivered")
+        ids = await stack.deliver_together(endpoint, 100)
+        await stack.until_all(ids, "delivered")
     assert sent(stack) == Counter(ids)
     names = {(await stack.row(delivery)).batch_id for delivery in ids}
     assert names != {None}
@@ -283,7 +279,9 @@ async def test_a_batch_whose_records_fail_hands_them_to_temporal(stack: Stack) -
         assert described.raw_description.workflow_execution_info.history_size_bytes < 100_000
 
 
-async def test_a_batch_that_meets_no_database_gives_everything_back(stack: Stack) -> None:
+async def test_a_batch_without_a_database_returns_its_deliveries_for_another_try(
+    stack: Stack,
+) -> None:
     load, failures = OutgoingLoader.load, iter(range(20))
 
     async def failing(self: OutgoingLoader, *given: Any, **options: Any) -> Any:
@@ -292,57 +290,55 @@ async def test_a_batch_that_meets_no_database_gives_everything_back(stack: Stack
         return await load(self, *given, **options)
 
     with patch.object(OutgoingLoader, "load", failing):
-        ids = await deliver(stack, await stack.endpoint("/ok"), 20)
-        for delivery in ids:
-            await stack.until_status(delivery, "delivered")
+        ids = await stack.deliver_together(await stack.endpoint("/ok"), 20)
+        await stack.until_all(ids, "delivered")
     assert sent(stack) == Counter(ids)
 
 
-@pytest.mark.parametrize("path", ["/ok", "/slow/3"], ids=["ended", "under way"])
-async def test_a_start_that_is_not_known_to_have_happened_is_repeated_under_the_same_id(
+@pytest.mark.parametrize("path", ["/ok", "/slow/3"], ids=["ended", "in flight"])
+async def test_start_of_a_batch_with_unknown_result_is_repeated_under_the_same_id(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    answers = iter([True])
+    cuts = iter([True])
 
-    async def unheard(*given: Any) -> Any:
-        handle = await start_batch(*given)
-        for _ in answers:
+    async def start_and_lose_answer(*arguments: Any) -> Any:
+        handle = await start_batch(*arguments)
+        for _ in cuts:
             raise RPCError("cut", RPCStatusCode.UNAVAILABLE, b"")
         return handle
 
-    monkeypatch.setattr(batches, "start_batch", unheard)
-    ids = await deliver(stack, await stack.endpoint(path), 10)
-    for delivery in ids:
-        await stack.until_status(delivery, "delivered")
+    monkeypatch.setattr(batches, "start_batch", start_and_lose_answer)
+    ids = await stack.deliver_together(await stack.endpoint(path), 10)
+    await stack.until_all(ids, "delivered")
     assert sent(stack) == Counter(ids)
 
 
-async def test_a_batch_sends_nothing_that_is_not_its_own_any_more(stack: Stack) -> None:
-    """Its worker was frozen until its leases had run out, and another batch has taken them."""
+async def test_a_batch_does_not_send_deliveries_that_another_batch_has_taken(stack: Stack) -> None:
+    """Its worker was frozen until its leases had ended, and another batch took the deliveries."""
     endpoint = await stack.endpoint("/ok")
     until = utc_now() + timedelta(seconds=30)
-    taken = {"batch_id": "btc_other", "batch_until": until, "leased_until": until}
-    delivery = await stack.deliver(endpoint, **taken)
+    columns = {"batch_id": "btc_other", "batch_until": until, "leased_until": until}
+    delivery = await stack.deliver(endpoint, **columns)
     handle = await start_batch(stack.client, new_id("btc"), [delivery])
-    report = await handle.result()
-    assert report.continued == {delivery: "pending"}
+    result = await handle.result()
+    assert result.continued == {delivery: "pending"}
     assert sent(stack) == {}
 
 
-@pytest.mark.parametrize("how", ["lost", "given back"])
-async def test_one_that_a_batch_took_in_vain_hears_what_is_asked_of_it(
-    stack: Stack, how: str
+@pytest.mark.parametrize("fate", ["lost", "returned"])
+async def test_delivery_that_its_batch_did_not_attempt_can_be_resent(
+    stack: Stack, fate: str
 ) -> None:
-    """Its own workflow is its first, and what comes next has to reach that one."""
+    """Its own workflow is its first, and later actions have to reach that workflow."""
     endpoint = await stack.endpoint("/hook", plan=PATIENT, max_in_flight=5)
     stack.receiver.routes["/hook"] = "/status/500"
     over = utc_now() - timedelta(seconds=1)
     later = utc_now() + timedelta(minutes=5)
-    until = over if how == "lost" else later
+    until = over if fate == "lost" else later
     delivery = await stack.deliver(
         endpoint, batch_id="btc_1", batch_until=until, leased_until=until
     )
-    if how == "given back":
+    if fate == "returned":
         async with stack.database.write() as connection:
             await outbox.return_from_batch(connection, [delivery], batch_id="btc_1")
     await stack.ring_doorbell()
@@ -355,19 +351,19 @@ async def test_one_that_a_batch_took_in_vain_hears_what_is_asked_of_it(
     await stack.until_status(delivery, "delivered")
 
 
-async def test_a_delivery_that_is_delivered_can_be_sent_again(stack: Stack) -> None:
-    [delivery] = await deliver(stack, await stack.endpoint("/ok"), 1)
+async def test_delivered_first_attempt_can_be_resent(stack: Stack) -> None:
+    [delivery] = await stack.deliver_together(await stack.endpoint("/ok"))
     await stack.until_status(delivery, "delivered")
     await stack.request(delivery, "resend")
     await stack.receiver.wait_for(2)
     await stack.until_closed(delivery)
-    made = await stack.attempts(delivery)
-    assert [(one.number, one.trigger) for one in made] == [(1, "first"), (2, "resend")]
+    attempts = await stack.attempts(delivery)
+    assert [(one.number, one.trigger) for one in attempts] == [(1, "first"), (2, "resend")]
 
 
-async def test_a_workflow_after_a_batch_is_started_once(stack: Stack) -> None:
-    """The relay dies between the start and the mark: the second start changes nothing."""
-    [delivery] = await deliver(stack, await stack.endpoint("/status/500", plan=PATIENT), 1)
+async def test_relay_crash_after_a_batch_does_not_start_a_workflow_twice(stack: Stack) -> None:
+    """The relay crashes between start and mark: the second start changes nothing."""
+    [delivery] = await stack.deliver_together(await stack.endpoint("/status/500", plan=PATIENT))
     await stack.until_relayed(delivery)
     before = await stack.workflow(delivery).describe()
     async with stack.database.write() as connection:

@@ -1,14 +1,12 @@
-"""An endpoint that fails is left alone, probed, and given what was held when it is well again."""
+"""A circuit in a whole worker: it holds deliveries while open, probes, and drains on recovery."""
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import select, update
 
-from hookfast.clock import utc_now
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
@@ -18,45 +16,40 @@ from tests.integration.delivery.circuits import (
     QUICK,
     broken,
     circuit,
-    until_all,
     until_circuit,
+    until_workflow_waits,
 )
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
-async def probe(stack: Stack, endpoint: str) -> None:
-    """Have it probed now."""
-    async with stack.database.write() as connection:
-        assert await endpoint_state.probe_now(connection, endpoint, now=utc_now())
-
-
-async def test_deliveries_are_held_while_it_is_open_and_sent_when_it_recovers(stack: Stack) -> None:
+async def test_open_circuit_holds_deliveries_and_sends_them_after_recovery(stack: Stack) -> None:
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60, 0.5, 30]})
     assert len(stack.receiver.requests) == 3
 
     held = [await stack.deliver(endpoint) for _ in range(10)]
-    await until_all(stack, held, "held")
-    await probe(stack, endpoint)
+    await stack.until_all(held, "held")
+    await stack.change_endpoint(endpoint_state.probe_now, endpoint)
 
     async def probed_twice() -> bool:
         return (await circuit(stack, endpoint)).probes == 2
 
     await eventually(probed_twice)
-    await asyncio.sleep(0.5)
-    # the three that opened it and two probes, both with held deliveries; nothing else went out
+    await until_workflow_waits(stack, endpoint, seconds=30)
+    # the three failures and two probes, both with held deliveries; nothing else was sent
     assert len(stack.receiver.requests) == 5
     triggers = [a.trigger for one in held for a in await stack.attempts(one)]
     assert triggers == ["probe", "probe"]
 
     stack.receiver.routes["/hook"] = "/ok"
-    await probe(stack, endpoint)
-    await until_all(stack, held, "delivered")
+    await stack.change_endpoint(endpoint_state.probe_now, endpoint)
+    await stack.until_all(held, "delivered")
     after = await until_circuit(stack, endpoint, "closed")
     assert (after.episode, after.drained) == (1, 9)
     rows = [await stack.row(one) for one in held]
-    assert {row.retries for row in rows} == {0}  # waiting and probing used up nothing
+    assert {row.retries for row in rows} == {0}  # holding and probing used up no retries
     assert sorted(row.attempts for row in rows) == [1] * 8 + [2] * 2
     state = await stack.client.get_workflow_handle(workflow_id(endpoint)).result()
     assert state["state"] == "closed"
@@ -65,12 +58,12 @@ async def test_deliveries_are_held_while_it_is_open_and_sent_when_it_recovers(st
     assert sorted(kinds) == ["opened", "recovered"]
 
 
-async def test_it_is_disabled_when_nothing_succeeds_for_too_long(stack: Stack) -> None:
+async def test_endpoint_without_a_success_for_too_long_is_disabled(stack: Stack) -> None:
     hurried = {"disable_after_seconds": 12, "probe_delays_seconds": [7, 0.5]}
     endpoint, _ = await broken(stack, circuit=QUICK | hurried)
     held = [await stack.deliver(endpoint) for _ in range(5)]
-    await until_all(stack, held, "held")
-    await until_all(stack, held, "dead")
+    await stack.until_all(held, "held")
+    await stack.until_all(held, "dead")
     rows = [await stack.row(one) for one in held]
     assert {row.reason for row in rows} == {"endpoint_disabled"}
     await until_circuit(stack, endpoint, "closed")
@@ -85,35 +78,32 @@ async def test_it_is_disabled_when_nothing_succeeds_for_too_long(stack: Stack) -
 
 async def test_a_paused_endpoint_holds_and_a_resumed_one_sends(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
-    async with stack.database.write() as connection:
-        assert await endpoint_state.pause(connection, endpoint, now=utc_now())
+    await stack.change_endpoint(endpoint_state.pause, endpoint)
     held = [await stack.deliver(endpoint) for _ in range(5)]
-    await until_all(stack, held, "held")
+    await stack.until_all(held, "held")
     assert {(await stack.row(one)).reason for one in held} == {"endpoint_paused"}
     assert stack.receiver.requests == []
-    async with stack.database.write() as connection:
-        assert await endpoint_state.resume(connection, endpoint, now=utc_now())
-    await until_all(stack, held, "delivered")
+    await stack.change_endpoint(endpoint_state.resume, endpoint)
+    await stack.until_all(held, "delivered")
     await until_circuit(stack, endpoint, "closed")
     async with stack.database.read() as connection:
         assert (await connection.execute(select(Notice.__table__.c.kind))).first() is None
 
 
-async def test_disabling_makes_dead_letters_of_what_is_held(stack: Stack) -> None:
+async def test_disabling_an_endpoint_turns_held_deliveries_into_dead_letters(stack: Stack) -> None:
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60]})
     held = [await stack.deliver(endpoint) for _ in range(5)]
-    await until_all(stack, held, "held")
+    await stack.until_all(held, "held")
     sent = len(stack.receiver.requests)
-    async with stack.database.write() as connection:
-        await endpoint_state.disable(
-            connection, endpoint, cause=Cause.DISABLED, reason="Disabled by request.", now=utc_now()
-        )
-    await until_all(stack, held, "dead")
+    await stack.change_endpoint(
+        endpoint_state.disable, endpoint, cause=Cause.DISABLED, reason="Disabled by request."
+    )
+    await stack.until_all(held, "dead")
     await until_circuit(stack, endpoint, "closed")
     assert len(stack.receiver.requests) == sent
 
 
-async def test_with_nothing_held_the_next_delivery_is_the_probe(stack: Stack) -> None:
+async def test_without_held_deliveries_the_next_delivery_is_the_probe(stack: Stack) -> None:
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [0.3, 60]})
     await until_circuit(stack, endpoint, "half_open")
     stack.receiver.routes["/hook"] = "/ok"
@@ -123,28 +113,29 @@ async def test_with_nothing_held_the_next_delivery_is_the_probe(stack: Stack) ->
     assert [a.trigger for a in await stack.attempts(delivery)] == ["first"]
 
 
-async def test_a_resend_by_hand_goes_through_an_open_circuit_and_heals_it(stack: Stack) -> None:
+async def test_a_persons_resend_passes_an_open_circuit_and_its_success_closes_it(
+    stack: Stack,
+) -> None:
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60]})
     held = [await stack.deliver(endpoint) for _ in range(3)]
-    await until_all(stack, held, "held")
+    await stack.until_all(held, "held")
     await stack.workflow(held[1]).signal("resend")
     await stack.receiver.wait_for(4)
-    await stack.until_status(held[1], "held")  # it failed, and waits on with the others
+    await stack.until_status(held[1], "held")  # it failed, and waits with the others
     stack.receiver.routes["/hook"] = "/ok"
     await stack.workflow(held[1]).signal("resend")
-    await until_all(stack, held, "delivered")
+    await stack.until_all(held, "delivered")
     await until_circuit(stack, endpoint, "closed")
 
 
-async def test_the_backstop_sends_what_a_lost_signal_left_behind(
+async def test_backstop_sends_held_deliveries_after_a_lost_signal(
     stack: Stack, settings: Settings
 ) -> None:
     endpoint = await stack.endpoint("/ok")
-    async with stack.database.write() as connection:
-        await endpoint_state.pause(connection, endpoint, now=utc_now())
+    await stack.change_endpoint(endpoint_state.pause, endpoint)
     delivery = await stack.deliver(endpoint)
     await stack.until_status(delivery, "held")
-    async with stack.database.write() as connection:  # resumed, and nobody told
+    async with stack.database.write() as connection:  # resumed, without waking a workflow
         table = Endpoint.__table__
         await connection.execute(
             update(table).where(table.c.id == endpoint).values(state="enabled")

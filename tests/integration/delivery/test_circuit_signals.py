@@ -1,4 +1,4 @@
-"""The signals of a circuit, release and wake, at odd times: too early, twice, too late."""
+"""The signals around a circuit, `release` and `wake`: too early, repeated and too late."""
 
 from __future__ import annotations
 
@@ -17,30 +17,27 @@ from tests.integration.delivery.circuits import (
     ON_REQUEST,
     broken,
     circuit,
-    held,
+    hold,
     times_sent,
-    until_all,
     until_circuit,
     until_over,
 )
-from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.integration.delivery.conftest import Stack, running_stack
 from tests.integration.delivery.control import Control
 from tests.integration.delivery.plans import PATIENT, SOON
 from tests.support.receiver import Receiver
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 async def until_held_again(stack: Stack, delivery: str, *, since: datetime) -> None:
-    async def reached() -> bool:
-        row = await stack.row(delivery)
-        return row.status == "held" and not row.released and row.updated_at > since
-
-    await eventually(reached)
+    await stack.until(
+        delivery, lambda row: row.status == "held" and not row.released and row.updated_at > since
+    )
 
 
-async def test_a_release_may_come_before_the_deliverys_workflow(
+async def test_release_before_the_workflow_starts_sends_the_delivery_once(
     temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> None:
     stack = Stack(temporal.client, database, receiver)
@@ -53,23 +50,23 @@ async def test_a_release_may_come_before_the_deliverys_workflow(
     assert times_sent(stack, [delivery]) == [1]
 
 
-async def test_a_release_that_comes_twice_sends_once(stack: Stack, control: Control) -> None:
+async def test_repeated_release_sends_once(stack: Stack, control: Control) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 3)
+    deliveries = await hold(stack, endpoint, 3)
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
     await until_circuit(stack, endpoint, "draining")
     for delivery in deliveries[1:] * 2:
         await stack.request_many([delivery], Action.RELEASE)
         await stack.wake(delivery)
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1, 1, 1]
 
 
 async def test_a_release_while_the_circuit_is_open_sends_nothing(stack: Stack) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    [delivery] = await held(stack, endpoint)
+    [delivery] = await hold(stack, endpoint)
     before = (await stack.row(delivery)).updated_at
     await stack.request_many([delivery], Action.RELEASE)
     await until_held_again(stack, delivery, since=before)
@@ -101,17 +98,15 @@ async def test_a_release_of_a_delivery_that_has_ended_changes_nothing(
     assert times_sent(stack, [delivery]) == [1]
 
 
-async def test_a_paused_delivery_that_is_asked_to_probe_stays_paused(
-    stack: Stack, control: Control
-) -> None:
+async def test_paused_delivery_is_never_chosen_as_the_probe(stack: Stack, control: Control) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    [delivery, other] = await held(stack, endpoint, 2)
+    [delivery, other] = await hold(stack, endpoint, 2)
     await stack.workflow(delivery).signal("pause")
     await stack.until_status(delivery, "paused")
     await stack.wake(delivery)
     await stack.request_many([delivery], Action.RELEASE)
     stack.receiver.routes["/hook"] = "/ok"
-    await control.probe(endpoint)  # the other one is the probe: a paused one is never chosen
+    await control.probe(endpoint)  # the other delivery is the probe
     await until_over(stack, endpoint)
     assert (await stack.row(delivery)).status == "paused"
     assert times_sent(stack, [delivery, other]) == [0, 1]
@@ -122,42 +117,42 @@ async def test_a_paused_delivery_that_is_asked_to_probe_stays_paused(
 
 
 @pytest.mark.parametrize("attempted", [False, True], ids=["before its first attempt", "later"])
-async def test_a_held_delivery_whose_workflow_was_lost_comes_back(
+async def test_held_delivery_whose_workflow_was_lost_is_sent_after_recovery(
     stack: Stack, control: Control, attempted: bool
 ) -> None:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST, plan=SOON)
-    await until_all(stack, failed, "held")  # their first retries
-    deliveries = failed if attempted else await held(stack, endpoint, 3)
+    await stack.until_all(failed, "held")  # their first retries
+    deliveries = failed if attempted else await hold(stack, endpoint, 3)
     for delivery in deliveries:
         await stack.workflow(delivery).terminate("lost")
     stack.receiver.routes["/hook"] = "/ok"
-    await stack.workflow(failed[0] if not attempted else (await held(stack, endpoint))[0]).signal(
+    await stack.workflow(failed[0] if not attempted else (await hold(stack, endpoint))[0]).signal(
         "resend"
     )
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1 + attempted] * 3
 
 
-async def test_the_lost_workflow_of_a_probe_comes_back_as_the_probe(
+async def test_probe_whose_workflow_was_lost_is_sent_as_the_probe(
     stack: Stack, control: Control
 ) -> None:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST, plan=SOON)
-    await until_all(stack, failed, "held")
+    await stack.until_all(failed, "held")
     for delivery in failed:
         await stack.workflow(delivery).terminate("lost")
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
-    await until_all(stack, failed, "delivered")
+    await stack.until_all(failed, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, failed) == [2, 2, 2]
 
 
-async def test_looks_that_come_twice_or_too_late_change_nothing(
+async def test_repeated_and_late_wakes_of_a_circuit_change_nothing(
     stack: Stack, control: Control
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 2)
+    deliveries = await hold(stack, endpoint, 2)
     workflow = stack.client.get_workflow_handle(workflow_id(endpoint))
     for _ in range(3):
         await workflow.signal(WAKE)
@@ -169,7 +164,7 @@ async def test_looks_that_come_twice_or_too_late_change_nothing(
     first = await until_over(stack, endpoint)
     assert (first.episode, first.drained) == (1, 1)
 
-    again = await stack.client.start_workflow(  # what a workflow_starter that was slow does
+    again = await stack.client.start_workflow(  # as a slow workflow starter does
         WORKFLOW_TYPE,
         CircuitInput(endpoint),
         id=workflow_id(endpoint),
@@ -183,7 +178,7 @@ async def test_looks_that_come_twice_or_too_late_change_nothing(
     assert times_sent(stack, deliveries) == [1, 1]
 
 
-async def test_a_look_may_start_the_workflow_of_an_endpoint_that_never_failed(stack: Stack) -> None:
+async def test_wake_of_an_endpoint_that_never_failed_ends_at_once(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     handle = await stack.client.start_workflow(
         WORKFLOW_TYPE,
@@ -204,7 +199,7 @@ async def test_a_terminated_circuit_workflow_is_started_again_by_the_next_change
     stack: Stack, control: Control
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 2)
+    deliveries = await hold(stack, endpoint, 2)
     workflow = stack.client.get_workflow_handle(workflow_id(endpoint))
 
     async def workflow_started() -> bool:
@@ -214,6 +209,6 @@ async def test_a_terminated_circuit_workflow_is_started_again_by_the_next_change
     await workflow.terminate("by hand")
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1, 1]

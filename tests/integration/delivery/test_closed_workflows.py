@@ -1,4 +1,4 @@
-"""Steering a delivery whose workflow has ended, was lost, or ends in that moment."""
+"""Actions on deliveries whose workflow has ended, was lost, or ends at that moment."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.errors import Conflict
 from hookfast.storage.endpoints import endpoint_state
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
-async def test_only_resend_makes_sense_for_a_finished_delivery(stack: Stack, action: Any) -> None:
+async def test_finished_delivery_declines_every_action_but_resend(
+    stack: Stack, action: Any
+) -> None:
     delivery = await stack.deliver(await stack.endpoint("/ok"))
     await stack.until_status(delivery, "delivered")
 
@@ -36,7 +38,7 @@ async def test_only_resend_makes_sense_for_a_finished_delivery(stack: Stack, act
         ("paused", "resend", "delivered"),
     ],
 )
-async def test_a_delivery_whose_workflow_was_terminated_does_as_it_is_told(
+async def test_action_takes_effect_although_the_workflow_was_terminated(
     stack: Stack, status: str, action: Any, then: str
 ) -> None:
     stack.receiver.routes["/hook"] = "/status/500"
@@ -60,7 +62,7 @@ async def test_a_delivery_whose_workflow_was_terminated_does_as_it_is_told(
             await stack.request(delivery, action)
 
 
-async def test_a_scheduled_delivery_whose_workflow_was_terminated_is_resumed_for_its_time(
+async def test_scheduled_delivery_is_resumed_for_its_time_after_its_workflow_was_terminated(
     stack: Stack,
 ) -> None:
     due = utc_now() + timedelta(days=1)
@@ -77,7 +79,7 @@ async def test_a_scheduled_delivery_whose_workflow_was_terminated_is_resumed_for
     assert stack.receiver.requests == []
 
 
-async def test_one_that_was_paused_before_its_first_attempt_stays_so_when_a_resend_fails(
+async def test_delivery_paused_before_its_first_attempt_stays_paused_when_a_resend_fails(
     stack: Stack,
 ) -> None:
     endpoint = await stack.endpoint("/status/500", plan=PATIENT)
@@ -89,11 +91,7 @@ async def test_one_that_was_paused_before_its_first_attempt_stays_so_when_a_rese
 
     await stack.request(delivery, "resend")
 
-    async def settled() -> bool:
-        row = await stack.row(delivery)
-        return row.attempts == 1 and row.status == "paused"
-
-    await eventually(settled)
+    await stack.until(delivery, lambda row: row.attempts == 1 and row.status == "paused")
 
 
 async def test_a_resend_that_crosses_the_end_of_the_workflow_begins_the_plan_again(
@@ -106,18 +104,13 @@ async def test_a_resend_that_crosses_the_end_of_the_workflow_begins_the_plan_aga
 
     await stack.request(delivery, "resend")
 
-    async def resent() -> Any:
-        row = await stack.row(delivery)
-        return row if row.attempts == 2 else None
-
-    row = await eventually(resent)
+    row = await stack.until_attempts(delivery, 2)
     assert (row.status, row.retries, row.finished_at) == ("retrying", 0, None)
 
 
 async def test_a_release_that_crosses_the_end_of_the_workflow_sends_nothing(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
-    async with stack.database.write() as connection:
-        assert await endpoint_state.pause(connection, endpoint, now=utc_now())
+    await stack.change_endpoint(endpoint_state.pause, endpoint)
     delivery = await stack.deliver(endpoint)
     await stack.until_status(delivery, "held")
     await stack.request(delivery, "cancel")

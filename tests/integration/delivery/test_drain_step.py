@@ -1,4 +1,4 @@
-"""One step of a drain: which deliveries are let go, and how fast."""
+"""One step of a drain: which held deliveries it releases, and how fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 async def draining(database: Database, count: int) -> tuple[str, list[str]]:
-    """An endpoint whose circuit drains, and so many deliveries that are held for it."""
+    """Store an endpoint whose circuit drains, and held deliveries; return the ids of both."""
     endpoint, now = await seed_endpoint(database, "https://example.com/hook"), utc_now()
     held = [
         await seed_delivery(database, endpoint, status="held", started_at=now) for _ in range(count)
@@ -35,16 +35,16 @@ async def draining(database: Database, count: int) -> tuple[str, list[str]]:
 
 async def step(database: Database, endpoint: str, *, rate: float, seconds: float) -> CircuitStatus:
     activities = CircuitActivities(database=database, policy=Policy(), on_commit=lambda _: None)
-    order = DrainInput(endpoint, rate=rate, seconds=seconds)
-    situation: CircuitStatus = await ActivityEnvironment().run(activities.drain_step, order)
-    return situation
+    input = DrainInput(endpoint, rate=rate, seconds=seconds)
+    status: CircuitStatus = await ActivityEnvironment().run(activities.drain_step, input)
+    return status
 
 
-async def test_the_oldest_are_let_go_at_the_ramps_rate_and_put_into_the_outbox(
+async def test_drain_step_releases_the_oldest_at_the_rate_and_wakes_them_through_the_outbox(
     database: Database,
 ) -> None:
     endpoint, held = await draining(database, 20)
-    situation = await step(database, endpoint, rate=10, seconds=1)
+    status = await step(database, endpoint, rate=10, seconds=1)
     rows = [await delivery_row(database, one) for one in held]
     released = [row.id for row in rows if row.released]
     assert released == held[: len(released)]
@@ -52,10 +52,10 @@ async def test_the_oldest_are_let_go_at_the_ramps_rate_and_put_into_the_outbox(
     assert {row.id for row in rows if row.wakes} == set(released)
     assert {row.urgency for row in rows if row.wakes} == {Urgency.RETRY}
     # held until each has been sent: a circuit must not close before
-    assert (situation.state, situation.held) == (State.DRAINING, 20)
+    assert (status.state, status.held) == (State.DRAINING, 20)
 
 
-async def test_what_was_let_go_once_is_not_let_go_again(database: Database) -> None:
+async def test_released_delivery_is_not_released_again(database: Database) -> None:
     endpoint, held = await draining(database, 3)
     for _ in range(2):
         await step(database, endpoint, rate=50, seconds=0.5)

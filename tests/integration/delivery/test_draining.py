@@ -1,4 +1,4 @@
-"""An endpoint is well again, or now and then: what was held goes out in order and within limits."""
+"""Draining after an outage: held deliveries are sent in order and within the limits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from tests.integration.delivery.circuits import (
     assert_within_rate,
     broken,
     deliver_many,
+    recorded_attempts,
     recover,
-    sent,
-    until_all,
     until_circuit,
 )
 from tests.integration.delivery.conftest import Stack
@@ -25,20 +24,20 @@ from tests.integration.delivery.plans import PATIENT
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 _RELEASED_AT_ONCE = 16
-"""Held deliveries are told to go so many at a time, in no order among themselves."""
+"""Number of held deliveries that are released together, in no order among themselves."""
 
 
 async def held_for(stack: Stack, count: int, **options: Any) -> tuple[str, list[str]]:
-    """An endpoint with so many deliveries held for it; no request that was made so far counts."""
+    """Create an endpoint with held deliveries, and forget the requests so far."""
     endpoint, _ = await broken(stack, circuit=ON_REQUEST, **options)
     held = await deliver_many(stack, endpoint, count)
-    await until_all(stack, held, "held")
+    await stack.until_all(held, "held")
     stack.receiver.requests.clear()
     return endpoint, held
 
 
 async def was_released(stack: Stack, delivery: str) -> bool:
-    """Whether the delivery was let go, and so had been held: only then was it woken."""
+    """Return whether the delivery was released: only then is its workflow woken."""
     return any(
         [
             event.workflow_execution_signaled_event_attributes.signal_name == "wake"
@@ -48,14 +47,14 @@ async def was_released(stack: Stack, delivery: str) -> bool:
     )
 
 
-async def test_what_comes_during_the_drain_waits_its_turn(stack: Stack) -> None:
+async def test_new_deliveries_during_a_drain_wait_their_turn(stack: Stack) -> None:
     endpoint, held = await held_for(stack, 40)
 
     await recover(stack, endpoint)
     await until_circuit(stack, endpoint, "draining")
-    # 40 take seven seconds: these come long before the last of them has gone
+    # 40 take seven seconds, so these are created long before the last is sent
     new = await deliver_many(stack, endpoint, 10)
-    await until_all(stack, held + new, "delivered")
+    await stack.until_all(held + new, "delivered")
 
     after = await until_circuit(stack, endpoint, "closed")
     assert (after.episode, after.drained) == (1, 49)
@@ -72,7 +71,7 @@ async def test_a_drain_stays_within_the_endpoints_rate(stack: Stack) -> None:
 
     begun = time.time()
     await recover(stack, endpoint)
-    await until_all(stack, held, "delivered")
+    await stack.until_all(held, "delivered")
 
     assert sorted(request.message_id or "" for request in stack.receiver.requests) == held
     assert_within_rate(stack.receiver.requests, 5, since=begun)
@@ -80,21 +79,23 @@ async def test_a_drain_stays_within_the_endpoints_rate(stack: Stack) -> None:
 
 
 @pytest.mark.slow
-async def test_a_drain_never_has_more_requests_under_way_than_the_endpoint_takes(
+async def test_a_drain_stays_within_the_endpoints_max_in_flight(
     stack: Stack,
 ) -> None:
     endpoint, held = await held_for(stack, 40, max_in_flight=2)
 
-    # two at a time make 6.7/s; the ramp alone would have six under way in its third step
+    # two at a time are 6.7/s; the ramp alone would have six in flight in its third step
     await recover(stack, endpoint, "/slow/0.3")
-    await until_all(stack, held, "delivered")
+    await stack.until_all(held, "delivered")
 
     assert sorted(request.message_id or "" for request in stack.receiver.requests) == held
-    assert stack.receiver.most_under_way == 2
+    assert stack.receiver.most_in_flight == 2
     await until_circuit(stack, endpoint, "closed")
 
 
-async def test_an_endpoint_that_fails_every_other_time_gets_everything(stack: Stack) -> None:
+async def test_endpoint_that_fails_half_of_the_time_receives_every_delivery_once(
+    stack: Stack,
+) -> None:
     stack.receiver.routes["/hook"] = "/flapping/50"
     plan = PATIENT | {"delays_seconds": [0.5] * 100}
     policy = QUICK | {"probe_delays_seconds": [0.2, 0.4, 0.8]}
@@ -103,14 +104,14 @@ async def test_an_endpoint_that_fails_every_other_time_gets_everything(stack: St
     deliveries = await deliver_many(stack, endpoint, 60)
     opened = await until_circuit(stack, endpoint, "open", "half_open", "draining")
     assert opened.episode == 1
-    await until_all(stack, deliveries, "delivered", timeout=110)
+    await stack.until_all(deliveries, "delivered", timeout=110)
 
     await until_circuit(stack, endpoint, "closed")
     # every request was recorded, under the number it was sent with, and nothing else was
     posts = [
         (one.message_id, int(one.headers["x-hook-attempt"])) for one in stack.receiver.requests
     ]
-    assert sorted(posts) == await sent(stack, endpoint)
-    # half of the requests were answered well, and each delivery took only one of those
+    assert sorted(posts) == await recorded_attempts(stack, endpoint)
+    # half of the requests succeeded, and each delivery had only one of those
     assert {message for message, _ in posts} == set(deliveries)
     assert len(posts) == pytest.approx(120, abs=40)

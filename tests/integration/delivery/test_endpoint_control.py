@@ -1,8 +1,7 @@
-"""What people do to an endpoint in an outage: pause, disable, enable or delete it."""
+"""Pausing, disabling, enabling and deleting an endpoint during an outage."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -15,13 +14,14 @@ from tests.integration.delivery.circuits import (
     broken,
     circuit,
     count_held,
-    held,
+    hold,
     times_sent,
-    until_all,
     until_over,
+    until_workflow_waits,
 )
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.control import Control
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -34,7 +34,7 @@ async def in_half_open(stack: Stack, control: Control, endpoint: str) -> None:
     stack.receiver.routes["/hook"] = "/slow/2"
     sent = len(stack.receiver.requests)
     await control.probe(endpoint)
-    await stack.receiver.wait_for(sent + 1)  # the probe's request is under way
+    await stack.receiver.wait_for(sent + 1)  # the probe is in flight
     assert (await circuit(stack, endpoint)).state == "half_open"
 
 
@@ -51,12 +51,19 @@ PHASES = pytest.mark.parametrize(
 )
 
 
+async def assert_sent_once_or_dead(stack: Stack, deliveries: list[str], *, reason: str) -> None:
+    """Check that the requests in flight succeeded, nothing was sent twice, and the rest is dead."""
+    rows = [await stack.row(delivery) for delivery in deliveries]
+    assert {row.reason for row in rows if row.status == "dead"} == {reason}
+    assert times_sent(stack, deliveries) == [int(row.status == "delivered") for row in rows]
+
+
 @PHASES
 async def test_an_endpoint_paused_in_an_outage_is_sent_nothing_until_it_is_resumed(
     stack: Stack, control: Control, phase: Any
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 20)
+    deliveries = await hold(stack, endpoint, 20)
     await phase(stack, control, endpoint)
     await control.pause(endpoint)
     stack.receiver.routes["/hook"] = "/ok"
@@ -65,67 +72,63 @@ async def test_an_endpoint_paused_in_an_outage_is_sent_nothing_until_it_is_resum
     assert row.reason == "endpoint_paused"
 
     async def settled() -> bool:
-        """What was under way when it was paused has ended."""
+        """Return whether everything released before the pause has been attempted or held."""
         requests = sum(times_sent(stack, deliveries))
         rows = [await stack.row(delivery) for delivery in deliveries]
-        return {one.status for one in rows} <= {"held", "delivered"} and requests == sum(
-            one.attempts for one in rows
+        ended = {one.status for one in rows} <= {"held", "delivered"}
+        return (
+            ended
+            and not any(one.status == "held" and one.released for one in rows)
+            and requests == sum(one.attempts for one in rows)
         )
 
+    await until_workflow_waits(stack, endpoint, seconds=3600)  # it releases no more
     await eventually(settled)
-    await asyncio.sleep(0.5)
-    await eventually(settled)
-    sent = sum(times_sent(stack, deliveries))
-    await asyncio.sleep(1)
-    assert sum(times_sent(stack, deliveries)) == sent
-    assert sent < 20
+    assert sum(times_sent(stack, deliveries)) < 20
 
     await control.resume(endpoint)
-    await until_all(stack, [*deliveries, new], "delivered")
+    await stack.until_all([*deliveries, new], "delivered")
     state = await until_over(stack, endpoint)
     assert state.episode == 1
     assert times_sent(stack, [*deliveries, new]) == [1] * 21
 
 
 @PHASES
-async def test_an_endpoint_disabled_in_an_outage_turns_what_is_held_into_dead_letters(
+async def test_disabling_an_endpoint_in_an_outage_turns_held_deliveries_into_dead_letters(
     stack: Stack, control: Control, phase: Any
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 20)
+    deliveries = await hold(stack, endpoint, 20)
     await phase(stack, control, endpoint)
     await control.disable(endpoint)
-    await until_all(stack, deliveries, "dead", "delivered")
+    await stack.until_all(deliveries, "dead", "delivered")
     state = await until_over(stack, endpoint)
     assert state.episode == 1
-    rows = [await stack.row(delivery) for delivery in deliveries]
-    assert {row.reason for row in rows if row.status == "dead"} == {"endpoint_disabled"}
-    # what was on its way when it was disabled arrived; nothing was sent twice
-    assert times_sent(stack, deliveries) == [int(row.status == "delivered") for row in rows]
+    await assert_sent_once_or_dead(stack, deliveries, reason="endpoint_disabled")
 
 
-async def test_an_endpoint_enabled_at_once_is_sent_all_that_was_held(
+async def test_endpoint_disabled_and_enabled_at_once_is_sent_all_held_deliveries(
     stack: Stack, control: Control
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 5)
+    deliveries = await hold(stack, endpoint, 5)
     stack.receiver.routes["/hook"] = "/ok"
     async with stack.database.write() as connection:
         await endpoint_state.disable(
-            connection, endpoint, cause=Cause.DISABLED, reason="A slip.", now=utc_now()
+            connection, endpoint, cause=Cause.DISABLED, reason="By mistake.", now=utc_now()
         )
         await endpoint_state.enable(connection, endpoint, now=utc_now())
     await control.start_requested()
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1] * 5
 
 
-async def test_an_endpoint_enabled_while_it_is_flushed_is_sent_the_rest(
+async def test_endpoint_enabled_while_its_held_deliveries_become_dead_letters_is_sent_the_rest(
     stack: Stack, control: Control
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 80)
+    deliveries = await hold(stack, endpoint, 80)
     stack.receiver.routes["/hook"] = "/ok"
     await control.disable(endpoint)
 
@@ -134,25 +137,21 @@ async def test_an_endpoint_enabled_while_it_is_flushed_is_sent_the_rest(
 
     await eventually(begun)
     await control.enable(endpoint)
-    await until_all(stack, deliveries, "dead", "delivered")
+    await stack.until_all(deliveries, "dead", "delivered")
     await until_over(stack, endpoint)
-    rows = [await stack.row(delivery) for delivery in deliveries]
-    assert {row.reason for row in rows if row.status == "dead"} == {"endpoint_disabled"}
-    assert times_sent(stack, deliveries) == [int(row.status == "delivered") for row in rows]
+    await assert_sent_once_or_dead(stack, deliveries, reason="endpoint_disabled")
     fresh = await stack.deliver(endpoint)
     await stack.until_status(fresh, "delivered")
 
 
 @PHASES
-async def test_a_deleted_endpoints_held_deliveries_end_dead(
+async def test_deleting_an_endpoint_in_an_outage_turns_held_deliveries_into_dead_letters(
     stack: Stack, control: Control, phase: Any
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 20)
+    deliveries = await hold(stack, endpoint, 20)
     await phase(stack, control, endpoint)
     await control.delete(endpoint)
-    await until_all(stack, deliveries, "dead", "delivered")
+    await stack.until_all(deliveries, "dead", "delivered")
     await until_over(stack, endpoint)
-    rows = [await stack.row(delivery) for delivery in deliveries]
-    assert {row.reason for row in rows if row.status == "dead"} == {"endpoint_deleted"}
-    assert times_sent(stack, deliveries) == [int(row.status == "delivered") for row in rows]
+    await assert_sent_once_or_dead(stack, deliveries, reason="endpoint_deleted")

@@ -1,28 +1,26 @@
-"""What people do to a delivery that is held: pause it, cancel it, send it again."""
+"""Pausing, cancelling and resending deliveries that a circuit holds."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.facts import Action
 from tests.integration.delivery.circuits import (
     ON_REQUEST,
     broken,
     circuit,
     count_held,
-    held,
+    hold,
     times_sent,
-    until_all,
-    until_attempts,
     until_circuit,
     until_over,
+    until_workflow_waits,
 )
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.control import Control
 from tests.integration.delivery.plans import PATIENT, SOON
-from hookfast.deliveries.facts import Action
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -31,7 +29,7 @@ async def test_a_held_delivery_can_be_paused_and_is_held_again_when_it_is_resume
     stack: Stack, control: Control
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await held(stack, endpoint, 2)
+    deliveries = await hold(stack, endpoint, 2)
     for _ in range(2):
         await stack.workflow(deliveries[0]).signal("pause")
         await stack.until_status(deliveries[0], "paused")
@@ -41,7 +39,7 @@ async def test_a_held_delivery_can_be_paused_and_is_held_again_when_it_is_resume
     assert times_sent(stack, deliveries) == [0, 0]
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1, 1]
 
@@ -50,7 +48,7 @@ async def test_a_delivery_resumed_after_its_circuit_closed_is_sent(
     stack: Stack, control: Control
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    [paused, other] = await held(stack, endpoint, 2)
+    [paused, other] = await hold(stack, endpoint, 2)
     await stack.workflow(paused).signal("pause")
     await stack.until_status(paused, "paused")
     stack.receiver.routes["/hook"] = "/ok"
@@ -65,7 +63,7 @@ async def test_a_delivery_resumed_after_its_circuit_closed_is_sent(
 @pytest.mark.parametrize("by", ["signal", "temporal"])
 async def test_a_held_delivery_can_be_cancelled(stack: Stack, control: Control, by: str) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    [cancelled, other] = await held(stack, endpoint, 2)
+    [cancelled, other] = await hold(stack, endpoint, 2)
     handle = stack.workflow(cancelled)
     await (handle.signal("cancel") if by == "signal" else handle.cancel())
     await stack.until_status(cancelled, "cancelled")
@@ -78,27 +76,27 @@ async def test_a_held_delivery_can_be_cancelled(stack: Stack, control: Control, 
 
 
 @pytest.mark.parametrize("attempted", [False, True], ids=["before its first attempt", "later"])
-async def test_a_failed_resend_of_a_held_delivery_changes_nothing(
+async def test_a_failed_resend_of_a_held_delivery_leaves_it_held(
     stack: Stack, control: Control, attempted: bool
 ) -> None:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST, plan=SOON)
-    await until_all(stack, failed, "held")
-    [delivery] = failed[:1] if attempted else await held(stack, endpoint)
+    await stack.until_all(failed, "held")
+    [delivery] = failed[:1] if attempted else await hold(stack, endpoint)
     before = await stack.row(delivery)
     await stack.workflow(delivery).signal("resend")
-    after = await until_attempts(stack, delivery, before.attempts + 1)
+    after = await stack.until_attempts(delivery, before.attempts + 1)
     assert (after.status, after.reason, after.retries) == ("held", "circuit_open", 0)
     assert after.next_attempt_at == before.next_attempt_at
     assert (await circuit(stack, endpoint)).state == "open"
 
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
-    await until_all(stack, [delivery, *failed], "delivered")
+    await stack.until_all([delivery, *failed], "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, [delivery]) == [before.attempts + 2]
 
 
-async def test_a_gentle_resend_of_a_finished_delivery_waits_with_the_others(
+async def test_yielding_resend_of_a_finished_delivery_is_held_with_the_others(
     stack: Stack, control: Control
 ) -> None:
     stack.receiver.routes["/hook"] = "/ok"
@@ -107,7 +105,7 @@ async def test_a_gentle_resend_of_a_finished_delivery_waits_with_the_others(
     await stack.until_closed(delivery)
     stack.receiver.routes["/hook"] = "/status/500"
     failed = [await stack.deliver(endpoint) for _ in range(3)]
-    await until_all(stack, failed, "retrying")
+    await stack.until_all(failed, "retrying")
     await until_circuit(stack, endpoint, "open")
 
     await stack.request_many([delivery], Action.RESEND_YIELDING)
@@ -123,28 +121,28 @@ async def test_a_gentle_resend_of_a_finished_delivery_waits_with_the_others(
     assert [attempt.number for attempt in await stack.attempts(delivery)] == [1, 2]
 
 
-async def test_waiting_and_probing_use_up_neither_retries_nor_the_plans_time(
+async def test_holding_and_probing_use_up_neither_retries_nor_the_plans_time(
     stack: Stack, control: Control
 ) -> None:
     begun = utc_now()
     endpoint, failed = await broken(stack, circuit=ON_REQUEST, plan=SOON)
-    await until_all(stack, failed, "held")
+    await stack.until_all(failed, "held")
     held_since = utc_now()
     await control.probe(endpoint)
     probed = min(failed)
-    row = await until_attempts(stack, probed, 2)
+    row = await stack.until_attempts(probed, 2)
     assert (row.status, row.retries) == ("held", 0)
-    await asyncio.sleep(2)
+    await until_workflow_waits(stack, endpoint, seconds=600)
     waiting = [await stack.row(one) for one in failed]
     assert all(begun < row.began_at < row.waiting_since < held_since for row in waiting)
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
-    await until_all(stack, failed, "delivered")
+    await stack.until_all(failed, "delivered")
     await until_over(stack, endpoint)
     assert {(await stack.row(one)).retries for one in failed} <= {0, 1}
 
 
-async def test_a_resend_to_a_disabled_endpoint_is_no_attempt(
+async def test_a_resend_to_a_disabled_endpoint_makes_no_attempt(
     stack: Stack, control: Control
 ) -> None:
     delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
@@ -152,15 +150,15 @@ async def test_a_resend_to_a_disabled_endpoint_is_no_attempt(
     await control.disable(row.endpoint_id)
     await stack.workflow(delivery).signal("resend")
 
-    async def refused() -> bool:
+    async def declined() -> bool:
         return "disabled" in str((await stack.state(delivery)).last_error)
 
-    await eventually(refused)
+    await eventually(declined)
     assert (await stack.row(delivery)).status == "retrying"
     assert (await stack.state(delivery)).attempts == 1
     await control.enable(row.endpoint_id)
     await stack.workflow(delivery).signal("resend")
-    await until_attempts(stack, delivery, 2)
-    # A gap would make a later attempt pass for one that was made already.
+    await stack.until_attempts(delivery, 2)
+    # With a gap in the numbers, a later attempt would look like one that was made already.
     assert [attempt.number for attempt in await stack.attempts(delivery)] == [1, 2]
     assert [one.headers["x-hook-attempt"] for one in stack.receiver.requests] == ["1", "2"]

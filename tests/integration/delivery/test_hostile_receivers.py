@@ -1,5 +1,5 @@
-"""Hostile receivers and hostile endpoints, through a whole worker: each attempt is recorded as what
-it was, and deliveries to others go on."""
+"""Hostile receivers and endpoint URLs, in a whole worker: every attempt is recorded with the right
+result, and deliveries to other endpoints continue."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Endpoint
-from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.integration.delivery.conftest import Stack, running_stack
 from tests.support.receiver import Receiver
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -40,7 +41,7 @@ HOSTILE = {
 async def test_every_hostile_answer_is_a_recorded_attempt_and_others_are_delivered(
     stack: Stack,
 ) -> None:
-    # what has to end by itself has all the time of a busy machine for it
+    # answers that must end by themselves get more time, for a busy machine
     hostile = {
         path: await stack.endpoint(path, plan=ONCE, timeout=1.0 if result == "timeout" else 10.0)
         for path, result in HOSTILE.items()
@@ -68,8 +69,9 @@ async def test_every_hostile_answer_is_a_recorded_attempt_and_others_are_deliver
         "http://metadata.google.internal/",
     ],
 )
-async def test_a_url_is_judged_again_at_every_attempt(stack: Stack, url: str) -> None:
-    """Whatever the checks at creation were worth: a name that moved, a setting that changed."""
+async def test_blocked_address_is_detected_at_every_attempt(stack: Stack, url: str) -> None:
+    """A name may resolve to another address later, and settings change, after the endpoint was
+    created."""
     endpoint = await stack.endpoint("/status/500", plan=TWICE)
     delivery = await stack.deliver(endpoint)
     await eventually(lambda: stack.attempts(delivery))
@@ -90,7 +92,7 @@ async def test_a_url_is_judged_again_at_every_attempt(stack: Stack, url: str) ->
     [{"denied_networks": (ip_network("127.0.0.1/32"),)}, {"allowed_ports": "443"}],
     ids=["network", "port"],
 )
-async def test_a_worker_sends_nothing_where_its_settings_say_so(
+async def test_a_worker_never_connects_to_networks_and_ports_that_its_settings_block(
     temporal: WorkflowEnvironment,
     settings: Settings,
     database: Database,

@@ -1,4 +1,4 @@
-"""What Temporal shows of a delivery: where it stands and what it is, never its body or a secret."""
+"""What Temporal shows of a delivery: its state and labels, never its body or a secret."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import pytest
 
 from hookfast.deliveries.messages import workflow_id
 from hookfast.temporal.connection import SEARCH_ATTRIBUTES
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 from tests.support.seed import SECRET
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 _UPSERTED = "upsert_workflow_search_attributes_event_attributes"
 
 
-async def test_the_query_tells_where_a_delivery_stands(stack: Stack) -> None:
+async def test_state_query_answers_with_status_and_next_attempt(stack: Stack) -> None:
     delivery = await stack.deliver(await stack.endpoint("/status/503", plan=PATIENT))
     row = await stack.until_status(delivery, "retrying")
 
@@ -29,13 +30,13 @@ async def test_the_query_tells_where_a_delivery_stands(stack: Stack) -> None:
     assert "503" in (now.last_error or "")
 
 
-async def test_search_attributes_and_details_say_what_a_delivery_is(stack: Stack) -> None:
+async def test_search_attributes_and_summary_describe_a_delivery(stack: Stack) -> None:
     endpoint = await stack.endpoint("/status/500?token=private", plan=PATIENT)
     delivery = await stack.deliver(endpoint)
     row = await stack.until_status(delivery, "retrying")
 
     async def retrying() -> Any:
-        # the row is first: the workflow hears of it after the commit
+        # the row is committed first; the workflow follows
         described = await stack.workflow(delivery).describe()
         pairs = described.typed_search_attributes
         attributes = {pair.key.name: pair.value for pair in pairs}
@@ -51,7 +52,9 @@ async def test_search_attributes_and_details_say_what_a_delivery_is(stack: Stack
     assert "private" not in summary
 
 
-async def test_what_ends_badly_at_its_first_attempt_is_found_by_what_it_is(stack: Stack) -> None:
+async def test_delivery_that_fails_for_good_at_once_is_found_by_its_search_attributes(
+    stack: Stack,
+) -> None:
     endpoint = await stack.endpoint("/status/410")
     delivery = await stack.deliver(endpoint)
     row = await stack.until_status(delivery, "gone")
@@ -67,7 +70,7 @@ async def test_what_ends_badly_at_its_first_attempt_is_found_by_what_it_is(stack
     assert await eventually(found) == [workflow_id(delivery)]
 
 
-async def test_what_is_delivered_at_once_costs_the_search_nothing(stack: Stack) -> None:
+async def test_delivery_that_succeeds_at_once_sets_no_search_attributes(stack: Stack) -> None:
     delivery = await stack.deliver(await stack.endpoint("/ok"))
     await stack.until_closed(delivery)
     history = await stack.workflow(delivery).fetch_history()

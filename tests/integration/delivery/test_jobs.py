@@ -1,4 +1,4 @@
-"""Jobs on a real Temporal: many deliveries told, at a rate, whatever dies meanwhile."""
+"""Jobs on a real Temporal: they act on many deliveries at a rate, and survive crashes."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ from hookfast.storage.deliveries import jobs
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint, Job
-from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.integration.delivery.conftest import Stack, running_stack
 from tests.support.receiver import Receiver
 from tests.support.seed_jobs import job_row, seed_ended, seed_job, statuses
 from tests.support.temporal_server import temporal_server
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 @pytest.fixture
 def short_stints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stints of 0.3 s, so that a job has several of them."""
+    """Shorten a stint to 0.3 s, so that a job has several."""
     monkeypatch.setattr(job_module, "STINT", timedelta(seconds=0.3))
 
 
 async def start(stack: Stack, settings: Settings, **members: Any) -> str:
-    """A job whose workflow has been started; returns its id."""
+    """Store a job and start its workflow; return the job's id."""
     job_id = await seed_job(stack.database, **members)
     await workflow_starter_for(settings, stack.client, stack.database).start_requested()
     return job_id
@@ -65,13 +66,6 @@ async def until_some_are_done(database: Database, job_id: str) -> None:
     await eventually(some_are_done)
 
 
-async def until_all(stack: Stack, delivery_ids: list[str], status: str) -> None:
-    async def reached() -> bool:
-        return set(await statuses(stack.database, delivery_ids)) == {status}
-
-    await eventually(reached)
-
-
 async def test_300_dead_letters_are_redriven_under_their_message_ids(
     stack: Stack, settings: Settings, short_stints: None
 ) -> None:
@@ -89,13 +83,13 @@ async def test_300_dead_letters_are_redriven_under_their_message_ids(
     while (job := await job_row(stack.database, job_id)).finished_at is None:
         await eventually(moved)
     assert (job.status, job.done, job.skipped, job.failed) == ("done", 300, 0, 0)
-    assert [status for status, done in seen if 0 < done < 300], "its progress was not to be seen"
+    assert [status for status, done in seen if 0 < done < 300], "no progress was visible"
     assert await workflow_of(stack.client, job_id).result() == JobProgress("done", 300, 300)
-    await until_all(stack, ids, "delivered")
+    await stack.until_all(ids, "delivered")
     assert Counter(request.message_id for request in stack.receiver.requests) == Counter(ids)
 
 
-async def test_the_temporal_ui_shows_how_far_a_job_is(
+async def test_the_temporal_ui_shows_the_progress_of_a_job(
     stack: Stack, settings: Settings, short_stints: None
 ) -> None:
     await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
@@ -139,16 +133,16 @@ async def test_a_job_stops_when_it_is_cancelled(stack: Stack, settings: Settings
     assert 0 < job.done < 300
     assert (job.skipped, job.failed) == (0, 0)
     assert await handle.result() == jobs.progress_of(job)
-    await until_all(stack, ids[: job.done], "delivered")
+    await stack.until_all(ids[: job.done], "delivered")
     assert set(await statuses(stack.database, ids[job.done :])) == {"dead"}
 
 
-async def test_a_job_that_is_cancelled_before_it_begins_does_nothing(
+async def test_job_cancelled_before_it_begins_changes_no_delivery(
     temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> None:
-    asleep = Stack(temporal.client, database, receiver)
-    ids = await seed_ended(database, await asleep.endpoint("/ok"), 3)
-    job_id = await start(asleep, settings)
+    idle = Stack(temporal.client, database, receiver)
+    ids = await seed_ended(database, await idle.endpoint("/ok"), 3)
+    job_id = await start(idle, settings)
     await workflow_of(temporal.client, job_id).signal("cancel")
     async with database.write() as connection:
         await jobs.request_cancel(connection, job_id, now=utc_now())
@@ -160,7 +154,7 @@ async def test_a_job_that_is_cancelled_before_it_begins_does_nothing(
 
 
 @pytest.mark.slow
-async def test_a_job_goes_on_where_it_was_when_its_worker_is_replaced(
+async def test_a_job_continues_where_it_was_when_its_worker_is_replaced(
     temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> None:
     async with running_stack(temporal, settings, database, receiver) as stack:
@@ -173,13 +167,13 @@ async def test_a_job_goes_on_where_it_was_when_its_worker_is_replaced(
 
     async with running_stack(temporal, settings, database, receiver) as stack:
         job = await until_ended(stack, job_id)
-        await until_all(stack, ids, "delivered")
+        await stack.until_all(ids, "delivered")
     assert (job.status, job.done) == ("done", 200)
-    # none was told twice: the first worker committed its last chunk before it left
+    # nothing was sent twice: the first worker committed its last chunk before it stopped
     assert Counter(request.message_id for request in receiver.requests) == Counter(ids)
 
 
-async def test_a_job_whose_workflow_was_lost_goes_on_where_it_was(
+async def test_a_job_whose_workflow_was_lost_continues_where_it_was(
     stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
@@ -195,7 +189,7 @@ async def test_a_job_whose_workflow_was_lost_goes_on_where_it_was(
     finally:
         await stopped(sweeping)
     assert (job.status, job.done) == ("done", 60)
-    await until_all(stack, ids, "delivered")
+    await stack.until_all(ids, "delivered")
 
 
 async def test_a_job_with_a_long_history_continues_as_new(
@@ -212,7 +206,7 @@ async def test_a_job_with_a_long_history_continues_as_new(
         handle = workflow_of(stack.client, job_id)
         assert await handle.result() == JobProgress("done", 60, 60)
         assert (await handle.describe()).run_id != (await _first_run(handle))
-        await until_all(stack, ids, "delivered")
+        await stack.until_all(ids, "delivered")
     assert job.done == 60
 
 
@@ -221,7 +215,7 @@ async def _first_run(handle: WorkflowHandle[Any, Any]) -> str:
     return str(description.raw_description.workflow_execution_info.first_run_id)
 
 
-async def test_deliveries_are_paused_resumed_and_cancelled_in_numbers(
+async def test_jobs_pause_resume_and_cancel_many_deliveries(
     stack: Stack, settings: Settings
 ) -> None:
     endpoint = await stack.endpoint("/ok")
@@ -234,7 +228,7 @@ async def test_deliveries_are_paused_resumed_and_cancelled_in_numbers(
         job_id = await start(stack, settings, action=action, chosen=chosen)
         job = await until_ended(stack, job_id)
         assert (job.status, job.done, job.skipped, job.failed) == ("done", 8, 1, 0)
-        await until_all(stack, ids, status)
+        await stack.until_all(ids, status)
     assert await statuses(stack.database, [ended]) == ["delivered"]
     assert stack.receiver.requests == []
 
@@ -255,20 +249,20 @@ async def test_dead_letters_of_a_disabled_or_deleted_endpoint_are_skipped(
     job = await until_ended(stack, await start(stack, settings))
 
     assert (job.status, job.total, job.done, job.skipped) == ("done", 12, 4, 8)
-    await until_all(stack, ids[0], "delivered")
+    await stack.until_all(ids[0], "delivered")
     assert set(await statuses(stack.database, ids[1] + ids[2])) == {"dead"}
     assert len(stack.receiver.requests) == 4
 
 
-async def test_a_job_for_nothing_is_done_at_once(stack: Stack, settings: Settings) -> None:
+async def test_a_job_without_deliveries_is_done_at_once(stack: Stack, settings: Settings) -> None:
     job = await until_ended(stack, await start(stack, settings))
     assert (job.status, job.total, job.done) == ("done", 0, 0)
 
 
-async def test_while_temporal_cannot_be_told_a_job_waits_and_loses_nothing(
+async def test_a_job_waits_for_temporal_and_loses_no_delivery(
     stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes no signal for the first eight times."""
+    """Temporal fails for the first eight starts."""
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 20)
     away = iter(range(8))
     start_or_wake = relay.start_or_wake
@@ -288,7 +282,7 @@ async def test_while_temporal_cannot_be_told_a_job_waits_and_loses_nothing(
     assert Counter(request.message_id for request in stack.receiver.requests) == Counter(ids)
 
 
-async def test_a_job_keeps_a_bounded_number_of_deliveries_under_way(
+async def test_a_job_limits_its_deliveries_in_flight(
     stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_module, "_MOST_UNDER_WAY", 5)
@@ -305,18 +299,17 @@ async def test_a_job_keeps_a_bounded_number_of_deliveries_under_way(
 
     await eventually(ended)
     assert 0 < most <= 5
-    assert stack.receiver.most_under_way <= 5
-    # done means attempted, not told
+    assert stack.receiver.most_in_flight <= 5
+    # done means attempted, not only requested
     assert set(await statuses(stack.database, ids)) == {"delivered"}
     assert (await job_row(stack.database, job_id)).done == 20
 
 
-async def test_what_waits_for_an_endpoint_that_is_not_well_does_not_hold_up_a_job(
+async def test_deliveries_to_a_paused_endpoint_do_not_hold_up_a_job(
     stack: Stack, settings: Settings
 ) -> None:
     endpoint = await stack.endpoint("/ok")
-    async with stack.database.write() as connection:
-        assert await endpoint_state.pause(connection, endpoint, now=utc_now())
+    await stack.change_endpoint(endpoint_state.pause, endpoint)
     ids = await seed_ended(stack.database, endpoint, 20)
     job = await until_ended(stack, await start(stack, settings))
     assert (job.status, job.done) == ("done", 20)
@@ -330,20 +323,20 @@ async def test_a_persons_resend_overtakes_a_job(stack: Stack, settings: Settings
     [one] = await seed_ended(stack.database, await stack.endpoint("/ok"), 1)
     job_id = await start(stack, settings, rate_per_second=1_000)
     await until_some_are_done(stack.database, job_id)
-    await stack.ask(one, "resend")
-    await until_all(stack, [one], "delivered")
+    await stack.request(one, "resend")
+    await stack.until_all([one], "delivered")
     assert (await job_row(stack.database, job_id)).finished_at is None
 
 
-async def test_a_job_without_a_row_ends(stack: Stack, settings: Settings) -> None:
-    """Its database was restored from before it was made."""
+async def test_job_whose_row_is_missing_ends_as_failed(stack: Stack, settings: Settings) -> None:
+    """The database was restored from a backup older than the job."""
     job_id = await seed_job(stack.database)
     table = Job.__table__
     workflow_starter = workflow_starter_for(settings, stack.client, stack.database)
     async with stack.database.read() as connection:
-        [wanted] = await jobs.JobWorkflowRequests().find(connection, limit=10)
+        [request] = await jobs.JobWorkflowRequests().find(connection, limit=10)
     async with stack.database.write() as connection:
         await connection.execute(table.delete().where(table.c.id == job_id))
-    await workflow_starter._tell(wanted)
+    await workflow_starter._start_or_wake(request)
     result = await workflow_of(stack.client, job_id).result()
     assert result.status == "failed"

@@ -1,4 +1,4 @@
-"""What becomes of a delivery, on a real Temporal and both databases."""
+"""The life of a delivery in a whole worker, on a real Temporal and both databases."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from hookfast.errors import Unavailable
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
 from hookfast.storage.tables import Endpoint, EndpointHealth
-from tests.integration.delivery.conftest import Stack, eventually
-from tests.integration.delivery.plans import QUICK
+from tests.integration.delivery.conftest import Stack
+from tests.integration.delivery.plans import PATIENT, QUICK
 from tests.support.seed import EVENT_TYPE, SECRET
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ async def test_a_healthy_endpoint_gets_one_signed_request(stack: Stack) -> None:
     assert headers["x-hook-signature"] == f"sha256={expected}"
 
 
-async def test_the_attempt_is_kept_with_status_duration_and_answer(stack: Stack) -> None:
+async def test_attempt_is_recorded_with_status_duration_and_response(stack: Stack) -> None:
     endpoint = await stack.endpoint("/echo")
     delivery = await stack.deliver(endpoint, data="hello")
 
@@ -66,7 +67,7 @@ async def test_the_attempt_is_kept_with_status_duration_and_answer(stack: Stack)
     assert '"data":"hello"' in attempt.response_excerpt
 
 
-async def test_a_receiver_that_recovers_gets_the_same_message_id_again(stack: Stack) -> None:
+async def test_every_retry_has_the_same_message_id(stack: Stack) -> None:
     endpoint = await stack.endpoint("/fail-first/2", plan=QUICK)
     delivery = await stack.deliver(endpoint)
 
@@ -78,7 +79,7 @@ async def test_a_receiver_that_recovers_gets_the_same_message_id_again(stack: St
     assert triggers == ["first", "retry", "retry"]
 
 
-async def test_every_repeat_sends_the_same_bytes(stack: Stack) -> None:
+async def test_every_retry_sends_the_same_bytes(stack: Stack) -> None:
     endpoint = await stack.endpoint("/fail-first/2", plan=QUICK)
     delivery = await stack.deliver(endpoint, data={"a": [1, 2.50, "ß"]})
 
@@ -113,7 +114,7 @@ async def test_gone_ends_the_delivery_and_disables_the_endpoint(stack: Stack) ->
     assert "410" in stored.state_reason
 
 
-async def test_a_final_status_is_a_dead_letter_at_once(stack: Stack) -> None:
+async def test_status_that_is_not_retried_is_a_dead_letter_at_once(stack: Stack) -> None:
     endpoint = await stack.endpoint("/status/404", plan="stepped", timeout=5)
     delivery = await stack.deliver(endpoint)
 
@@ -122,7 +123,7 @@ async def test_a_final_status_is_a_dead_letter_at_once(stack: Stack) -> None:
     assert (row.reason, row.attempts) == ("not_retryable", 1)
 
 
-async def test_a_custom_plan_ends_as_a_dead_letter(stack: Stack) -> None:
+async def test_exhausted_retry_plan_is_a_dead_letter(stack: Stack) -> None:
     endpoint = await stack.endpoint("/status/500", plan=QUICK)
     delivery = await stack.deliver(endpoint)
 
@@ -177,22 +178,18 @@ async def test_failures_count_on_the_endpoint_and_a_success_resets_them(stack: S
     assert row.last_success_at is not None
 
 
-async def test_deliver_at_waits_and_can_be_sent_early(stack: Stack) -> None:
+async def test_scheduled_delivery_waits_and_can_be_resent_early(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     delivery = await stack.deliver(endpoint, deliver_at=utc_now() + timedelta(days=2))
 
-    async def scheduled() -> bool:
-        row = await stack.row(delivery)
-        return row.started_at is not None
-
-    await eventually(scheduled)
+    await stack.until_relayed(delivery)
     assert stack.receiver.requests == []
     await stack.workflow(delivery).signal("resend")
     row = await stack.until_status(delivery, "delivered")
     assert row.attempts == 1
 
 
-async def test_deliver_at_makes_the_first_attempt_when_it_is_time(stack: Stack) -> None:
+async def test_scheduled_delivery_is_not_sent_before_its_time(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     due = utc_now() + timedelta(seconds=1)
     delivery = await stack.deliver(endpoint, deliver_at=due)
@@ -203,7 +200,7 @@ async def test_deliver_at_makes_the_first_attempt_when_it_is_time(stack: Stack) 
     assert request.at >= due.timestamp() - 0.01
 
 
-async def test_nothing_is_sent_to_an_endpoint_disabled_meanwhile(stack: Stack) -> None:
+async def test_nothing_is_sent_to_a_disabled_endpoint(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     async with stack.database.write() as connection:
         table = Endpoint.__table__
@@ -218,8 +215,8 @@ async def test_nothing_is_sent_to_an_endpoint_disabled_meanwhile(stack: Stack) -
     assert stack.receiver.requests == []
 
 
-async def test_a_crowd_to_one_endpoint_spills_into_the_regular_lane(stack: Stack) -> None:
-    """A third of the fast lane is one endpoint's; what finds no place is delivered all the same."""
+async def test_many_deliveries_to_one_endpoint_overflow_into_the_regular_lane(stack: Stack) -> None:
+    """One endpoint may use a third of the fast lane; the regular lane sends the rest."""
     endpoint = await stack.endpoint("/slow/0.5")
     deliveries = [await stack.deliver(endpoint) for _ in range(30)]
 
@@ -233,7 +230,7 @@ async def test_a_crowd_to_one_endpoint_spills_into_the_regular_lane(stack: Stack
 async def test_an_attempt_whose_record_fails_is_recorded_later_and_not_sent_again(
     stack: Stack,
 ) -> None:
-    """The database goes away between the answer and the record."""
+    """The database becomes unavailable between the answer and the record."""
     with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
         delivery = await stack.deliver(await stack.endpoint("/ok"))
         row = await stack.until_status(delivery, "delivered")
@@ -244,7 +241,7 @@ async def test_an_attempt_whose_record_fails_is_recorded_later_and_not_sent_agai
     assert (attempt.status_code, attempt.result) == (200, "success")
 
 
-async def test_a_record_that_fails_for_a_moment_is_tried_again_on_the_spot(stack: Stack) -> None:
+async def test_a_record_that_fails_briefly_is_tried_again_at_once(stack: Stack) -> None:
     record = Recorder.record
     failures = iter([OSError("away"), TimeoutError("slow"), Unavailable("busy")])
 
@@ -261,7 +258,7 @@ async def test_a_record_that_fails_for_a_moment_is_tried_again_on_the_spot(stack
     assert len(await stack.attempts(delivery)) == 1
 
 
-async def test_a_delivery_goes_on_when_the_database_was_away_before_the_request(
+async def test_a_delivery_continues_when_the_database_was_unavailable_before_the_request(
     stack: Stack,
 ) -> None:
     load = OutgoingLoader.load
@@ -280,9 +277,8 @@ async def test_a_delivery_goes_on_when_the_database_was_away_before_the_request(
     assert len(stack.receiver.requests) == 1
 
 
-async def test_temporals_own_cancel_means_what_the_signal_means(stack: Stack) -> None:
-    plan = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
-    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=plan))
+async def test_temporals_cancel_button_cancels_a_waiting_delivery(stack: Stack) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
     await stack.until_status(delivery, "retrying")
 
     await stack.workflow(delivery).cancel()

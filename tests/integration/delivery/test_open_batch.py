@@ -1,4 +1,4 @@
-"""Deliveries that come while a batch is at work join it, and lose nothing by that."""
+"""Deliveries that join a batch which has already begun."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hookfast.deliveries import batch_messages
 from hookfast.deliveries.batch_messages import BatchResult
 from hookfast.dispatch import batches, relay
 from hookfast.dispatch.batches import Batch
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
+from tests.integration.delivery.plans import PATIENT
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-PATIENT = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
 
 
 @pytest.fixture
@@ -27,19 +27,8 @@ def first_attempts() -> str:
 
 @pytest.fixture(autouse=True)
 def open_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also on a machine that is busy, a batch is still open when the next delivery comes."""
+    """Keep batches open for 3 s, so that on a busy machine the next delivery still joins one."""
     monkeypatch.setattr(batches, "_OPEN_SECONDS", 3.0)
-
-
-async def deliver(stack: Stack, endpoint: str, count: int = 1) -> list[str]:
-    ids = [await stack.deliver(endpoint) for _ in range(count)]
-    await stack.ring()
-    return ids
-
-
-async def delivered(stack: Stack, ids: list[str]) -> None:
-    for one in ids:
-        await stack.until_status(one, "delivered")
 
 
 async def batches_of(stack: Stack, ids: list[str]) -> set[str]:
@@ -52,25 +41,25 @@ async def result_of(stack: Stack, batch_id: str) -> BatchResult:
     return await handle.result()
 
 
-async def test_what_comes_meanwhile_travels_in_the_same_workflow(stack: Stack) -> None:
+async def test_deliveries_that_join_a_batch_share_its_workflow(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     ids: list[str] = []
     for count in (1, 5, 3):
-        ids += await deliver(stack, endpoint, count)
-        await delivered(stack, ids)
+        ids += await stack.deliver_together(endpoint, count)
+        await stack.until_all(ids, "delivered")
     [name] = await batches_of(stack, ids)
-    report = await result_of(stack, name)
-    assert list(report.delivered) == ids
-    assert report.summary == "9 first attempts: 9 delivered"
+    result = await result_of(stack, name)
+    assert list(result.delivered) == ids
+    assert result.summary == "9 first attempts: 9 delivered"
     assert Counter(request.message_id for request in stack.receiver.requests) == Counter(ids)
 
 
-async def test_a_batch_is_found_by_a_delivery_that_joined_it(stack: Stack) -> None:
+async def test_temporal_finds_a_batch_by_the_id_of_a_delivery_that_joined_it(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
-    [first] = await deliver(stack, endpoint)
-    await delivered(stack, [first])
-    [second] = await deliver(stack, endpoint)
-    await delivered(stack, [second])
+    [first] = await stack.deliver_together(endpoint)
+    await stack.until_all([first], "delivered")
+    [second] = await stack.deliver_together(endpoint)
+    await stack.until_all([second], "delivered")
     [name] = await batches_of(stack, [first, second])
     for one in (first, second):
         query = f'HookDeliveries="{batch_messages.short_name(one)}"'
@@ -81,81 +70,83 @@ async def test_a_batch_is_found_by_a_delivery_that_joined_it(stack: Stack) -> No
         assert await eventually(found) == [batch_messages.workflow_id(name)]
 
 
-async def test_one_that_joins_and_fails_goes_on_in_a_workflow_of_its_own(stack: Stack) -> None:
+async def test_failed_delivery_that_joined_a_batch_continues_in_its_own_workflow(
+    stack: Stack,
+) -> None:
     fine, failing = await stack.endpoint("/ok"), await stack.endpoint("/status/500", plan=PATIENT)
-    first = await deliver(stack, fine)
-    await delivered(stack, first)
-    [second] = await deliver(stack, failing)
+    first = await stack.deliver_together(fine)
+    await stack.until_all(first, "delivered")
+    [second] = await stack.deliver_together(failing)
     await stack.until_status(second, "retrying")
-    await stack.until_told(second)
+    await stack.until_relayed(second)
     assert (await stack.state(second)).attempts == 1
     [name] = await batches_of(stack, [*first, second])
     assert (await result_of(stack, name)).continued == {second: "500"}
 
 
-async def test_a_slow_receiver_that_joins_holds_no_batch_up(stack: Stack) -> None:
+async def test_a_slow_receiver_that_joins_does_not_hold_up_a_batch(stack: Stack) -> None:
     slow, fine = await stack.endpoint("/slow/4"), await stack.endpoint("/ok")
-    first = await deliver(stack, fine)
-    await delivered(stack, first)
-    [late] = await deliver(stack, slow)
+    first = await stack.deliver_together(fine)
+    await stack.until_all(first, "delivered")
+    [late] = await stack.deliver_together(slow)
     await stack.receiver.wait_for(2)
     [name] = await batches_of(stack, [*first, late])
     assert (await result_of(stack, name)).continued == {late: "no answer yet"}
     assert (await stack.row(late)).status == "pending"
-    await delivered(stack, [late])
+    await stack.until_all([late], "delivered")
     assert [one.message_id for one in stack.receiver.requests] == [*first, late]
 
 
-async def test_the_next_batch_is_there_before_one_is_full(stack: Stack) -> None:
-    """So what comes then does not wait for a workflow to start."""
+async def test_the_next_batch_is_started_before_one_is_full(stack: Stack) -> None:
+    """Then the next deliveries do not wait for a workflow to start."""
     endpoint = await stack.endpoint("/ok")
     ids: list[str] = []
     for count in (1, batch_messages.MOST // 2, batch_messages.MOST // 2 - 1, 1):
-        ids = await deliver(stack, endpoint, count)
-        await delivered(stack, ids)
+        ids = await stack.deliver_together(endpoint, count)
+        await stack.until_all(ids, "delivered")
     [name] = await batches_of(stack, ids)
     history = await stack.client.get_workflow_handle(
         batch_messages.workflow_id(name)
     ).fetch_history()
-    given = history.events[0].workflow_execution_started_event_attributes.input.payloads
-    [order] = await stack.client.data_converter.decode(given, [batch_messages.BatchInput])
-    assert order.delivery_ids == ()
-    report = await result_of(stack, name)
-    assert ids[0] in report.delivered  # on a slow machine it may have begun even earlier
+    payloads = history.events[0].workflow_execution_started_event_attributes.input.payloads
+    [input] = await stack.client.data_converter.decode(payloads, [batch_messages.BatchInput])
+    assert input.delivery_ids == ()
+    result = await result_of(stack, name)
+    assert ids[0] in result.delivered  # on a slow machine it may have begun even earlier
 
 
-async def test_no_batch_takes_more_than_a_hundred(stack: Stack) -> None:
+async def test_a_batch_has_at_most_100_deliveries(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
-    ids = await deliver(stack, endpoint)
-    await delivered(stack, ids)
-    ids += await deliver(stack, endpoint, 150)
-    await delivered(stack, ids)
+    ids = await stack.deliver_together(endpoint)
+    await stack.until_all(ids, "delivered")
+    ids += await stack.deliver_together(endpoint, 150)
+    await stack.until_all(ids, "delivered")
     sizes = Counter([(await stack.row(one)).batch_id for one in ids])
     assert max(sizes.values()) <= batch_messages.MOST
     for name, size in sizes.items():
-        report = await result_of(stack, name)
-        assert len(report.delivered) == size
+        result = await result_of(stack, name)
+        assert len(result.delivered) == size
 
 
-@pytest.mark.parametrize("lost", ["never told", "over by then"])
-async def test_what_a_batch_was_never_told_of_is_taken_again(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch, lost: str
+@pytest.mark.parametrize("batch", ["crashed", "ended"])
+async def test_deliveries_that_never_reached_their_batch_are_taken_by_another(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, batch: str
 ) -> None:
-    """A crash between the commit and the batch: the rows are its own until their time runs out."""
+    """The worker crashes after the commit: the rows belong to the batch until `batch_until`."""
     monkeypatch.setattr(relay, "BATCH_LEASE", timedelta(seconds=9))
     endpoint = await stack.endpoint("/ok")
-    first = await deliver(stack, endpoint)
-    await delivered(stack, first)
-    add, answers = Batch.add, iter([lost == "never told"])
+    first = await stack.deliver_together(endpoint)
+    await stack.until_all(first, "delivered")
+    add, results = Batch.add, iter([batch == "crashed"])
 
     def losing(self: Batch, rows: Any) -> bool:
-        for answer in answers:
-            return answer
+        for added in results:
+            return added
         return add(self, rows)
 
     with patch.object(Batch, "add", losing):
-        second = await deliver(stack, endpoint)
-        await delivered(stack, second)
+        second = await stack.deliver_together(endpoint)
+        await stack.until_all(second, "delivered")
     [before, after] = [(await stack.row(one)).batch_id for one in (*first, *second)]
     assert before != after
     assert [one.message_id for one in stack.receiver.requests] == [*first, *second]

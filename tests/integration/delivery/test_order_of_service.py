@@ -1,16 +1,16 @@
-"""What goes first where workers have more to do than they can: retries before new deliveries."""
+"""Overloaded workers make retries before new deliveries."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.integration.delivery.circuits import circuit, deliver_many, until_all
+from tests.integration.delivery.circuits import circuit, deliver_many
 from tests.integration.delivery.conftest import Stack
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
-async def test_a_burst_to_a_receiver_that_recovers_at_the_second_retry_opens_no_circuit(
+async def test_burst_to_a_receiver_that_succeeds_at_the_second_retry_opens_no_circuit(
     stack: Stack,
 ) -> None:
     """It answers each message 500, 500, 200. If retries came after all 200 first attempts, five
@@ -18,9 +18,9 @@ async def test_a_burst_to_a_receiver_that_recovers_at_the_second_retry_opens_no_
     plan = {"delays_seconds": [1] * 5, "jitter": 0, "retry_on": "all"}
     endpoint = await stack.endpoint("/fail-first/2", plan=plan)
     deliveries = await deliver_many(stack, endpoint, 200)
-    await stack.ring()
+    await stack.ring_doorbell()
 
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
 
     after = await circuit(stack, endpoint)
     assert (after.state, after.episode) == ("closed", 0)

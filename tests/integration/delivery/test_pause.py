@@ -1,4 +1,4 @@
-"""A delivery is paused and resumed by signal: between attempts, before any, around a resend."""
+"""Pausing and resuming a delivery: between attempts, before the first, and around a resend."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from temporalio.client import Client
 
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
-from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.integration.delivery.conftest import Stack, running_stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
-async def test_pause_stops_the_retries_and_resume_goes_on(stack: Stack) -> None:
+async def test_pause_stops_the_retries_and_resume_continues_them(stack: Stack) -> None:
     delivery = await stack.deliver(await stack.endpoint("/fail-first/1", plan=QUICK))
     await stack.until_status(delivery, "retrying")
 
@@ -32,7 +32,7 @@ async def test_pause_stops_the_retries_and_resume_goes_on(stack: Stack) -> None:
     await stack.until_status(delivery, "delivered")
 
 
-async def test_pausing_twice_and_resuming_what_is_not_paused_are_harmless(stack: Stack) -> None:
+async def test_pausing_twice_and_resuming_a_running_delivery_are_harmless(stack: Stack) -> None:
     delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
     await stack.until_status(delivery, "retrying")
     handle = stack.workflow(delivery)
@@ -69,24 +69,17 @@ async def test_a_delivery_paused_before_its_first_attempt_stays_paused_when_a_re
     endpoint = await stack.endpoint("/status/500", plan=PATIENT)
     delivery = await stack.deliver(endpoint, deliver_at=due)
 
-    async def started() -> bool:
-        return (await stack.row(delivery)).started_at is not None
-
-    await eventually(started)
+    await stack.until_relayed(delivery)
     await stack.workflow(delivery).signal("pause")
     await stack.until_status(delivery, "paused")
     await stack.workflow(delivery).signal("resend")
     await stack.receiver.wait_for(1)
 
-    async def settled() -> bool:
-        row = await stack.row(delivery)
-        return row.attempts == 1 and row.status == "paused"
-
-    await eventually(settled)
+    await stack.until(delivery, lambda row: row.attempts == 1 and row.status == "paused")
     assert (await stack.row(delivery)).next_attempt_at is None
 
 
-async def test_a_resume_that_comes_during_a_resend_is_seen_when_that_fails(stack: Stack) -> None:
+async def test_resume_during_a_resend_takes_effect_when_the_resend_fails(stack: Stack) -> None:
     stack.receiver.routes["/hook"] = "/status/500"
     delivery = await stack.deliver(await stack.endpoint("/hook", plan=PATIENT, timeout=20))
     planned = (await stack.until_status(delivery, "retrying")).next_attempt_at
@@ -103,18 +96,18 @@ async def test_a_resume_that_comes_during_a_resend_is_seen_when_that_fails(stack
     assert abs((row.next_attempt_at - planned).total_seconds()) < 2
 
 
-async def test_a_signal_may_come_before_the_workflow(
+async def test_pause_before_the_workflow_starts_takes_effect(
     temporal: Any, settings: Settings, database: Any, receiver: Any
 ) -> None:
     """No worker runs yet: the delivery is paused before its first attempt, and stays so."""
     client: Client = temporal.client
     stack = Stack(client, database, receiver)
     delivery = await stack.deliver(await stack.endpoint("/ok"))
-    await stack.ask(delivery, "pause")
+    await stack.request(delivery, "pause")
 
     async with running_stack(temporal, settings, database, receiver) as stack:
         await stack.until_status(delivery, "paused")
         assert receiver.requests == []
-        await stack.ask(delivery, "resume")
+        await stack.request(delivery, "resume")
         await stack.until_status(delivery, "delivered")
     assert len(receiver.requests) == 1

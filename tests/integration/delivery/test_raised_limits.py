@@ -1,4 +1,4 @@
-"""A limit is raised: what has an appointment under the old one does not keep it."""
+"""Raising an endpoint's limit: deliveries that wait at the old limit are sent sooner."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries import permits
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Endpoint
-from tests.integration.delivery.circuits import deliver_many, until_all
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.circuits import deliver_many
+from tests.integration.delivery.conftest import Stack
 from tests.support.seed_jobs import job_row, seed_job
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 async def until_limited(stack: Stack, deliveries: list[str], count: int) -> None:
-    """So many of these wait at their endpoint's limit, and the others are delivered."""
+    """Wait until this number of deliveries waits at the limit and the others are delivered."""
 
     async def reached() -> bool:
         rows = [await stack.row(delivery) for delivery in deliveries]
@@ -32,7 +33,7 @@ async def until_limited(stack: Stack, deliveries: list[str], count: int) -> None
     await eventually(reached)
 
 
-async def test_what_waits_at_a_limit_goes_when_it_is_told_that_the_limit_was_raised(
+async def test_raised_limit_sends_deliveries_that_waited_at_the_old_one(
     stack: Stack, settings: Settings
 ) -> None:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.001)
@@ -61,7 +62,7 @@ async def test_what_waits_at_a_limit_goes_when_it_is_told_that_the_limit_was_rai
     )
     await workflow_starter_for(settings, stack.client, stack.database).start_requested()
 
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
     assert sorted(request.message_id or "" for request in stack.receiver.requests) == deliveries
 
     async def ended() -> bool:

@@ -1,4 +1,4 @@
-"""What came in through a source goes out as an event, as a link to it, or byte for byte."""
+"""A request to a source is delivered as an event, as a link to the event, or byte for byte."""
 
 from __future__ import annotations
 
@@ -37,23 +37,25 @@ async def client(stack: Stack, settings: Settings) -> AsyncIterator[httpx2.Async
             yield client
 
 
-async def made(client: httpx2.AsyncClient, path: str, **form: Any) -> Json:
+async def create(client: httpx2.AsyncClient, path: str, **form: Any) -> Json:
     answer = await client.post(path, json=form)
     assert answer.status_code == 201, answer.text
     document: Json = answer.json()
     return document
 
 
-async def scene(client: httpx2.AsyncClient, stack: Stack, *styles: str) -> tuple[str, str, str]:
-    """A tenant with a source, and an endpoint with a subscription of each style; gives the ids of
-    the tenant and the source, and the last endpoint's secret."""
-    tenant = (await made(client, "/tenants", name="Acme"))["id"]
-    source = await made(
+async def create_source(
+    client: httpx2.AsyncClient, stack: Stack, *styles: str
+) -> tuple[str, str, str]:
+    """Create a tenant with a source, and an endpoint for each payload style; return the ids of the
+    tenant and the source, and the last endpoint's secret."""
+    tenant = (await create(client, "/tenants", name="Acme"))["id"]
+    source = await create(
         client, "/sources", tenant_id=tenant, name="x", provider="github", secrets=[SECRET]
     )
     secret = ""
     for style in styles:
-        endpoint = await made(
+        endpoint = await create(
             client,
             "/endpoints",
             tenant_id=tenant,
@@ -62,7 +64,7 @@ async def scene(client: httpx2.AsyncClient, stack: Stack, *styles: str) -> tuple
             headers={"X-GitHub-Hook-ID": "of the endpoint"},
         )
         form = {"endpoint_id": endpoint["id"], "events": ["**"], "payload": style}
-        await made(client, "/subscriptions", **form)
+        await create(client, "/subscriptions", **form)
         secret = endpoint["secret"]
     return tenant, source["id"], secret
 
@@ -71,10 +73,10 @@ def by_path(stack: Stack) -> dict[str, Request]:
     return {request.path: request for request in stack.receiver.requests}
 
 
-async def test_a_request_goes_out_in_full_as_a_link_and_byte_for_byte(
+async def test_request_to_a_source_is_delivered_in_all_three_payload_styles(
     client: httpx2.AsyncClient, stack: Stack
 ) -> None:
-    _, source, secret = await scene(client, stack, "full", "thin", "raw")
+    _, source, secret = await create_source(client, stack, "full", "thin", "raw")
     url = f"http://hookfast.test/in/{source}"
     github = provider("github")
     request = sample("github.push", provider=github, secret=SECRET, now=utc_now(), url=url)
@@ -109,8 +111,10 @@ async def test_a_request_goes_out_in_full_as_a_link_and_byte_for_byte(
     Verifier(secret).verify(raw.headers, raw.body)
 
 
-async def test_a_form_goes_out_as_the_form_it_was(client: httpx2.AsyncClient, stack: Stack) -> None:
-    _, source, _ = await scene(client, stack, "full", "raw")
+async def test_raw_payload_of_a_form_is_the_same_form(
+    client: httpx2.AsyncClient, stack: Stack
+) -> None:
+    _, source, _ = await create_source(client, stack, "full", "raw")
     body = f"payload={quote_plus(json.dumps({'action': 'opened', 'n': 1.5}))}".encode()
     form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
     headers, _ = signed(body, event="issues")
@@ -124,10 +128,10 @@ async def test_a_form_goes_out_as_the_form_it_was(client: httpx2.AsyncClient, st
     assert json.loads(got["/full"].body)["data"] == {"action": "opened", "n": 1.5}
 
 
-async def test_raw_is_full_for_an_event_that_came_in_through_no_source(
+async def test_raw_payload_of_an_emitted_event_is_the_full_one(
     client: httpx2.AsyncClient, stack: Stack
 ) -> None:
-    tenant, _, _ = await scene(client, stack, "raw")
+    tenant, _, _ = await create_source(client, stack, "raw")
     await client.put("/event-types/order.invoice.paid", json={})
     form = {"tenant_id": tenant, "type": "order.invoice.paid", "data": [1]}
     assert (await client.post("/events", json=form)).status_code == 202

@@ -1,4 +1,4 @@
-"""The relay: nothing forgotten, nothing started twice, whatever is away and whoever else relays."""
+"""The relay starts every delivery once, beside other relays and through outages and crashes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from structlog.testing import capture_logs
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
@@ -28,9 +29,10 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.tables import Delivery, Endpoint
-from tests.integration.delivery.conftest import Stack, eventually, running_stack
+from tests.integration.delivery.conftest import Stack, running_stack
 from tests.support.receiver import Receiver
 from tests.support.seed import KEYRING, SECRET, claim, seed_delivery, seed_endpoint
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -67,11 +69,11 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
 
 async def unstarted(database: Database) -> int:
     async with database.read() as connection:
-        count, _ = await outbox.backlog(connection)
+        count: int = (await connection.execute(outbox.backlog_statement(1_000))).scalar_one()
         return count
 
 
-async def test_a_claim_is_exclusive_until_its_lease_runs_out(database: Database) -> None:
+async def test_a_claim_is_exclusive_until_its_lease_ends(database: Database) -> None:
     endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
     ids = [await seed_delivery(database, endpoint) for _ in range(3)]
     now = utc_now()
@@ -88,7 +90,7 @@ async def test_a_claim_is_exclusive_until_its_lease_runs_out(database: Database)
     assert [row.delivery_id for row in later] == ids
 
 
-async def test_twins_share_the_outbox_without_overlap(
+async def test_several_relays_share_the_outbox_without_overlap(
     temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
 ) -> None:
     endpoint = await seed_endpoint(database, "http://127.0.0.1:9/", timeout=20)
@@ -112,18 +114,19 @@ async def test_twins_share_the_outbox_without_overlap(
         await handle.terminate()
 
 
-async def test_a_relay_that_dies_after_starting_leaves_nothing_to_be_sent_twice(
+async def test_relay_crash_after_a_start_sends_nothing_twice(
     temporal: WorkflowEnvironment,
     settings: Settings,
     database: Database,
     receiver: Receiver,
     make_relay: MakeRelay,
 ) -> None:
-    """Between start and mark: the row is leased again and Temporal refuses the second start."""
+    """It crashes between start and mark: the row is leased again, and Temporal declines the second
+    start."""
     endpoint = await seed_endpoint(database, receiver.url("/ok"))
     delivery = await seed_delivery(database, endpoint)
     dying = make_relay(temporal.client)
-    assert await dying.relay_once() == 1  # started, never marked: it dies here
+    assert await dying.relay_once() == 1  # started, never marked: it crashes here
     async with running_stack(temporal, settings, database, receiver) as stack:
         await stack.until_status(delivery, "delivered")
         async with database.write() as connection:  # as if the record had not marked it either
@@ -142,10 +145,10 @@ async def test_a_relay_that_dies_after_starting_leaves_nothing_to_be_sent_twice(
     assert len(receiver.requests) == 1
 
 
-async def test_a_lost_workflow_is_started_again_where_it_stood(
+async def test_a_lost_workflow_is_started_again_where_it_was(
     temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> None:
-    """Temporal's data is gone (here: terminated), the row says an attempt is long overdue."""
+    """Temporal's data is lost (here: terminated), and the row has a long overdue attempt."""
     plan = {"delays_seconds": [3600, 0.1], "jitter": 0, "retry_on": "all"}
     endpoint = await seed_endpoint(database, receiver.url("/fail-first/1"), plan=plan)
     delivery = await seed_delivery(database, endpoint)
@@ -168,8 +171,8 @@ async def test_a_lost_workflow_is_started_again_where_it_stood(
     assert numbers == ["1", "2"]
 
 
-async def test_an_endpoint_that_cannot_be_used_does_not_hold_up_the_others(stack: Stack) -> None:
-    """Its secret was sealed with a key that is not there any more."""
+async def test_endpoint_with_an_unreadable_secret_does_not_hold_up_others(stack: Stack) -> None:
+    """Its secret was sealed with a key that no longer exists."""
     broken, healthy = await stack.endpoint("/ok"), await stack.endpoint("/ok")
     table = Endpoint.__table__
     other = Keyring([bytes(32)])
@@ -184,16 +187,16 @@ async def test_an_endpoint_that_cannot_be_used_does_not_hold_up_the_others(stack
     assert (await stack.row(stuck)).status == "pending"
 
 
-class Away:
-    """A Temporal that cannot be reached, until it can."""
+class UnavailableClient:
+    """A client that cannot reach Temporal while `away`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.away = True
-        self.asked = 0
+        self.calls = 0
 
     async def start_workflow(self, *args: Any, **kwargs: Any) -> Any:
-        self.asked += 1
+        self.calls += 1
         if self.away:
             raise RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
         return await self._client.start_workflow(*args, **kwargs)
@@ -219,11 +222,19 @@ async def test_while_temporal_is_away_the_relay_backs_off_and_then_catches_up(
 ) -> None:
     endpoint = await seed_endpoint(database, receiver.url("/ok"))
     ids = [await seed_delivery(database, endpoint) for _ in range(10)]
-    client = Away(temporal.client)
+    client = UnavailableClient(temporal.client)
     relay = make_relay(client)  # type: ignore[arg-type] # the one call it makes
+
+    async def three_pauses() -> list[float] | None:
+        found = [entry["retry_in_seconds"] for entry in logged if "retry_in_seconds" in entry]
+        return found if len(found) >= 3 else None
+
     async with relaying(relay):
-        await asyncio.sleep(1.5)
-        assert 10 <= client.asked <= 60  # it backs off
+        with capture_logs() as logged:
+            pauses = await eventually(three_pauses)
+        assert pauses[0] <= 0.25
+        assert pauses[2] >= 0.5
+        assert 10 <= client.calls <= 60
         assert await unstarted(database) == 10
         client.away = False
 
@@ -232,15 +243,17 @@ async def test_while_temporal_is_away_the_relay_backs_off_and_then_catches_up(
 
         await eventually(all_started)
     async with running_stack(temporal, settings, database, receiver) as stack:
-        for delivery in ids:
-            await stack.until_status(delivery, "delivered")
+        await stack.until_all(ids, "delivered")
     assert len(receiver.requests) == 10
 
 
-async def test_the_doorbell_wakes_the_relay(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    # it looks by itself no more, once the wait that it is in has ended
+@pytest.fixture
+def no_idle_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop relays from reading the outbox unless the doorbell wakes them."""
     monkeypatch.setattr("hookfast.dispatch.relay._IDLE_SECONDS", 3600.0)
-    await asyncio.sleep(1.5)
+
+
+async def test_the_doorbell_wakes_the_relay(no_idle_reads: None, stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     bell = doorbell_for(stack.database)
     try:
@@ -256,8 +269,7 @@ async def test_nothing_is_left_in_the_outbox_after_a_burst(stack: Stack) -> None
     endpoints = [await stack.endpoint("/ok") for _ in range(5)]
     ids = [await stack.deliver(endpoint) for endpoint in endpoints for _ in range(20)]
 
-    for delivery in ids:
-        await stack.until_status(delivery, "delivered")
+    await stack.until_all(ids, "delivered")
 
     async def started() -> bool:
         async with stack.database.read() as connection:

@@ -1,8 +1,6 @@
-"""A delivery is sent again by signal: while its plan goes on, and after it has ended."""
+"""Resending a delivery: while its retry plan runs, and after it has ended."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
@@ -12,7 +10,7 @@ from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
 from hookfast.storage.deliveries import actions
 from hookfast.storage.endpoints import endpoint_state, endpoints
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -25,11 +23,7 @@ async def test_a_failed_resend_neither_ends_nor_moves_the_plan(stack: Stack) -> 
     await stack.workflow(delivery).signal("resend")
     await stack.receiver.wait_for(2)
 
-    async def recorded() -> Any:
-        row = await stack.row(delivery)
-        return row if row.attempts == 2 else None
-
-    after = await eventually(recorded)
+    after = await stack.until_attempts(delivery, 2)
     assert (after.status, after.retries) == ("retrying", 0)
     assert after.next_attempt_at == before.next_attempt_at
     now = await stack.state(delivery)
@@ -50,7 +44,7 @@ async def test_a_resend_that_succeeds_ends_the_delivery(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("ended", ["/ok", "/status/404"])
-async def test_resending_a_finished_delivery_starts_it_again_under_its_id(
+async def test_resend_of_a_finished_delivery_has_the_same_message_id(
     stack: Stack, ended: str
 ) -> None:
     stack.receiver.routes["/hook"] = ended
@@ -59,33 +53,29 @@ async def test_resending_a_finished_delivery_starts_it_again_under_its_id(
     await stack.until_closed(delivery)
 
     stack.receiver.routes["/hook"] = "/ok"
-    await stack.ask(delivery, "resend")
+    await stack.request(delivery, "resend")
 
-    async def again() -> Any:
-        row = await stack.row(delivery)
-        return row if row.attempts == 2 and row.status == "delivered" else None
-
-    await eventually(again)
+    await stack.until(delivery, lambda row: row.attempts == 2 and row.status == "delivered")
     assert {request.message_id for request in stack.receiver.requests} == {delivery}
     attempts = await stack.attempts(delivery)
     assert [attempt.number for attempt in attempts] == [1, 2]
     assert attempts[1].trigger == "resend"
 
 
-async def test_a_resend_of_a_finished_delivery_that_fails_gets_the_whole_plan(stack: Stack) -> None:
+async def test_failed_resend_of_a_finished_delivery_gets_the_whole_retry_plan(stack: Stack) -> None:
     stack.receiver.routes["/hook"] = "/ok"
     delivery = await stack.deliver(await stack.endpoint("/hook", plan=QUICK))
     await stack.until_closed(delivery)
 
     stack.receiver.routes["/hook"] = "/status/500"
-    await stack.ask(delivery, "resend")
+    await stack.request(delivery, "resend")
 
     row = await stack.until_status(delivery, "dead")
     assert (row.attempts, row.retries) == (5, 3)
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["disabled", "deleted"])
-async def test_a_resend_to_an_endpoint_that_is_sent_nothing_is_refused_and_changes_nothing(
+async def test_resend_to_a_disabled_or_deleted_endpoint_is_declined_and_changes_nothing(
     stack: Stack, deleted: bool
 ) -> None:
     endpoint = await stack.endpoint("/ok")
@@ -100,17 +90,17 @@ async def test_a_resend_to_an_endpoint_that_is_sent_nothing_is_refused_and_chang
                 connection, endpoint, cause=Cause.DISABLED, reason="Disabled.", now=utc_now()
             )
 
-    with pytest.raises(Conflict, match="deleted" if deleted else "disabled") as refused:
-        await stack.ask(delivery, "resend")
+    with pytest.raises(Conflict, match="deleted" if deleted else "disabled") as declined:
+        await stack.request(delivery, "resend")
 
-    assert refused.value.code == "endpoint_disabled"
+    assert declined.value.code == "endpoint_disabled"
     description = await stack.workflow(delivery).describe()
     assert description.status is WorkflowExecutionStatus.COMPLETED
     assert await stack.row(delivery) == before
     assert len(stack.receiver.requests) == 1
 
 
-async def test_a_resend_whose_endpoint_is_disabled_before_it_is_made_is_a_dead_letter(
+async def test_resend_whose_endpoint_is_disabled_before_the_attempt_is_a_dead_letter(
     stack: Stack,
 ) -> None:
     endpoint = await stack.endpoint("/ok")
@@ -125,7 +115,7 @@ async def test_a_resend_whose_endpoint_is_disabled_before_it_is_made_is_a_dead_l
 
     row = await stack.until_status(delivery, "dead")
     assert (row.reason, row.attempts) == ("endpoint_disabled", 1)
-    ended = await stack.last_state(delivery)
+    ended = await stack.final_state(delivery)
     assert (ended.status, ended.attempts) == ("dead", 1)
     assert "Nothing was sent" in ended.last_error
     assert len(stack.receiver.requests) == 1

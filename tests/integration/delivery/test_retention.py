@@ -1,4 +1,4 @@
-"""Retention in a whole worker: what starts it, what it shows, and that time does not matter."""
+"""Retention in a whole worker: its schedule, its results, and long runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hookfast.retention.daily import SCHEDULE_ID as UPKEEP_SCHEDULE_ID
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables import Attempt, Delivery, Event
 from hookfast.workflow_request import CONTROL_QUEUE
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
 from tests.integration.storage.retention.old_rows import (
     add_attempt,
     add_delivery,
@@ -33,20 +33,21 @@ from tests.integration.storage.retention.old_rows import (
     left,
     number_of,
 )
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 @pytest.fixture
 async def unscheduled(temporal: WorkflowEnvironment, stack: Stack) -> AsyncIterator[Client]:
-    """A client of a server whose schedules are gone again afterwards: other workers follow."""
+    """A client whose server's schedules are deleted after the test, for the tests that follow."""
     yield temporal.client
     for schedule_id in (SCHEDULE_ID, UPKEEP_SCHEDULE_ID):
         await temporal.client.get_schedule_handle(schedule_id).delete()
 
 
-async def old_things(stack: Stack) -> str:
-    """A delivered and a paused delivery of long ago, with their events; returns the paused one."""
+async def add_old_deliveries(stack: Stack) -> str:
+    """Store old deliveries, three delivered and one paused, with events; return the paused one."""
     at = utc_now() - timedelta(days=40)
     for _ in range(3):
         delivery = await add_delivery(
@@ -57,10 +58,10 @@ async def old_things(stack: Stack) -> str:
     return await add_delivery(stack.database, event, at, status="paused")
 
 
-async def test_the_schedule_runs_it_in_the_night_and_it_tells_what_went(
+async def test_nightly_schedule_runs_retention_and_reports_what_it_deleted(
     stack: Stack, unscheduled: Client
 ) -> None:
-    paused = await old_things(stack)
+    paused = await add_old_deliveries(stack)
     await asyncio.gather(*(retention_schedule.ensure_schedule(unscheduled) for _ in range(3)))
     handle = unscheduled.get_schedule_handle(SCHEDULE_ID)
     described = await handle.describe()
@@ -85,15 +86,15 @@ async def test_the_schedule_runs_it_in_the_night_and_it_tells_what_went(
     assert await left(stack.database, Delivery) == {paused}
     assert await number_of(stack.database, Event) == 1
     async with stack.database.read() as connection:
-        (run,) = await retention_runs.newest(connection, limit=10)
+        (run,) = await retention_runs.list_newest(connection, limit=10)
     assert (run.run.id, run.run.status, run.run.days) == (state.run_id, "done", 1)
     assert [(sweep.name, sweep.done) for sweep in run.sweeps] == [(name, True) for name in SWEEPS]
     await handle.pause()
     assert await retention_schedule.next_run(unscheduled) is None
 
 
-async def test_a_long_run_continues_as_new_and_counts_on(stack: Stack) -> None:
-    await old_things(stack)
+async def test_a_long_run_continues_as_new_and_keeps_its_counts(stack: Stack) -> None:
+    await add_old_deliveries(stack)
     run_id = new_id("ret")
     handle = await stack.client.start_workflow(
         WORKFLOW_TYPE,
@@ -108,8 +109,8 @@ async def test_a_long_run_continues_as_new_and_counts_on(stack: Stack) -> None:
     assert sum(one.deleted for one in state.swept) == 9
 
 
-async def test_a_dry_run_that_was_asked_for_deletes_nothing(stack: Stack) -> None:
-    await old_things(stack)
+async def test_a_dry_run_counts_and_deletes_nothing(stack: Stack) -> None:
+    await add_old_deliveries(stack)
     run_id = new_id("ret")
     await retention_schedule.start(stack.client, run_id, dry_run=True)
     workflow = stack.client.get_workflow_handle(

@@ -1,4 +1,4 @@
-"""A worker that is told to end: it takes no more work, and ends what is under way."""
+"""Shutdown of a worker: it takes no more work, and completes the attempts in flight."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from tests.support.waiting import PATIENCE
 pytestmark = pytest.mark.anyio
 
 
-async def test_no_queue_is_served_on_while_what_came_by_another_one_ends(
+async def test_every_task_queue_stops_at_once_while_attempts_complete(
     temporal: WorkflowEnvironment,
     settings: Settings,
     database: Database,
     receiver: Receiver,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else each would have the whole grace after the other, which is more than whoever stops a
-    worker waits before he kills it."""
-    told: set[str] = set()
-    all_told, under_way = asyncio.Event(), asyncio.Event()
+    """One after the other, each queue would use the whole grace period, and the worker would be
+    killed before it has ended."""
+    stopping: set[str] = set()
+    all_stopping, in_flight = asyncio.Event(), asyncio.Event()
     post, shutdown = Sender.post, Worker.shutdown
 
-    async def post_at_last(self: Sender, *args: Any, **options: Any) -> Any:
-        under_way.set()
-        await all_told.wait()
+    async def post_late(self: Sender, *args: Any, **options: Any) -> Any:
+        in_flight.set()
+        await all_stopping.wait()
         return await post(self, *args, **options)
 
-    async def told_to_end(self: Worker) -> None:
-        told.add(self.task_queue)
-        if told == {DELIVERIES_QUEUE, RETRIES_QUEUE, CONTROL_QUEUE}:
-            all_told.set()
+    async def note_shutdown(self: Worker) -> None:
+        stopping.add(self.task_queue)
+        if stopping == {DELIVERIES_QUEUE, RETRIES_QUEUE, CONTROL_QUEUE}:
+            all_stopping.set()
         await shutdown(self)
 
-    monkeypatch.setattr(Sender, "post", post_at_last)
-    monkeypatch.setattr(Worker, "shutdown", told_to_end)
+    monkeypatch.setattr(Sender, "post", post_late)
+    monkeypatch.setattr(Worker, "shutdown", note_shutdown)
     async with (
         asyncio.timeout(PATIENCE),
         running_stack(temporal, settings, database, receiver) as stack,
     ):
         delivery = await stack.deliver(await stack.endpoint("/ok", timeout=20))
-        await under_way.wait()
+        await in_flight.wait()
     row = await stack.row(delivery)
     assert (row.status, row.attempts, len(receiver.requests)) == ("delivered", 1, 1)

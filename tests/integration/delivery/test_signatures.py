@@ -1,5 +1,5 @@
-"""What goes over the wire, verified the way a receiver would: each profile, several at once, while
-secrets rotate and are sealed anew, and encrypted. And where secrets must not be found."""
+"""Signed requests, verified as a receiver does: every profile, several at once, while secrets
+rotate and are resealed, and encrypted. Also the places in which no secret may appear."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ from hookfast.signing.keyring import Keyring, encode_key
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.keys.rekey import rekey, survey
-from tests.integration.delivery.conftest import Stack, eventually
+from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import QUICK
 from tests.support.api_client import OPERATOR_KEY, Json, client_with
 from tests.support.receiver import Receiver, Request
 from tests.support.seed import EVENT_TYPE, KEY
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -51,7 +52,7 @@ MARKER = "only-for-the-receiver-4711"
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Every process can open what the new key sealed, and still seals with the old one."""
+    """Settings whose processes seal with the old key and can also open with the new one."""
     keys = f"{encode_key(KEY)},{encode_key(NEW)}"
     more = {"encryption_keys": SecretStr(keys), "operator_key": SecretStr(OPERATOR_KEY)}
     return settings.model_copy(update=more)
@@ -59,7 +60,7 @@ def settings(settings: Settings) -> Settings:
 
 @dataclass(frozen=True)
 class Platform:
-    """The API beside the worker, as the platform uses it."""
+    """A client of an API that runs beside the worker."""
 
     client: httpx2.AsyncClient
     receiver: Receiver
@@ -78,7 +79,7 @@ class Platform:
         return dict(answer.json())
 
     async def emit(self, data: object) -> str:
-        """The id of the event's delivery."""
+        """Emit an event and return the id of its delivery."""
         form = {"type": EVENT_TYPE, "tenant_id": self.tenant_id, "data": data}
         answer = await self.client.post("/events", json=form)
         assert answer.status_code == 202, answer.text
@@ -110,7 +111,7 @@ def _hmac(secret: str, message: bytes) -> str:
 
 
 def _assert_hmac_profiles(secret: str, request: Request) -> None:
-    """That whoever holds `secret` verifies each profile that signs with it."""
+    """Check that this secret verifies every profile that signs with it."""
     headers, body = request.headers, request.body
     Webhook(secret).verify(body, dict(headers), json_parse=False)
     stamp = headers["x-hook-timestamp"].encode()
@@ -125,7 +126,7 @@ def _assert_hmac_profiles(secret: str, request: Request) -> None:
 
 
 def _assert_ed25519(public: str, headers: Mapping[str, str], body: bytes) -> None:
-    """That one of the `v1a` signatures is this key's."""
+    """Check that one of the `v1a` signatures was made with this key."""
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public.removeprefix("whpk_")))
     for signature in headers["webhook-signature"].split(" "):
@@ -164,7 +165,7 @@ async def test_a_request_is_verified_by_every_profile_of_its_endpoint(
     )
 
 
-async def test_each_attempt_has_a_nonce_of_its_own(platform: Platform) -> None:
+async def test_each_attempt_has_a_new_nonce(platform: Platform) -> None:
     endpoint = await platform.endpoint("/fail-first/2", signatures=["hook", "standard", "nonce"])
     await platform.emit("again")
     requests = await platform.receiver.wait_for(3)
@@ -176,12 +177,12 @@ async def test_each_attempt_has_a_nonce_of_its_own(platform: Platform) -> None:
 
 
 @pytest.mark.parametrize("last", ["nonce", "body"])
-async def test_receivers_with_either_secret_verify_while_it_rotates_and_is_sealed_anew(
+async def test_old_and_new_secrets_verify_during_rotation_and_resealing(
     platform: Platform, database: Database, last: str
 ) -> None:
     signatures = ["hook", "standard", "standard-ed25519", last]
     endpoint = await platform.endpoint(signatures=signatures, headers={"X-Env": HEADER_VALUE})
-    told = [endpoint["secret"]]
+    secrets = [endpoint["secret"]]
     publics = [one["public_key"] for one in endpoint["secrets"] if one["public_key"]]
     both = Keyring([NEW, KEY])
     stop = asyncio.Event()
@@ -204,9 +205,9 @@ async def test_receivers_with_either_secret_verify_while_it_rotates_and_is_seale
         await platform.receiver.wait_for(len(platform.receiver.requests) + 5)
         answer = await platform.client.post(f"/endpoints/{endpoint['id']}/rotate-secret")
         assert answer.status_code == 200, answer.text
-        told.append(answer.json()["secret"])
+        secrets.append(answer.json()["secret"])
         publics.append(answer.json()["secrets"][1]["public_key"])
-        # an attempt that was loaded before may still be on its way; a delivery emitted now is not
+        # an attempt loaded before the rotation may be in flight; a delivery emitted now is not
         after = await platform.emit("after the rotation")
         await eventually(partial(_received, platform.receiver, after))
         known_from.append(
@@ -222,19 +223,19 @@ async def test_receivers_with_either_secret_verify_while_it_rotates_and_is_seale
     await platform.receiver.wait_for(sent + 4)
     requests = platform.receiver.requests
     for request in requests:  # every overlap is a day, so the first secret verifies everything
-        _assert_hmac_profiles(told[0], request)
+        _assert_hmac_profiles(secrets[0], request)
         _assert_ed25519(publics[0], request.headers, request.body)
         assert request.headers["x-env"] == HEADER_VALUE
-    for secret, public, first in zip(told, publics, known_from, strict=True):
+    for secret, public, first in zip(secrets, publics, known_from, strict=True):
         _assert_hmac_profiles(secret, requests[first])
         _assert_ed25519(public, requests[first].headers, requests[first].body)
-    _assert_hmac_profiles(told[-1], requests[-1])
+    _assert_hmac_profiles(secrets[-1], requests[-1])
     await rekey(database, both)
     assert (await survey(database, Keyring([NEW]))).left == 0
 
 
 async def _received(receiver: Receiver, message_id: str) -> bool:
-    return bool(receiver.of_message(message_id))
+    return bool(receiver.requests_for(message_id))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ async def _received(receiver: Receiver, message_id: str) -> bool:
     ],
     ids=["RSA", "X25519"],
 )
-async def test_an_encrypted_body_is_signed_as_it_is_sent_and_read_by_its_receiver(
+async def test_encrypted_body_is_signed_as_sent_and_decrypted_by_its_receiver(
     platform: Platform, key: JWK, alg: str
 ) -> None:
     encryption = {"jwk": json.loads(key.export_public()), "alg": alg}
@@ -263,7 +264,7 @@ async def test_an_encrypted_body_is_signed_as_it_is_sent_and_read_by_its_receive
     assert (event["type"], event["data"]) == (EVENT_TYPE, {"card": MARKER})
 
 
-async def test_no_secret_is_in_an_answer_a_history_a_log_or_readable_in_the_database(
+async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
     platform: Platform, stack: Stack, capfd: pytest.CaptureFixture[str]
 ) -> None:
     endpoint = await platform.endpoint(
@@ -276,7 +277,7 @@ async def test_no_secret_is_in_an_answer_a_history_a_log_or_readable_in_the_data
     delivery = await platform.emit({"card": MARKER})
     await stack.until_status(delivery, "delivered")
     await stack.until_closed(delivery)
-    requests = platform.receiver.of_message(delivery)
+    requests = platform.receiver.requests_for(delivery)
     assert requests[-1].headers["authorization"] == HEADER_VALUE
 
     secrets = [endpoint["secret"], rotated["secret"]]
@@ -297,29 +298,29 @@ async def test_no_secret_is_in_an_answer_a_history_a_log_or_readable_in_the_data
     assert "whsec_" not in answers
 
     stored = await _everything_stored(stack.database)
-    assert endpoint["id"] in stored  # it was read at all
+    assert endpoint["id"] in stored  # proof that the rows were read
     assert not [needle for needle in needles if needle in stored]
 
     history = json.loads((await stack.workflow(delivery).fetch_history()).to_json())
-    told = "\n".join(_texts(history))
-    assert '"delivery_id"' in told  # what travels is read as it is, not as base64
-    assert not [needle for needle in [*needles, MARKER] if needle in told]
+    texts = "\n".join(_texts(history))
+    assert '"delivery_id"' in texts  # payloads are decoded, not base64
+    assert not [needle for needle in [*needles, MARKER] if needle in texts]
 
-    broken = await _endpoint_that_cannot_be_used(platform, stack.database)
+    broken = await _add_unreadable_endpoint(platform, stack.database)
     await platform.emit({"card": MARKER})
     logged = ""
 
-    async def complained() -> bool:
+    async def is_logged() -> bool:
         nonlocal logged
         logged += "".join(capfd.readouterr())
         return broken in logged
 
-    await eventually(complained)
+    await eventually(is_logged)
     assert not [needle for needle in [*needles, MARKER] if needle in logged]
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text of a history, payloads decoded."""
+    """Yield every string of a history, with payloads decoded."""
     if isinstance(value, dict):
         for name, member in value.items():
             if name == "data" and isinstance(member, str):
@@ -332,8 +333,9 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-async def _endpoint_that_cannot_be_used(platform: Platform, database: Database) -> str:
-    """The id of an endpoint whose header was sealed with a key nobody has: the worker logs that."""
+async def _add_unreadable_endpoint(platform: Platform, database: Database) -> str:
+    """Create an endpoint whose header was sealed with an unknown key, and return its id. The worker
+    logs an error about it."""
     endpoint_id = str((await platform.endpoint(headers={"Authorization": HEADER_VALUE}))["id"])
     stranger = Keyring([b"s" * 32])
     headers = seal_headers({"Authorization": HEADER_VALUE}, stranger, endpoint_id=endpoint_id)
@@ -346,7 +348,7 @@ async def _endpoint_that_cannot_be_used(platform: Platform, database: Database) 
 
 
 async def _everything_stored(database: Database) -> str:
-    """Every row of every table, as text."""
+    """Return every row of every table, as text."""
     found = []
     async with database.read() as connection:
         for table in SQLModel.metadata.sorted_tables:

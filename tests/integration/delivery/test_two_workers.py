@@ -1,5 +1,4 @@
-"""Two worker processes' worth of workers on one database and one Temporal: circuits and limits hold
-for both together."""
+"""Two workers on one database and one Temporal share circuits and limits."""
 
 from __future__ import annotations
 
@@ -24,7 +23,6 @@ from tests.integration.delivery.circuits import (
     deliver_many,
     notices,
     recover,
-    until_all,
     until_circuit,
 )
 from tests.integration.delivery.conftest import SANDBOX, Stack
@@ -45,44 +43,45 @@ async def stack(
     database: Database,
     receiver: Receiver,
 ) -> AsyncIterator[Stack]:
-    """Two workers, which share nothing in this process. What one sends in a thin body begins with
-    its own public URL; each takes few deliveries at once, so that both get some."""
+    """Two workers that share nothing in this process. The link in a thin body begins with the
+    public URL of the worker that sends it; each takes few deliveries at once, so that both send
+    some."""
 
-    def of(public_url: str) -> Settings:
+    def settings_with(public_url: str) -> Settings:
         return settings.model_copy(update={"public_url": public_url, "relay_batch": 4})
 
     other = await temporal.connect_client(data_converter=DATA_CONVERTER)
     async with (
         Database(database_url) as first,
         Database(database_url) as second,
-        running_worker(of(WORKERS[0]), temporal.client, first, workflow_runner=SANDBOX),
-        running_worker(of(WORKERS[1]), other, second, workflow_runner=SANDBOX),
+        running_worker(settings_with(WORKERS[0]), temporal.client, first, workflow_runner=SANDBOX),
+        running_worker(settings_with(WORKERS[1]), other, second, workflow_runner=SANDBOX),
     ):
         yield Stack(temporal.client, database, receiver)
 
 
 @pytest.fixture
 async def doorbell(database: Database) -> AsyncIterator[Doorbell]:
-    """Rung after deliveries are stored, as whoever emits does: both workers hear of them at once.
-    Else the one whose relay happens to look first may take them all."""
+    """A doorbell that tests ring after storing deliveries, as the API does. Without it, the relay
+    that reads the outbox first may take all of them."""
     doorbell = doorbell_for(database)
     yield doorbell
     await doorbell.close()
 
 
 def senders(requests: Iterable[Request]) -> set[str]:
-    """The workers that made these requests."""
+    """Return the public URLs of the workers that made these requests."""
     urls = [json.loads(request.body)["data"]["url"] for request in requests]
     return {one for one in WORKERS for url in urls if url.startswith(one)}
 
 
 async def runs(stack: Stack, endpoint: str) -> int:
-    """How many runs the endpoint's circuit has had."""
+    """Return how many workflow runs the endpoint's circuit has had."""
     return (await stack.client.count_workflows(f"WorkflowId = '{workflow_id(endpoint)}'")).count
 
 
 async def events(stack: Stack, kind: Kind) -> int:
-    """How many operational events of this kind there are."""
+    """Return how many operational events of this kind are stored."""
     table: Table = Event.__table__
     async with stack.database.read() as connection:
         rows = await connection.execute(
@@ -91,10 +90,10 @@ async def events(stack: Stack, kind: Kind) -> int:
         return int(rows.scalar_one())
 
 
-async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(
+async def test_circuit_that_two_workers_open_at_once_is_one_outage(
     stack: Stack, doorbell: Doorbell
 ) -> None:
-    # All of the first requests are under way when the first of them fails, and then fail together.
+    # All first requests are in flight when the first of them fails, and they fail together.
     stack.receiver.routes["/hook"] = "/slow/1?status=500"
     endpoint = await stack.endpoint(
         "/hook",
@@ -109,10 +108,10 @@ async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(
     )
     deliveries = await deliver_many(stack, endpoint, 40)
     doorbell.ring()
-    await until_all(stack, deliveries, "held")
+    await stack.until_all(deliveries, "held")
 
     failed = list(stack.receiver.requests)
-    assert len(failed) > 10  # the threshold was crossed with more under way
+    assert len(failed) > 10  # the threshold was crossed with more in flight
     assert senders(failed) == set(WORKERS)
     assert (await circuit(stack, endpoint)).episode == 1
     assert await notices(stack, endpoint) == [("opened", owner) for owner in OWNERS]
@@ -120,7 +119,7 @@ async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(
 
     stack.receiver.requests.clear()
     await recover(stack, endpoint)
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
     after = await until_circuit(stack, endpoint, "closed")
     assert (after.episode, after.drained) == (1, 39)
     arrived = stack.receiver.requests
@@ -130,8 +129,8 @@ async def test_a_circuit_that_two_workers_open_at_once_is_one_episode(
     assert await runs(stack, endpoint) == 1
     assert await events(stack, Kind.CIRCUIT_OPENED) == 1
     assert await events(stack, Kind.CIRCUIT_CLOSED) == 1
-    told = [(kind, owner) for kind in ("opened", "recovered") for owner in OWNERS]
-    assert await notices(stack, endpoint) == told
+    expected = [(kind, owner) for kind in ("opened", "recovered") for owner in OWNERS]
+    assert await notices(stack, endpoint) == expected
 
 
 async def test_two_workers_together_stay_within_an_endpoints_rate(
@@ -142,7 +141,7 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(
     begun = time.time()
     deliveries = await deliver_many(stack, endpoint, 100)
     doorbell.ring()
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests
     assert sorted(request.message_id or "" for request in requests) == deliveries
@@ -150,16 +149,16 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(
     assert_within_rate(requests, 20, since=begun)
 
 
-async def test_two_workers_together_have_no_more_under_way_than_an_endpoint_takes(
+async def test_two_workers_together_stay_within_an_endpoints_max_in_flight(
     stack: Stack, doorbell: Doorbell
 ) -> None:
     endpoint = await stack.endpoint("/slow/0.2", payload="thin", max_in_flight=2)
 
     deliveries = await deliver_many(stack, endpoint, 40)
     doorbell.ring()
-    await until_all(stack, deliveries, "delivered")
+    await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests
     assert sorted(request.message_id or "" for request in requests) == deliveries
     assert senders(requests) == set(WORKERS)
-    assert stack.receiver.most_under_way == 2
+    assert stack.receiver.most_in_flight == 2

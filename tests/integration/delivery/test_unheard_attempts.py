@@ -1,5 +1,5 @@
-"""A signal that comes while the fast lane makes the first attempt: Temporal has the workflow begin
-once more, from before the attempt, which the row knows of."""
+"""A signal during a first attempt in the fast lane makes Temporal discard and repeat the workflow
+task. The row already has the attempt, so that it is not made twice."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ pytestmark = pytest.mark.anyio
 NO_RETRIES = {"delays_seconds": [], "jitter": 0, "retry_on": "all"}
 
 
-async def begun_anew(stack: Stack, delivery: str) -> bool:
-    """Whether what its workflow did was lost on Temporal."""
+async def task_was_discarded(stack: Stack, delivery: str) -> bool:
+    """Return whether Temporal discarded a task of the delivery's workflow."""
     history = await stack.workflow(delivery).fetch_history()
     failed = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
     return any(event.event_type == failed for event in history.events)
 
 
 async def signalled_in_the_first_attempt(stack: Stack, signal: str, *, path: str) -> str:
-    """A delivery that is told so while its first request is under way."""
+    """Create a delivery and signal it while its first request is in flight; return its id."""
     delivery = await stack.deliver(await stack.endpoint(path))
     await stack.receiver.wait_for(1)
     await stack.workflow(delivery).signal(signal)
@@ -32,17 +32,17 @@ async def signalled_in_the_first_attempt(stack: Stack, signal: str, *, path: str
 
 
 @pytest.mark.parametrize("signal", ["pause", "cancel"])
-async def test_what_arrived_stays_delivered(stack: Stack, signal: str) -> None:
+async def test_successful_attempt_stays_delivered(stack: Stack, signal: str) -> None:
     delivery = await signalled_in_the_first_attempt(stack, signal, path="/slow/1")
-    result = await stack.last_state(delivery)
+    result = await stack.final_state(delivery)
     row = await stack.row(delivery)
     assert (row.status, row.attempts, row.next_attempt_at) == ("delivered", 1, None)
     assert (result.status, result.attempts) == ("delivered", 1)
-    assert await begun_anew(stack, delivery)
+    assert await task_was_discarded(stack, delivery)
     assert len(stack.receiver.requests) == 1
 
 
-async def test_what_ended_without_success_stays_a_dead_letter(stack: Stack) -> None:
+async def test_failed_attempt_without_retries_stays_a_dead_letter(stack: Stack) -> None:
     endpoint = await stack.endpoint("/slow/1?status=500", plan=NO_RETRIES)
     delivery = await stack.deliver(endpoint)
     await stack.receiver.wait_for(1)
@@ -50,35 +50,35 @@ async def test_what_ended_without_success_stays_a_dead_letter(stack: Stack) -> N
     await stack.until_closed(delivery)
     row = await stack.row(delivery)
     assert (row.status, row.reason, row.attempts) == ("dead", "retries_exhausted", 1)
-    assert await begun_anew(stack, delivery)
+    assert await task_was_discarded(stack, delivery)
 
 
-async def test_one_that_is_asked_for_again_is_sent_again(stack: Stack) -> None:
+async def test_resend_during_the_first_attempt_is_not_lost(stack: Stack) -> None:
     delivery = await signalled_in_the_first_attempt(stack, "pause", path="/slow/1")
     await stack.workflow(delivery).signal("resend")
     await stack.until_closed(delivery)
     assert (await stack.row(delivery)).status == "delivered"
 
 
-async def test_only_the_first_try_trusts_what_the_relay_read(
+async def test_only_the_first_try_uses_the_row_that_the_relay_read(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[bool] = []
     load = OutgoingLoader.load
 
-    async def watched(self: OutgoingLoader, *args: Any, fresh: bool, **options: Any) -> Outgoing:
+    async def noted_load(self: OutgoingLoader, *args: Any, fresh: bool, **options: Any) -> Outgoing:
         tries.append(fresh)
         return await load(self, *args, fresh=fresh, **options)
 
-    monkeypatch.setattr(OutgoingLoader, "load", watched)
+    monkeypatch.setattr(OutgoingLoader, "load", noted_load)
     delivery = await signalled_in_the_first_attempt(stack, "wake", path="/slow/1")
     await stack.until_closed(delivery)
-    assert await begun_anew(stack, delivery)
+    assert await task_was_discarded(stack, delivery)
     assert tries[:2] == [True, False]
     assert len(stack.receiver.requests) == 1
 
 
-async def test_what_failed_and_will_be_tried_again_is_cancelled(stack: Stack) -> None:
+async def test_failed_attempt_with_retries_left_is_cancelled(stack: Stack) -> None:
     delivery = await signalled_in_the_first_attempt(stack, "cancel", path="/slow/1?status=500")
     await stack.until_closed(delivery)
     row = await stack.row(delivery)

@@ -1,4 +1,4 @@
-"""The whole retry plan, on a real server that skips the waiting."""
+"""The whole hourly retry plan, on a Temporal server that skips time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
 async def timer_seconds(stack: Stack, delivery_id: str) -> list[float]:
-    """The virtual seconds each timer of the delivery really took, over all of its runs."""
+    """Return the duration of each timer of the delivery, in skipped seconds, over all runs."""
     seconds: list[float] = []
     run_id: str | None = None
     handle = stack.workflow(delivery_id)
@@ -46,11 +46,11 @@ async def test_a_failing_endpoint_gets_79_requests_in_three_days_and_then_a_dead
     skipping_stack: Stack,
 ) -> None:
     stack = skipping_stack
-    # One endpoint and nothing but failures would open its circuit: not what this is about.
+    # With the default threshold, the circuit would open and hold the delivery.
     endpoint = await stack.endpoint("/status/500", circuit={"failure_threshold": 1_000})
     delivery = await stack.deliver(endpoint, data={"invoice": 1})
 
-    state = await stack.last_state(delivery)
+    state = await stack.final_state(delivery)
 
     assert state.status == "dead"
     row = await stack.row(delivery)

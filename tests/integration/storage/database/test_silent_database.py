@@ -18,7 +18,7 @@ from hookfast.storage.database import doorbell, engine, postgresql_engine
 from hookfast.storage.database.availability import is_away
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import workers
-from tests.support.database_cut import DatabaseLine
+from tests.support.database_proxy import DatabaseProxy
 from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(2 * PATIENCE)]
@@ -29,14 +29,14 @@ SHORT = 1.0
 
 
 @pytest.fixture
-async def line(postgresql_url: str) -> AsyncIterator[DatabaseLine]:
-    async with DatabaseLine(postgresql_url) as line:
+async def line(postgresql_url: str) -> AsyncIterator[DatabaseProxy]:
+    async with DatabaseProxy(postgresql_url) as line:
         yield line
         line.thaw()
 
 
 @pytest.fixture
-async def database(line: DatabaseLine, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
+async def database(line: DatabaseProxy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
     monkeypatch.setattr(postgresql_engine, "PING_SECONDS", SHORT)
     monkeypatch.setattr(engine, "STATEMENT_SECONDS", SHORT)
     async with Database(line.url) as database:
@@ -49,7 +49,7 @@ async def use(database: Database) -> int:
 
 
 async def test_connections_that_fell_silent_while_nobody_used_them_are_replaced(
-    line: DatabaseLine, database: Database
+    line: DatabaseProxy, database: Database
 ) -> None:
     async with database.read(), database.read():
         pass  # now there are two
@@ -59,7 +59,7 @@ async def test_connections_that_fell_silent_while_nobody_used_them_are_replaced(
 
 @pytest.mark.parametrize("last", [None, "SELECT 2"], ids=["at its commit", "at a statement"])
 async def test_a_transaction_on_a_connection_that_falls_silent_ends_and_the_next_one_works(
-    line: DatabaseLine, database: Database, last: str | None
+    line: DatabaseProxy, database: Database, last: str | None
 ) -> None:
     async def transact() -> None:
         async with database.write() as connection:
@@ -74,7 +74,7 @@ async def test_a_transaction_on_a_connection_that_falls_silent_ends_and_the_next
 
 
 async def test_a_server_that_stands_still_is_used_again_when_it_goes_on(
-    line: DatabaseLine, database: Database, monkeypatch: pytest.MonkeyPatch
+    line: DatabaseProxy, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql_engine, "CONNECT_SECONDS", SHORT)
     async with Database(line.url) as short:
@@ -87,7 +87,7 @@ async def test_a_server_that_stands_still_is_used_again_when_it_goes_on(
 
 
 @asynccontextmanager
-async def deserted(line: DatabaseLine) -> AsyncIterator[None]:
+async def deserted(line: DatabaseProxy) -> AsyncIterator[None]:
     """The line leads to a pooler whose server is gone: it lets clients in, and hangs up on their
     first statement. So does a server that is shut down in that moment."""
 
@@ -106,11 +106,11 @@ async def deserted(line: DatabaseLine) -> AsyncIterator[None]:
     async with await asyncio.start_unix_server(hang_up, f"{folder}/{name}"):
         yield
     (Path(folder) / name).unlink(missing_ok=True)
-    await line.mend()
+    await line.listen()
 
 
 async def test_one_that_hangs_up_on_the_first_statement_is_away_until_it_answers(
-    line: DatabaseLine, database: Database
+    line: DatabaseProxy, database: Database
 ) -> None:
     assert await use(database) == 1
     async with deserted(line):
@@ -121,14 +121,14 @@ async def test_one_that_hangs_up_on_the_first_statement_is_away_until_it_answers
 
 
 async def test_what_a_cut_off_transaction_holds_is_given_back(
-    line: DatabaseLine, database: Database, monkeypatch: pytest.MonkeyPatch
+    line: DatabaseProxy, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql_engine, "_ABANDONED", "200ms")
+    monkeypatch.setattr(postgresql_engine, "_IDLE_IN_TRANSACTION", "200ms")
     now = utc_now()
 
     async def beat(database: Database, *, then_silence: bool = False) -> None:
         async with database.write() as connection:
-            await workers.beat(connection, "one", version="1", now=now)  # its row is locked now
+            await workers.record_heartbeat(connection, "one", version="1", now=now)  # its row is locked now
             if then_silence:
                 line.silence()
 
@@ -136,7 +136,7 @@ async def test_what_a_cut_off_transaction_holds_is_given_back(
     with pytest.raises(TimeoutError):
         await beat(database, then_silence=True)
     async with asyncio.timeout(PATIENCE):
-        await beat(database.unhurried)
+        await beat(database.background)
 
 
 async def test_work_that_nobody_waits_for_may_take_its_time(database: Database) -> None:
@@ -144,16 +144,16 @@ async def test_work_that_nobody_waits_for_may_take_its_time(database: Database) 
         async with database.write() as connection:
             await connection.execute(text(f"SELECT pg_sleep({2 * SHORT})"))
 
-    await dawdle(database.unhurried)
+    await dawdle(database.background)
     with pytest.raises(TimeoutError):
         await dawdle(database)
 
 
 async def test_a_database_that_is_silent_can_be_closed(
-    line: DatabaseLine, database: Database, monkeypatch: pytest.MonkeyPatch
+    line: DatabaseProxy, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_CLOSE_SECONDS", SHORT)
-    async with database.read(), database.unhurried.read():
+    async with database.read(), database.background.read():
         pass
     line.silence()
     async with asyncio.timeout(PATIENCE):
@@ -161,7 +161,7 @@ async def test_a_database_that_is_silent_can_be_closed(
 
 
 async def test_a_doorbell_whose_line_fell_silent_is_heard_again(
-    line: DatabaseLine, monkeypatch: pytest.MonkeyPatch
+    line: DatabaseProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "CONNECT_SECONDS", SHORT)
     monkeypatch.setattr(doorbell, "_LISTEN_SECONDS", SHORT / 10)

@@ -1,4 +1,4 @@
-"""What people and jobs ask of deliveries: done in one transaction, and told afterwards."""
+"""Actions on deliveries by people, jobs and signals: each is applied in one transaction."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tests.support.seed import delivery_row, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
-OVER: Final[dict[str, dict[str, Any]]] = {
+INACTIVE: Final[dict[str, dict[str, Any]]] = {
     "disabled": {"state": "disabled"},
     "deleted": {"deleted_at": at(0)},
 }
 NOW: Final = 10.0
 
-# What a delivery is at `NOW`, what is asked of it then, and what it is after that: its status, and
-# when it goes next. None: it stays as it was. Where the resend of a delivery that has ended is
-# pending and not retrying, no attempt of it was made.
+# A delivery's status at `NOW`, the action requested then, and the resulting status and time of the
+# next attempt (None: unchanged). A resent delivery is pending instead of retrying if no attempt of
+# it was made before.
 WAITS = at(61.005)
-ASKED: list[tuple[str, UserAction, tuple[str, Any] | None]] = [
+ACTIONS: list[tuple[str, UserAction, tuple[str, Any] | None]] = [
     ("pending", "pause", ("paused", None)),
     ("pending", "resume", None),
     ("pending", "resend", ("pending", at(0))),  # its first attempt is due
@@ -68,7 +68,9 @@ ASKED: list[tuple[str, UserAction, tuple[str, Any] | None]] = [
 ]
 
 
-async def ask(database: Database, delivery: str, action: UserAction, *, now: float = NOW) -> Change:
+async def request(
+    database: Database, delivery: str, action: UserAction, *, now: float = NOW
+) -> Change:
     async with database.write() as connection:
         return await actions.request(connection, delivery, action, now=at(now))
 
@@ -85,20 +87,15 @@ async def request_many(
 
 
 async def seed_all(database: Database, endpoint: str) -> dict[str, str]:
-    """A delivery in each status, by what it is."""
+    """Store a delivery in each status. Returns their ids by status."""
     return {before: await seed_life(database, endpoint, before) for before in BEFORE}
 
 
-@pytest.fixture
-async def endpoint(database: Database) -> str:
-    return await seed_endpoint(database, "https://example.com/hook")
+# -- actions of people ----------------------------------------------------------------------------
 
 
-# -- a person's -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("before", "action", "then"), ASKED)
-async def test_what_a_person_asks_is_done_at_once(
+@pytest.mark.parametrize(("before", "action", "then"), ACTIONS)
+async def test_a_persons_action_is_applied_at_once_and_put_into_the_outbox(
     database: Database,
     endpoint: str,
     before: str,
@@ -107,7 +104,7 @@ async def test_what_a_person_asks_is_done_at_once(
 ) -> None:
     delivery = await seed_life(database, endpoint, before)
     was = await delivery_row(database, delivery)
-    change = await ask(database, delivery, action)
+    change = await request(database, delivery, action)
     assert change.before == life_after(BEFORE[before])
     assert change.after == await stored_life(database, delivery)
     row = await delivery_row(database, delivery)
@@ -116,17 +113,17 @@ async def test_what_a_person_asks_is_done_at_once(
         return
     assert (row.status, row.next_attempt_at) == then
     assert row.updated_at == at(NOW)
-    # its workflow is yet to be told
+    # its workflow is not woken yet
     assert (row.started_at, row.leased_until, row.wakes) == (None, None, 1)
     assert row.urgency == Urgency.PERSON
 
 
 @pytest.mark.parametrize("before", ENDED)
-async def test_what_is_sent_again_begins_its_plan_again(
+async def test_resending_an_ended_delivery_starts_its_plan_again(
     database: Database, endpoint: str, before: str
 ) -> None:
     delivery = await seed_life(database, endpoint, before)
-    await ask(database, delivery, "resend")
+    await request(database, delivery, "resend")
     row = await delivery_row(database, delivery)
     assert (row.finished_at, row.reason, row.round, row.retries) == (None, None, 1, 0)
     assert (row.resend_asked_at, row.resend_yields) == (at(NOW), False)
@@ -135,66 +132,66 @@ async def test_what_is_sent_again_begins_its_plan_again(
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
 @pytest.mark.parametrize("before", ENDED)
-async def test_what_has_ended_can_only_be_sent_again(
+async def test_an_ended_delivery_accepts_no_action_but_resend(
     database: Database, endpoint: str, before: str, action: UserAction
 ) -> None:
     delivery = await seed_life(database, endpoint, before)
     was = await delivery_row(database, delivery)
     with pytest.raises(Conflict) as caught:
-        await ask(database, delivery, action)
+        await request(database, delivery, action)
     assert caught.value.code == "delivery_finished"
     assert before in caught.value.message
     assert await delivery_row(database, delivery) == was
 
 
-@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize("inactive", INACTIVE)
 @pytest.mark.parametrize("before", BEFORE)
-async def test_nothing_is_sent_again_to_an_endpoint_that_is_over(
-    database: Database, before: str, over: str
+async def test_resend_to_a_disabled_or_deleted_endpoint_is_a_conflict(
+    database: Database, before: str, inactive: str
 ) -> None:
-    endpoint = await seed_endpoint(database, "https://example.com/hook", **OVER[over])
+    endpoint = await seed_endpoint(database, "https://example.com/hook", **INACTIVE[inactive])
     delivery = await seed_life(database, endpoint, before)
     was = await delivery_row(database, delivery)
     with pytest.raises(Conflict) as caught:
-        await ask(database, delivery, "resend")
+        await request(database, delivery, "resend")
     assert caught.value.code == "endpoint_disabled"
-    assert over in caught.value.message
+    assert inactive in caught.value.message
     assert await delivery_row(database, delivery) == was
 
 
-@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize("inactive", INACTIVE)
 @pytest.mark.parametrize(
     ("before", "action", "then"),
-    [case for case in ASKED if case[1] != "resend"],
+    [case for case in ACTIONS if case[1] != "resend"],
 )
-async def test_the_rest_may_be_asked_whatever_its_endpoint_is(
-    database: Database, before: str, action: UserAction, then: tuple[str, Any] | None, over: str
+async def test_other_actions_are_possible_for_a_disabled_or_deleted_endpoint(
+    database: Database, before: str, action: UserAction, then: tuple[str, Any] | None, inactive: str
 ) -> None:
-    endpoint = await seed_endpoint(database, "https://example.com/hook", **OVER[over])
+    endpoint = await seed_endpoint(database, "https://example.com/hook", **INACTIVE[inactive])
     delivery = await seed_life(database, endpoint, before)
-    await ask(database, delivery, action)
+    await request(database, delivery, action)
     row = await delivery_row(database, delivery)
     expected = (before if before != "limited" else "pending") if then is None else then[0]
     assert row.status == expected
 
 
-async def test_a_paused_endpoint_takes_a_resend(database: Database) -> None:
+async def test_resend_to_a_paused_endpoint_is_accepted(database: Database) -> None:
     endpoint = await seed_endpoint(database, "https://example.com/hook", state="paused")
     delivery = await seed_life(database, endpoint, "dead")
-    assert (await ask(database, delivery, "resend")).after.phase is Phase.WAITING
+    assert (await request(database, delivery, "resend")).after.phase is Phase.WAITING
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "resend", "cancel"])
-async def test_a_delivery_that_is_not_there_is_not_found(
+async def test_an_action_on_an_unknown_delivery_raises_not_found(
     database: Database, action: UserAction
 ) -> None:
     with pytest.raises(NotFound):
-        await ask(database, "dlv_unknown", action)
+        await request(database, "dlv_unknown", action)
 
 
-# -- a job's --------------------------------------------------------------------------------------
+# -- actions of jobs ------------------------------------------------------------------------------
 
-# A resend by a job waits where deliveries are held, and what is held goes without being asked.
+# A job's resend yields to circuits, and a held delivery is sent anyway once its circuit closes.
 MANY: list[tuple[Action, tuple[str, ...]]] = [
     (Action.PAUSE, ("pending", "retrying", "limited", "held")),
     (Action.RESUME, ("paused",)),
@@ -205,7 +202,7 @@ MANY: list[tuple[Action, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("action", "change"), MANY)
-async def test_a_job_leaves_alone_what_its_wish_makes_no_sense_for(
+async def test_a_jobs_action_changes_only_deliveries_for_which_it_is_possible(
     database: Database, endpoint: str, action: Action, change: tuple[str, ...]
 ) -> None:
     ids = await seed_all(database, endpoint)
@@ -217,15 +214,15 @@ async def test_a_job_leaves_alone_what_its_wish_makes_no_sense_for(
         row = await delivery_row(database, delivery)
         if before in change:
             assert (row.started_at, row.wakes) == (None, 1)
-            waits = action is Action.CHECK_LIMITS  # for nobody: it comes with what is due
-            assert row.urgency == (Urgency.RETRY if waits else Urgency.JOB)
+            is_due = action is Action.CHECK_LIMITS  # not less urgent than a retry
+            assert row.urgency == (Urgency.RETRY if is_due else Urgency.JOB)
             assert row.resend_yields == (action is Action.RESEND_YIELDING)
         else:
             assert row == was[before]
 
 
 @pytest.mark.parametrize("among", [(), ("dead", "gone"), ("pending",), ("delivered",)])
-async def test_a_job_acts_on_those_that_still_are_what_it_chose(
+async def test_a_job_acts_only_on_deliveries_that_still_have_a_selected_status(
     database: Database, endpoint: str, among: tuple[str, ...]
 ) -> None:
     ids = await seed_all(database, endpoint)
@@ -235,17 +232,15 @@ async def test_a_job_acts_on_those_that_still_are_what_it_chose(
     )
     changed = {one.delivery_id for one in changes if one.after != one.before}
     if among:
-        # what waits for its endpoint's limits is pending too
-        fit = {"limited", *among} if "pending" in among else set(among)
+        # a delivery that waits for its endpoint's limits is pending too
+        expected = {"limited", *among} if "pending" in among else set(among)
     else:
-        fit = set(BEFORE) - {"held"}
-    assert changed == {ids[before] for before in fit}
+        expected = set(BEFORE) - {"held"}
+    assert changed == {ids[before] for before in expected}
 
 
-async def test_a_job_that_comes_a_second_time_asks_for_nothing_more(
-    database: Database, endpoint: str
-) -> None:
-    """A second redrive, or the same again after a crash: what was dead is not dead any more."""
+async def test_repeating_a_jobs_action_changes_nothing(database: Database, endpoint: str) -> None:
+    """A second redrive, or a repetition after a crash: the delivery is no longer dead."""
     delivery = await seed_life(database, endpoint, "dead")
     dead = [DeliveryStatus.DEAD]
     [first] = await request_many(database, [delivery], Action.RESEND_YIELDING, among=dead)
@@ -257,11 +252,11 @@ async def test_a_job_that_comes_a_second_time_asks_for_nothing_more(
     assert await delivery_row(database, delivery) == was
 
 
-@pytest.mark.parametrize("over", OVER)
-async def test_a_job_sends_nothing_again_to_an_endpoint_that_is_over(
-    database: Database, endpoint: str, over: str
+@pytest.mark.parametrize("inactive", INACTIVE)
+async def test_a_job_resends_nothing_to_a_disabled_or_deleted_endpoint(
+    database: Database, endpoint: str, inactive: str
 ) -> None:
-    closed = await seed_endpoint(database, "https://example.com/hook", **OVER[over])
+    closed = await seed_endpoint(database, "https://example.com/hook", **INACTIVE[inactive])
     here, there = [await seed_life(database, one, "dead") for one in (endpoint, closed)]
     was = await delivery_row(database, there)
     changes = await request_many(database, [here, there], Action.RESEND_YIELDING)
@@ -271,40 +266,41 @@ async def test_a_job_sends_nothing_again_to_an_endpoint_that_is_over(
     assert cancelled.after.phase is Phase.CANCELLED
 
 
-async def test_what_a_person_asked_for_is_not_put_behind_what_a_job_asks(
+async def test_a_persons_action_stays_urgent_when_a_job_acts_too(
     database: Database, endpoint: str
 ) -> None:
     delivery = await seed_life(database, endpoint, "retrying")
-    await ask(database, delivery, "resend")
+    await request(database, delivery, "resend")
     await request_many(database, [delivery], Action.PAUSE)
     row = await delivery_row(database, delivery)
     assert (row.status, row.wakes, row.urgency) == ("paused", 2, Urgency.PERSON)
 
 
-# -- made by hand in the Temporal UI --------------------------------------------------------------
-
+# -- signals sent directly, as in the Temporal UI -------------------------------------------------
 
 MOMENTS = itertools.count(int(NOW) + 1)
 
 
-async def hear(database: Database, delivery: str, run: str, count: int, *asked: Action) -> Change:
-    """A step that was told of these wishes, the last of the `count` that its run heard. Each comes
-    a second later than the one before."""
+async def apply_signals(
+    database: Database, delivery: str, run: str, count: int, *received: Action
+) -> Change:
+    """Apply these signals, the last of the `count` that the run has received. Each call happens a
+    second after the one before."""
     async with database.write() as connection:
-        heard = ReceivedSignals(run, count, asked)
-        return await actions.apply_signals(connection, delivery, heard, now=at(next(MOMENTS)))
+        signals = ReceivedSignals(run, count, received)
+        return await actions.apply_signals(connection, delivery, signals, now=at(next(MOMENTS)))
 
 
 async def test_a_signal_is_applied_once_however_often_its_step_is_repeated(
     database: Database, endpoint: str
 ) -> None:
     delivery = await seed_life(database, endpoint)
-    await hear(database, delivery, "run", 1, Action.PAUSE)
+    await apply_signals(database, delivery, "run", 1, Action.PAUSE)
     paused = await stored_life(database, delivery)
     assert paused.phase is Phase.PAUSED
-    await ask(database, delivery, "resume")  # by API
+    await request(database, delivery, "resume")  # through the API
     resumed = await stored_life(database, delivery)
-    change = await hear(database, delivery, "run", 1, Action.PAUSE)
+    change = await apply_signals(database, delivery, "run", 1, Action.PAUSE)
     assert change.after == change.before == resumed
     assert await stored_life(database, delivery) == resumed
 
@@ -312,52 +308,54 @@ async def test_a_signal_is_applied_once_however_often_its_step_is_repeated(
 async def test_a_step_that_is_repeated_with_more_signals_applies_the_new_ones(
     database: Database, endpoint: str
 ) -> None:
-    """Its report was lost, and meanwhile another signal came."""
+    """The step's result was lost, and meanwhile another signal arrived."""
     delivery = await seed_life(database, endpoint)
-    await hear(database, delivery, "run", 1, Action.PAUSE)
-    await ask(database, delivery, "resume")
-    change = await hear(database, delivery, "run", 2, Action.PAUSE, Action.CANCEL)
+    await apply_signals(database, delivery, "run", 1, Action.PAUSE)
+    await request(database, delivery, "resume")
+    change = await apply_signals(database, delivery, "run", 2, Action.PAUSE, Action.CANCEL)
     assert (change.before.phase, change.after.phase) == (Phase.WAITING, Phase.CANCELLED)
     assert change.after.waiting_since is None
-    change = await hear(database, delivery, "run", 3, Action.RESEND)
+    change = await apply_signals(database, delivery, "run", 3, Action.RESEND)
     assert change.after.round == 1
 
 
 async def test_another_run_counts_its_signals_from_one(database: Database, endpoint: str) -> None:
-    """A delivery that is sent again, or has continued as new, has a new run."""
+    """A delivery that is resent, or whose workflow continued as new, has a new run."""
     delivery = await seed_life(database, endpoint)
-    await hear(database, delivery, "first", 2, Action.PAUSE, Action.CANCEL)
-    change = await hear(database, delivery, "second", 1, Action.RESEND)
+    await apply_signals(database, delivery, "first", 2, Action.PAUSE, Action.CANCEL)
+    change = await apply_signals(database, delivery, "second", 1, Action.RESEND)
     assert (change.before.phase, change.after.phase) == (Phase.CANCELLED, Phase.WAITING)
     for _ in range(2):
-        change = await hear(database, delivery, "second", 1, Action.RESEND)
+        change = await apply_signals(database, delivery, "second", 1, Action.RESEND)
         assert change.after == change.before
     assert change.after.round == 1
 
 
-async def test_a_step_that_was_frozen_does_not_have_the_later_ones_applied_again(
+async def test_a_frozen_step_does_not_cause_later_signals_to_be_applied_again(
     database: Database, endpoint: str
 ) -> None:
-    """Its worker comes back when another has long made the same step, and the next."""
+    """Its worker continues after another worker made the same step and the next."""
     delivery = await seed_life(database, endpoint)
-    await hear(database, delivery, "run", 1, Action.PAUSE)
-    await hear(database, delivery, "run", 2, Action.CANCEL)
-    await hear(database, delivery, "run", 3, Action.RESEND)
-    stale = await hear(database, delivery, "run", 1, Action.PAUSE)
+    await apply_signals(database, delivery, "run", 1, Action.PAUSE)
+    await apply_signals(database, delivery, "run", 2, Action.CANCEL)
+    await apply_signals(database, delivery, "run", 3, Action.RESEND)
+    stale = await apply_signals(database, delivery, "run", 1, Action.PAUSE)
     assert stale.after == stale.before
-    again = await hear(database, delivery, "run", 3, Action.RESEND)
+    again = await apply_signals(database, delivery, "run", 3, Action.RESEND)
     assert again.after == again.before
     assert again.after.round == 1
 
 
-async def test_what_a_workflow_hears_is_no_news_to_it(database: Database, endpoint: str) -> None:
+async def test_signals_do_not_put_their_delivery_into_the_outbox(
+    database: Database, endpoint: str
+) -> None:
     delivery = await seed_life(database, endpoint)
     was = await delivery_row(database, delivery)
-    await hear(database, delivery, "run", 1, Action.PAUSE)
+    await apply_signals(database, delivery, "run", 1, Action.PAUSE)
     row = await delivery_row(database, delivery)
     assert (row.status, row.started_at, row.wakes) == ("paused", was.started_at, 0)
 
 
-async def test_a_signal_to_a_delivery_that_is_not_there_is_not_found(database: Database) -> None:
+async def test_a_signal_to_an_unknown_delivery_raises_not_found(database: Database) -> None:
     with pytest.raises(NotFound):
-        await hear(database, "dlv_unknown", "run", 1, Action.PAUSE)
+        await apply_signals(database, "dlv_unknown", "run", 1, Action.PAUSE)

@@ -26,14 +26,8 @@ ANN, BOB = "ann@shop.example", "Bob@shop.example"
 
 
 async def endpoint_of(database: Database, *owners: str) -> str:
-    endpoint_id = await seed_endpoint(database, "https://shop.example/hooks?token=secret")
-    async with database.write() as connection:
-        await connection.execute(
-            update(Endpoint.__table__)
-            .where(Endpoint.__table__.c.id == endpoint_id)
-            .values(owner_emails=list(owners))
-        )
-    return endpoint_id
+    url = "https://shop.example/hooks?token=secret"
+    return await seed_endpoint(database, url, owner_emails=list(owners))
 
 
 async def add(

@@ -1,5 +1,4 @@
-"""A line to a PostgreSQL server that can be cut or go silent, to see what becomes of those who use
-it."""
+"""A proxy to a PostgreSQL server that can cut, freeze or silence connections."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from sqlalchemy import make_url
 _SOCKET = ".s.PGSQL.5432"
 
 
-class DatabaseLine:
-    """`url` leads to the database of `url` as long as the line is up."""
+class DatabaseProxy:
+    """A proxy for the database at `url`; its own `url` works while the proxy listens."""
 
     def __init__(self, url: str) -> None:
         parsed = make_url(url)
         self._server = str(Path(str(parsed.query["host"])) / _SOCKET)
         # not under tmp_path: a UNIX socket's path may have at most 107 characters
-        self._folder = tempfile.mkdtemp(prefix="hookfast-line-")
+        self._folder = tempfile.mkdtemp(prefix="hookfast-proxy-")
         self.url = parsed.set(query={"host": self._folder}).render_as_string(hide_password=False)
         self._listening: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -32,26 +31,26 @@ class DatabaseLine:
         self._flowing.set()
 
     def silence(self) -> None:
-        """Swallow whatever comes on the connections that are open now, and do not end them: as when
-        a firewall has forgotten them. New ones work."""
+        """Drop all data on the connections that are open now, without closing them, as a firewall
+        does that has lost their state. New connections work."""
         self._silenced += 1
 
     def freeze(self) -> None:
-        """Hold everything back, until `thaw`: as when the server stands still."""
+        """Hold back all data until `thaw`, as if the server had stopped."""
         self._flowing.clear()
 
     def thaw(self) -> None:
-        """Let what was held back through."""
+        """Forward the data that `freeze` held back."""
         self._flowing.set()
 
-    async def mend(self) -> None:
-        """Let connections through."""
+    async def listen(self) -> None:
+        """Accept connections."""
         self._listening = await asyncio.start_unix_server(
             self._relay, str(Path(self._folder) / _SOCKET)
         )
 
     async def cut(self) -> None:
-        """End every connection, and refuse new ones."""
+        """Close every connection, and accept no new ones."""
         assert self._listening is not None
         self._listening.close()
         for writer in self._open:
@@ -61,7 +60,7 @@ class DatabaseLine:
         self._listening = None
 
     async def __aenter__(self) -> Self:
-        await self.mend()
+        await self.listen()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -80,9 +79,9 @@ class DatabaseLine:
         try:
             await asyncio.gather(self._copy(reader, to_server[1]), self._copy(to_server[0], writer))
         finally:
-            for one in (writer, to_server[1]):
-                self._open.discard(one)
-                one.close()
+            for stream in (writer, to_server[1]):
+                self._open.discard(stream)
+                stream.close()
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         silenced = self._silenced

@@ -1,4 +1,4 @@
-"""The daily upkeep tells owners of their dead letters; retention deletes the old ones."""
+"""The daily workflow notifies owners of dead letters, and retention deletes old ones."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import insert, select
 from temporalio.client import Client, ScheduleOverlapPolicy
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.daily import DailyActivities
-from hookfast.dispatch.schedules import ensure_schedule
-from hookfast.ids import new_id
+from hookfast.dispatch.schedules import ensure_daily
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.retention import dead_letter_upkeep
-from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth, Notice
+from hookfast.storage.tables import Attempt, Delivery, EndpointHealth, Notice
 from hookfast.workflow_request import CONTROL_QUEUE
-from tests.integration.delivery.conftest import SANDBOX, eventually
+from tests.integration.delivery.conftest import SANDBOX
+from tests.integration.storage.retention.old_rows import add_attempt, number_of
 from tests.support.seed import seed_delivery, seed_endpoint
+from tests.support.waiting import eventually
 from workflows.daily import DailyWorkflow
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -39,57 +40,29 @@ def activities(database: Database) -> DailyActivities:
 
 
 async def endpoint_of(database: Database, *owners: str) -> str:
-    endpoint_id = await seed_endpoint(database, "https://shop.example/hooks")
-    async with database.write() as connection:
-        await connection.execute(
-            update(Endpoint.__table__)
-            .where(Endpoint.__table__.c.id == endpoint_id)
-            .values(owner_emails=list(owners))
-        )
-    return endpoint_id
+    """Store an endpoint with these owners and return its id."""
+    url = "https://shop.example/hooks"
+    return await seed_endpoint(database, url, owner_emails=list(owners))
 
 
 async def ended(
     database: Database, endpoint_id: str, at: datetime, *, status: str = "dead", attempts: int = 1
 ) -> str:
-    """A delivery that ended then, with so many attempts."""
-    delivery_id = await seed_delivery(database, endpoint_id)
-    async with database.write() as connection:
-        c = Delivery.__table__.c
-        await connection.execute(
-            update(Delivery.__table__)
-            .where(c.id == delivery_id)
-            .values(status=status, finished_at=at, next_attempt_at=None)
-        )
-        for number in range(attempts):
-            await connection.execute(
-                insert(Attempt.__table__),
-                {
-                    "id": new_id("att"),
-                    "delivery_id": delivery_id,
-                    "endpoint_id": endpoint_id,
-                    "number": number + 1,
-                    "trigger": "retry",
-                    "started_at": at,
-                    "duration_ms": 1.0,
-                    "result": "status",
-                },
-            )
+    """Store a delivery that ended at this time, with attempts, and return its id."""
+    delivery_id = await seed_delivery(
+        database, endpoint_id, status=status, finished_at=at, next_attempt_at=None
+    )
+    for number in range(attempts):
+        await add_attempt(database, delivery_id, at, number=number + 1)
     return delivery_id
 
 
-async def told(database: Database) -> list[Any]:
+async def stored_notices(database: Database) -> list[Any]:
     async with database.read() as connection:
         return list(await connection.execute(select(Notice.__table__)))
 
 
-async def left(database: Database, table: Any) -> int:
-    async with database.read() as connection:
-        count = await connection.execute(select(func.count()).select_from(table.__table__))
-        return int(count.scalar_one())
-
-
-async def test_owners_are_told_of_the_last_day_s_dead_letters_once(
+async def test_owners_are_notified_once_of_the_last_days_dead_letters(
     database: Database, activities: DailyActivities
 ) -> None:
     endpoint_id = await endpoint_of(database, *OWNERS)
@@ -109,7 +82,7 @@ async def test_owners_are_told_of_the_last_day_s_dead_letters_once(
     again = await environment.run(activities.summarise_dead_letters)
 
     assert (first, again) == (Summarised(1, 2), Summarised(1, 0))
-    rows = await told(database)
+    rows = await stored_notices(database)
     assert sorted(row.email for row in rows) == OWNERS
     assert {(row.kind, row.episode) for row in rows} == {("dead_letters", NOW.toordinal())}
     assert rows[0].facts == {
@@ -119,30 +92,30 @@ async def test_owners_are_told_of_the_last_day_s_dead_letters_once(
     }
 
 
-async def test_an_endpoint_is_told_of_once_a_day(database: Database) -> None:
+async def test_owners_are_notified_once_a_day_per_endpoint(database: Database) -> None:
     endpoint_id = await endpoint_of(database, OWNERS[0])
     environment = ActivityEnvironment()
     for at, notices_added in ((NOW, 1), (NOW + 10 * HOUR, 0), (NOW + DAY, 1)):
         await ended(database, endpoint_id, at - HOUR)
-        upkeep_then = DailyActivities(database=database, clock=lambda at=at: at)
-        summarised = await environment.run(upkeep_then.summarise_dead_letters)
+        activities = DailyActivities(database=database, clock=lambda at=at: at)
+        summarised = await environment.run(activities.summarise_dead_letters)
         assert summarised == Summarised(1, notices_added)
 
 
-async def test_nobody_is_told_of_a_deleted_endpoint_or_one_without_owners(
+async def test_nobody_is_notified_of_a_deleted_endpoint_or_one_without_owners(
     database: Database, activities: DailyActivities
 ) -> None:
-    nobodys, deleted = await endpoint_of(database), await endpoint_of(database, OWNERS[0])
-    for endpoint_id in (nobodys, deleted):
+    ownerless, deleted = await endpoint_of(database), await endpoint_of(database, OWNERS[0])
+    for endpoint_id in (ownerless, deleted):
         await ended(database, endpoint_id, NOW - HOUR)
     async with database.write() as connection:
         await endpoints.mark_deleted(connection, deleted, at=NOW)
     summarised = await ActivityEnvironment().run(activities.summarise_dead_letters)
     assert summarised == Summarised(1, 0)
-    assert await told(database) == []
+    assert await stored_notices(database) == []
 
 
-async def test_old_dead_letters_go_with_their_attempts(database: Database) -> None:
+async def test_old_dead_letters_are_deleted_with_their_attempts(database: Database) -> None:
     endpoint_id = await endpoint_of(database)
     old = NOW - 31 * DAY
     for number in range(5):
@@ -166,7 +139,7 @@ async def test_old_dead_letters_go_with_their_attempts(database: Database) -> No
     async with database.read() as connection:
         ids = await connection.execute(select(Delivery.__table__.c.id))
         assert set(ids.scalars()) == set(kept)
-    assert await left(database, Attempt) == 3
+    assert await number_of(database, Attempt) == 3
 
 
 @pytest.fixture
@@ -175,14 +148,14 @@ async def unscheduled(temporal: WorkflowEnvironment) -> AsyncIterator[Client]:
     await temporal.client.get_schedule_handle(SCHEDULE_ID).delete()
 
 
-async def test_a_schedule_starts_it_however_many_workers_make_one(
+async def test_one_schedule_starts_the_daily_workflow_although_several_workers_create_it(
     unscheduled: Client, database: Database, activities: DailyActivities
 ) -> None:
     endpoint_id = await endpoint_of(database, OWNERS[0])
     await ended(database, endpoint_id, NOW - HOUR)
     await ended(database, endpoint_id, NOW - 31 * DAY)
 
-    await asyncio.gather(*(ensure_schedule(unscheduled) for _ in range(3)))
+    await asyncio.gather(*(ensure_daily(unscheduled) for _ in range(3)))
     handle = unscheduled.get_schedule_handle(SCHEDULE_ID)
     described = await handle.describe()
     assert described.schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
@@ -206,4 +179,4 @@ async def test_a_schedule_starts_it_however_many_workers_make_one(
         (action,) = await eventually(started)
         workflow = unscheduled.get_workflow_handle(action.action.workflow_id)
         assert await workflow.result() == {"endpoints": 1, "notices": 1}
-    assert len(await told(database)) == 1
+    assert len(await stored_notices(database)) == 1
