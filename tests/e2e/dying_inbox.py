@@ -1,20 +1,18 @@
-"""An API that kills itself, with SIGKILL, between two steps of taking a request in.
+"""An API that kills itself, with SIGKILL, between two steps of receiving a request.
 
     python -m tests.e2e.dying_inbox SOURCE
 
-For each of STEPS a child of this process takes a request whose delivery id is the step's name, and
-dies there; what is printed is the step and the signal the child died of. One process and forks,
-because importing takes longer than all the rest.
+For each of STEPS, a forked child receives a request whose delivery id is the step's name, and dies
+at that step. The parent prints the step and the signal that ended the child. Forks save the time of
+imports, which is longer than everything else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import httpx2
 
@@ -23,30 +21,19 @@ from api.routes import inbound
 from hookfast.settings.settings import Settings
 from hookfast.storage.inbox import inbox_batch, inbox_entries, inbox_keys
 from hookfast.storage.inbox.inbox import Inbox
+from tests.e2e.breakpoints import after
 from tests.integration.api.inbound import signed
 
 STEPS = ("verified", "claimed", "stored", "emitted", "committed")
 """verified   nothing is in the database
-claimed    its key is written, and not committed
+claimed    the request's key is written, and not committed
 stored     its entry is written, and not committed
 emitted    its event and deliveries are written, and not committed
-committed  all of it is committed, and not answered"""
+committed  all of this is committed, and the request is not answered"""
 
 
-def die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("unreachable")
-
-
-def after(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def dying(*args: Any, **kwargs: Any) -> Any:
-        await call(*args, **kwargs)
-        die()
-
-    return dying
-
-
-def arrange(step: str) -> None:
+def arrange_death(step: str) -> None:
+    """Make this process die right after the step."""
     match step:
         case "verified":
             inbound._read = after(inbound._read)  # type: ignore[assignment]
@@ -57,10 +44,10 @@ def arrange(step: str) -> None:
         case "emitted":
             inbox_batch.commit_drafts = after(inbox_batch.commit_drafts)  # type: ignore[assignment]
         case "committed":
-            Inbox._take = after(Inbox._take)  # type: ignore[method-assign]
+            Inbox._store_group = after(Inbox._store_group)  # type: ignore[method-assign]
 
 
-async def take(app: Any, source: str, step: str) -> None:
+async def receive(app: Any, source: str, step: str) -> None:
     headers, body = signed({"step": step}, delivery=step)
     transport = httpx2.ASGITransport(app)
     async with (
@@ -75,9 +62,9 @@ def main(source: str) -> None:
     for step in STEPS:
         child = os.fork()
         if child == 0:
-            arrange(step)
-            asyncio.run(take(app, source, step))
-            os._exit(0)  # it was answered, which is not what it is for
+            arrange_death(step)
+            asyncio.run(receive(app, source, step))
+            os._exit(0)  # unexpected: the request was answered
         _, status = os.waitpid(child, 0)
         print(step, os.WTERMSIG(status), flush=True)
 

@@ -1,29 +1,27 @@
-"""A real worker that kills itself, with SIGKILL, at one chosen line. `DIE_AT` names the line:
+"""A real worker that kills itself, with SIGKILL, at the point that `DIE_AT` names:
 
 claimed   the relay has leased the delivery and committed that; its workflow is not started
 started   Temporal has started the workflow; the relay has not marked it
 sent      the receiver has answered; nothing is recorded
 recorded  the attempt is committed; the workflow does not know
-asked     a job has asked some of its deliveries and has not committed that
+requested a job has requested some of its resends and has not committed that
 opened    the attempt that opened a circuit is committed; the circuit's workflow is not started
 answered  the receiver has answered a probe; nothing is recorded
-healed    a success is committed; its workflow does not know, nor does the circuit's
-emptied   a draining circuit holds nothing any more; it is not closed
+succeeded a success is committed; neither its workflow nor the circuit's knows
+emptied   nothing is held by a draining circuit any more; it is not closed
 closed    the circuit is closed and that is committed; its workflow does not know
-gave up   the endpoint is disabled and that is committed; its circuit's workflow does not know
+disabled  the endpoint is disabled and that is committed; its circuit's workflow does not know
 
-With `never` it lives. `PATIENCE`, in seconds, is how long a sign of life may be missing: a test
-need not wait as long as one would in earnest.
+With `never` it runs on. `HEARTBEAT_TIMEOUT`, in seconds, replaces the longer timeouts after which
+the death of a worker is noticed.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import signal
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -36,71 +34,50 @@ from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.sender import Sender
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
+from tests.e2e.breakpoints import Call, after, before, kill_process
 from workflows import circuit_breaker, delivery
 
 
-def die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("unreachable")
-
-
-def before(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def dying(*args: Any, **kwargs: Any) -> Any:
-        die()
-
-    return dying
-
-
-def after(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def dying(*args: Any, **kwargs: Any) -> Any:
-        await call(*args, **kwargs)
-        die()
-
-    return dying
-
-
-def when_probing(record: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def before_a_probes(record: Call) -> Call:
     async def dying(self: Recorder, attempt: AttemptRecord, **options: Any) -> Any:
         if attempt.ended.attempt.trigger is Trigger.PROBE:
-            die()
+            kill_process()
         return await record(self, attempt, **options)
 
     return dying
 
 
-def when_it_succeeded(record: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def after_a_successes(record: Call) -> Call:
     async def dying(self: Recorder, attempt: AttemptRecord, **options: Any) -> Any:
         change = await record(self, attempt, **options)
         if attempt.ended.outcome.succeeded:
-            die()
+            kill_process()
         return change
 
     return dying
 
 
-def telling_nobody(give_up: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    @functools.wraps(give_up)
+def at_commit_of(disable: Call) -> Call:
+    @functools.wraps(disable)
     async def dying(self: CircuitActivities, endpoint_id: str) -> Any:
-        self._on_commit = lambda news: die()
-        return await give_up(self, endpoint_id)
+        self._on_commit = lambda committed: kill_process()
+        return await disable(self, endpoint_id)
 
     return dying
 
 
-def be_impatient(patience: timedelta) -> None:
-    """Notice the death of a worker, this one or another, within so long."""
-    seconds = patience.total_seconds()
-    heartbeat._EVERY_SECONDS = seconds / 4
-    circuit_breaker._HEARTBEAT_TIMEOUT = delivery._HEARTBEAT_TIMEOUT = patience  # type: ignore[misc]
-    defaults = circuit_breaker.CircuitBreakerWorkflow._do.__kwdefaults__
-    defaults["timeout"] = patience
+def shorten_timeouts(timeout: timedelta) -> None:
+    """Make Temporal notice the death of a worker, this one or another, within this time."""
+    heartbeat._EVERY_SECONDS = timeout.total_seconds() / 4
+    circuit_breaker._HEARTBEAT_TIMEOUT = delivery._HEARTBEAT_TIMEOUT = timeout  # type: ignore[misc]
+    circuit_breaker.CircuitBreakerWorkflow._run.__kwdefaults__["timeout"] = timeout
     worker.Worker = functools.partial(  # type: ignore[misc, assignment]
         Worker, sticky_queue_schedule_to_start_timeout=timedelta(seconds=1)
     )
 
 
-if "PATIENCE" in os.environ:
-    be_impatient(timedelta(seconds=float(os.environ["PATIENCE"])))
+if "HEARTBEAT_TIMEOUT" in os.environ:
+    shorten_timeouts(timedelta(seconds=float(os.environ["HEARTBEAT_TIMEOUT"])))
 
 match os.environ["DIE_AT"]:
     case "claimed":
@@ -111,19 +88,20 @@ match os.environ["DIE_AT"]:
         Sender.post = after(Sender.post)  # type: ignore[method-assign]
     case "recorded":
         Recorder.record = after(Recorder.record)  # type: ignore[method-assign]
-    case "asked":
+    case "requested":
         jobs.record_progress = before(jobs.record_progress)
     case "opened":
-        WorkflowStarter.ring = lambda self: die()  # type: ignore[method-assign]
+        WorkflowStarter.wake = lambda self: kill_process()  # type: ignore[method-assign]
     case "answered":
-        Recorder.record = when_probing(Recorder.record)  # type: ignore[method-assign]
-    case "healed":
-        Recorder.record = when_it_succeeded(Recorder.record)  # type: ignore[method-assign]
+        Recorder.record = before_a_probes(Recorder.record)  # type: ignore[method-assign]
+    case "succeeded":
+        Recorder.record = after_a_successes(Recorder.record)  # type: ignore[method-assign]
     case "emptied":
         CircuitActivities._close = before(CircuitActivities._close)  # type: ignore[method-assign]
     case "closed":
         CircuitActivities._close = after(CircuitActivities._close)  # type: ignore[method-assign]
-    case "gave up":
-        CircuitActivities.give_up = telling_nobody(CircuitActivities.give_up)  # type: ignore[method-assign]
+    case "disabled":
+        disable = CircuitActivities.disable_endpoint
+        CircuitActivities.disable_endpoint = at_commit_of(disable)  # type: ignore[method-assign]
 
 worker.main()

@@ -1,8 +1,8 @@
-"""A real worker that stops itself, with SIGSTOP, once `COUNT` deliveries have come to one line.
-`FREEZE_AT` names the line:
+"""A real worker that stops itself, with SIGSTOP, once `COUNT` deliveries have reached the point
+that `FREEZE_AT` names:
 
-admitted   the gate lets the attempt go; nothing is sent
-held       the gate does not let it go; that is not written
+admitted   the gate has admitted the attempt; nothing is sent
+held       the gate has not admitted the attempt; the hold is not written
 requested  the connection is open; nothing is sent
 answered   the receiver has answered; nothing is recorded
 recording  the record is about to be written
@@ -15,7 +15,6 @@ import asyncio
 import functools
 import os
 import signal
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -27,16 +26,15 @@ from activities.batch import BatchActivities
 from activities.delivery import DeliveryActivities
 from hookfast.sender import Sender
 from hookfast.storage.deliveries.recorder import Recorder
+from tests.e2e.breakpoints import after, before
 
 _COUNT = int(os.environ["COUNT"])
 _arrived: set[asyncio.Task[Any] | None] = set()
 _thawed = asyncio.Event()
 
-Call = Callable[..., Awaitable[Any]]
-
 
 async def _freeze() -> None:
-    """Wait for the others, then stop the process: one of them does, for all."""
+    """Wait for the other deliveries; the last one to arrive stops the process."""
     if _thawed.is_set():
         return
     _arrived.add(asyncio.current_task())
@@ -46,37 +44,23 @@ async def _freeze() -> None:
     await _thawed.wait()
 
 
-def before(call: Call) -> Call:
-    async def freezing(*args: Any, **kwargs: Any) -> Any:
-        await _freeze()
-        return await call(*args, **kwargs)
-
-    return freezing
-
-
-def after(call: Call) -> Call:
-    async def freezing(*args: Any, **kwargs: Any) -> Any:
-        result = await call(*args, **kwargs)
-        await _freeze()
-        return result
-
-    return freezing
-
+freeze_before = functools.partial(before, act=_freeze)
+freeze_after = functools.partial(after, act=_freeze)
 
 match os.environ["FREEZE_AT"]:
     case "admitted":
-        DeliveryActivities._admit = after(DeliveryActivities._admit)  # type: ignore[method-assign]
-        BatchActivities._look = after(BatchActivities._look)  # type: ignore[method-assign]
+        DeliveryActivities._admit = freeze_after(DeliveryActivities._admit)  # type: ignore[method-assign]
+        BatchActivities._plan = freeze_after(BatchActivities._plan)  # type: ignore[method-assign]
     case "held":
-        DeliveryActivities._admit = before(DeliveryActivities._admit)  # type: ignore[method-assign]
+        DeliveryActivities._admit = freeze_before(DeliveryActivities._admit)  # type: ignore[method-assign]
     case "requested":
-        AttemptRunner._confirm = before(AttemptRunner._confirm)  # type: ignore[method-assign]
+        AttemptRunner._confirm = freeze_before(AttemptRunner._confirm)  # type: ignore[method-assign]
     case "answered":
-        Sender.post = after(Sender.post)  # type: ignore[method-assign]
+        Sender.post = freeze_after(Sender.post)  # type: ignore[method-assign]
     case "recording":
-        Recorder.record = before(Recorder.record)  # type: ignore[method-assign]
+        Recorder.record = freeze_before(Recorder.record)  # type: ignore[method-assign]
     case "recorded":
-        Recorder.record = after(Recorder.record)  # type: ignore[method-assign]
+        Recorder.record = freeze_after(Recorder.record)  # type: ignore[method-assign]
 
 worker.Worker = functools.partial(  # type: ignore[misc, assignment]
     Worker, sticky_queue_schedule_to_start_timeout=timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""A collector on loopback that takes OTLP over HTTP and keeps what came, for tests to look at."""
+"""A collector on loopback that receives OTLP over HTTP and keeps the data for tests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A span as it came, ids in hex. `links` are the span ids it links to."""
+class ReceivedSpan:
+    """A received span, with ids in hex. `links` are the ids of the spans that it links to."""
 
     service: str
     name: str
@@ -33,24 +33,25 @@ class Seen:
 
 @dataclass(slots=True)
 class Collector:
-    """What came so far. `raw` is every byte of it."""
+    """The data received so far. `raw` has every request body."""
 
     url: str
-    spans: list[Seen] = field(default_factory=list)
+    spans: list[ReceivedSpan] = field(default_factory=list)
     metrics: dict[str, set[str]] = field(default_factory=dict)
     raw: list[bytes] = field(default_factory=list)
 
-    def trace(self, trace_id: str) -> list[Seen]:
-        """The spans of a trace, in the order of their names and times."""
+    def trace(self, trace_id: str) -> list[ReceivedSpan]:
+        """Return the spans of a trace, in the order in which they were received."""
         return [span for span in self.spans if span.trace_id == trace_id]
 
-    def take(self, path: str, body: bytes) -> None:
+    def receive(self, path: str, body: bytes) -> None:
+        """Keep the spans or metrics of a request."""
         self.raw.append(body)
         if path == "/v1/traces":
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                 service = _attributes(resource.resource)["service.name"]
                 for scope in resource.scope_spans:
-                    self.spans += [_seen(service, span) for span in scope.spans]
+                    self.spans += [_received_span(service, span) for span in scope.spans]
         else:
             for measured in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 service = str(_attributes(measured.resource).get("service.name"))
@@ -61,14 +62,14 @@ class Collector:
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """A collector that runs while the block lasts."""
+    """Run a collector on a free port of loopback."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
-            collected.take(self.path, body)
+            collected.receive(self.path, body)
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -87,8 +88,8 @@ def collector() -> Iterator[Collector]:
             thread.join()
 
 
-def _seen(service: str, span: Any) -> Seen:
-    return Seen(
+def _received_span(service: str, span: Any) -> ReceivedSpan:
+    return ReceivedSpan(
         service=service,
         name=span.name,
         kind=span.kind,
@@ -101,5 +102,7 @@ def _seen(service: str, span: Any) -> Seen:
     )
 
 
-def _attributes(of: Any) -> dict[str, Any]:
-    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in of.attributes}
+def _attributes(owner: Any) -> dict[str, Any]:
+    return {
+        pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in owner.attributes
+    }

@@ -1,4 +1,4 @@
-"""Real processes for the tests that kill them."""
+"""Worker, API and Temporal processes for the tests that kill them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATOR_KEY = "hf_" + "e" * 40
 def environment(
     home: Path, database_url: str, temporal_address: str, **more: str
 ) -> dict[str, str]:
-    """The environment of a worker or an API on this database and Temporal."""
+    """Return the environment of a worker or an API on this database and Temporal."""
     return {
         **os.environ,
         "HOOKFAST_HOME": str(home),
@@ -45,7 +45,7 @@ def environment(
 async def running(
     *command: str, env: Mapping[str, str], log: Path
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A child process; killed at the end if it still runs."""
+    """Run a child process, and kill it at the end if it still runs."""
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *command, env=dict(env), stdout=output, stderr=output
@@ -61,13 +61,13 @@ async def running(
 def worker(
     env: Mapping[str, str], log: Path
 ) -> contextlib.AbstractAsyncContextManager[asyncio.subprocess.Process]:
-    """A worker process."""
+    """Run a worker process."""
     return running(sys.executable, "worker.py", env=env, log=log)
 
 
 @asynccontextmanager
 async def temporal_process(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Temporal dev server that keeps its data in a file and can be killed."""
+    """Run a Temporal dev server that keeps its data in a file and can be killed."""
     attributes = [
         part
         for key in SEARCH_ATTRIBUTES
@@ -86,7 +86,7 @@ async def temporal_process(folder: Path, port: int) -> AsyncIterator[asyncio.sub
 
 
 async def until_serving(port: int) -> Client:
-    """A client, once the Temporal on this port answers."""
+    """Wait until the Temporal on this port answers, and return a client."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with contextlib.suppress(RuntimeError):
@@ -94,7 +94,7 @@ async def until_serving(port: int) -> Client:
             await asyncio.sleep(0.2)
 
 
-async def stop(process: asyncio.subprocess.Process) -> None:
-    """SIGKILL, as a crash would."""
+async def kill(process: asyncio.subprocess.Process) -> None:
+    """End the process with SIGKILL, as a crash would, and wait for its end."""
     process.send_signal(signal.SIGKILL)
     await process.wait()

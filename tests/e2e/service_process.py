@@ -1,4 +1,4 @@
-"""What the tests of `up` and `demo` share: a clean environment, free ports, patience."""
+"""Environment, ports and waiting for tests that start `hookfast` commands as processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE
 
 
 def environment() -> dict[str, str]:
-    """Ours without settings that would reach a service of the developer's."""
+    """Return this process's environment without settings that name a developer's service."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -23,8 +23,8 @@ def environment() -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now, from below the range the system hands out by itself: there, a
-    Temporal server or a connection of another test might take one before we do."""
+    """Return ports that are free now. They are below the range from which the system assigns ports:
+    otherwise a server or connection of another test might take one first."""
     ports: list[int] = []
     while len(ports) < count:
         port = secrets.randbelow(17_000) + 15_000
@@ -36,7 +36,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def lives(pid: int) -> bool:
-    """Whether the process runs. A zombie that nobody has waited for yet is dead enough."""
+    """Return whether the process runs. A zombie, for which nobody has waited yet, does not."""
     listed = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], check=False, capture_output=True, text=True
     )
@@ -44,8 +44,8 @@ def lives(pid: int) -> bool:
 
 
 def eventually(condition: Callable[[], bool], *, patience: float = PATIENCE) -> None:
-    """Return when the condition holds; fail after `patience` seconds."""
+    """Wait until the condition holds. Fails after `patience` seconds."""
     deadline = time.monotonic() + patience
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, f"the condition did not hold within {patience} s"
         time.sleep(0.1)

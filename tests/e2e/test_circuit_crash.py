@@ -1,5 +1,5 @@
-"""kill -9 in every phase of an outage: another worker takes the episode to its end. Nothing is
-lost, nothing stays held, and the owners are told of everything once."""
+"""A worker is killed in every phase of an outage, and another one completes it: no delivery is
+lost or stays held, and owners are notified of each change once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,29 +25,21 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint, Notice
-from tests.e2e.processes import environment, running, stop
+from tests.e2e.processes import environment, kill, running
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
-from tests.support.temporal_server import temporal_server
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 PATIENT = {"delays_seconds": [600], "jitter": 0, "retry_on": "all"}
 ON_REQUEST = {"failure_threshold": 3, "min_span_seconds": 0, "probe_delays_seconds": [600]}
-"""A circuit that is probed when a test says so."""
-
-
-@pytest.fixture
-async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """A server for each test: what a killed worker leaves behind is not the next test's."""
-    async with temporal_server() as environment:
-        yield environment
+"""A circuit that is only probed when a test requests it."""
 
 
 @dataclass
 class Outage:
-    """An endpoint whose worker will be killed, and what a test asks of it."""
+    """A failing endpoint whose worker will be killed, with ways to act and to wait."""
 
     client: Client
     database: Database
@@ -62,11 +54,6 @@ class Outage:
         command = (sys.executable, "-m", "tests.e2e.dying_worker")
         return running(*command, env=self.env | {"DIE_AT": die_at}, log=self.log)
 
-    async def until(self, reached: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not await reached():  # noqa: ASYNC110 - the other side is a database
-                await asyncio.sleep(0.05)
-
     async def until_died(self, process: asyncio.subprocess.Process) -> None:
         async with asyncio.timeout(PATIENCE):
             assert await process.wait() == -signal.SIGKILL, self.log.read_text()
@@ -76,7 +63,7 @@ class Outage:
             rows = [await delivery_row(self.database, one) for one in deliveries]
             return {row.status for row in rows} <= set(statuses)
 
-        await self.until(reached)
+        await eventually(reached)
 
     async def until_circuit(self, *states: str) -> None:
         async def reached() -> bool:
@@ -84,22 +71,22 @@ class Outage:
                 owned = await circuits.get(connection, self.endpoint)
             return owned is not None and owned.circuit.state in states
 
-        await self.until(reached)
+        await eventually(reached)
 
     async def break_down(self) -> None:
-        """The failures that open the circuit, recorded or under way."""
+        """Send the failures that open the circuit; they may still be in flight."""
         self.receiver.routes["/hook"] = "/status/500"
         self.failed = [await seed_delivery(self.database, self.endpoint) for _ in range(3)]
         await self.receiver.wait_for(3)
 
     async def hold(self, count: int = 3) -> None:
-        """So many deliveries that the open circuit holds."""
+        """Wait until the circuit is open, and store deliveries that it holds."""
         await self.until_circuit("open")
         self.held = [await seed_delivery(self.database, self.endpoint) for _ in range(count)]
         await self.until_all(self.held, "held")
 
     async def probe(self) -> None:
-        """A probe, now."""
+        """Request a probe now."""
         async with self.database.write() as connection:
             assert await endpoint_state.probe_now(connection, self.endpoint, now=utc_now())
         await WorkflowStarter(
@@ -107,7 +94,8 @@ class Outage:
         ).start_requested()
 
     async def until_over(self) -> None:
-        """The circuit is closed, its workflow has ended, and nothing is held any more."""
+        """Wait until the circuit is closed and its workflow has ended, and check that nothing is
+        held."""
         await self.until_circuit("closed")
         workflow = self.client.get_workflow_handle(workflow_id(self.endpoint))
         async with asyncio.timeout(PATIENCE):
@@ -123,9 +111,9 @@ class Outage:
             rows = await connection.execute(select(table.c.kind))
             return sorted(rows.scalars())
 
-    async def sent_again(self) -> int:
-        """How many requests were made a second time. Every one has an attempt in the records, with
-        its number, and no attempt is there without its request."""
+    async def repeated_requests(self) -> int:
+        """Return how many requests were repeated. Check that every request has an attempt with its
+        number, and every attempt a request."""
         requests = Counter(
             (request.message_id, int(request.headers["x-hook-attempt"]))
             for request in self.receiver.requests
@@ -139,12 +127,17 @@ class Outage:
         return requests.total() - len(requests)
 
 
-@pytest.fixture
-async def outage(
-    temporal: WorkflowEnvironment, database: Database, database_url: str, tmp_path: Path
-) -> AsyncIterator[Callable[..., AbstractAsyncContextManager[Outage]]]:
-    address = temporal.client.service_client.config.target_host
+Begin = Callable[..., AbstractAsyncContextManager[Outage]]
 
+
+@pytest.fixture
+def outage(
+    temporal: WorkflowEnvironment,
+    temporal_address: str,
+    database: Database,
+    database_url: str,
+    tmp_path: Path,
+) -> Begin:
     @asynccontextmanager
     async def begin(**overrides: Any) -> AsyncIterator[Outage]:
         async with Receiver() as receiver:
@@ -159,7 +152,7 @@ async def outage(
                 client=temporal.client,
                 database=database,
                 receiver=receiver,
-                env=environment(tmp_path, database_url, address, PATIENCE="2"),
+                env=environment(tmp_path, database_url, temporal_address, HEARTBEAT_TIMEOUT="2"),
                 log=tmp_path / "worker.log",
                 endpoint=endpoint,
                 failed=[],
@@ -169,10 +162,7 @@ async def outage(
     return begin
 
 
-Begin = Callable[..., AbstractAsyncContextManager[Outage]]
-
-
-async def test_killed_before_the_circuits_workflow_was_started(outage: Begin) -> None:
+async def test_worker_killed_before_the_circuits_workflow_starts(outage: Begin) -> None:
     async with outage() as it:
         async with it.worker(die_at="opened") as dying:
             await it.break_down()
@@ -183,25 +173,25 @@ async def test_killed_before_the_circuits_workflow_was_started(outage: Begin) ->
             await it.probe()
             await it.until_all(it.held, "delivered")
             await it.until_over()
-        assert await it.sent_again() == 0
+        assert await it.repeated_requests() == 0
         assert await it.notices() == ["opened", "recovered"]
 
 
-async def test_killed_while_it_waits_for_its_first_probe(outage: Begin) -> None:
+async def test_worker_killed_while_the_circuit_waits_for_its_first_probe(outage: Begin) -> None:
     async with outage(probe_delays_seconds=[5]) as it:
         async with it.worker() as killed:
             await it.break_down()
             await it.hold()
-            await stop(killed)
+            await kill(killed)
         it.receiver.routes["/hook"] = "/ok"
         async with it.worker():
             await it.until_all(it.held, "delivered")
             await it.until_over()
-        assert await it.sent_again() == 0
+        assert await it.repeated_requests() == 0
         assert await it.notices() == ["opened", "recovered"]
 
 
-async def test_killed_in_the_middle_of_a_probes_request(outage: Begin) -> None:
+async def test_worker_killed_during_a_probe(outage: Begin) -> None:
     async with outage() as it:
         async with it.worker() as killed:
             await it.break_down()
@@ -209,27 +199,27 @@ async def test_killed_in_the_middle_of_a_probes_request(outage: Begin) -> None:
             it.receiver.routes["/hook"] = "/slow/30"
             await it.probe()
             await it.receiver.wait_for(4)
-            await stop(killed)
+            await kill(killed)
         it.receiver.routes["/hook"] = "/ok"
         async with it.worker():
             await it.until_all(it.held, "delivered")
             await it.until_over()
-        # the probe's: nobody knows whether it arrived
-        assert await it.sent_again() == 1
-        assert len(it.receiver.of_message(it.held[0])) == 2
+        # the probe: nothing says whether it arrived
+        assert await it.repeated_requests() == 1
+        assert len(it.receiver.requests_for(it.held[0])) == 2
         assert await it.notices() == ["opened", "recovered"]
 
 
 @pytest.mark.parametrize(
-    ("die_at", "sent_again"),
+    ("die_at", "repeated"),
     [
-        ("answered", 1),  # at least once: nobody knows that it arrived
-        ("healed", 0),  # the record says that it has been sent
+        ("answered", 1),  # at least once: nothing says that it arrived
+        ("succeeded", 0),  # the record says that it was sent
         ("emptied", 0),
         ("closed", 0),
     ],
 )
-async def test_killed_on_the_way_back(outage: Begin, die_at: str, sent_again: int) -> None:
+async def test_worker_killed_during_recovery(outage: Begin, die_at: str, repeated: int) -> None:
     async with outage() as it:
         async with it.worker(die_at=die_at) as dying:
             await it.break_down()
@@ -240,32 +230,32 @@ async def test_killed_on_the_way_back(outage: Begin, die_at: str, sent_again: in
         async with it.worker():
             await it.until_all(it.held, "delivered")
             await it.until_over()
-        assert await it.sent_again() == sent_again
+        assert await it.repeated_requests() == repeated
         assert await it.notices() == ["opened", "recovered"]
 
 
-async def test_killed_in_the_middle_of_the_drain(outage: Begin) -> None:
+async def test_worker_killed_during_the_drain(outage: Begin) -> None:
     async with outage() as it:
         async with it.worker() as killed:
             await it.break_down()
             await it.hold(12)
             it.receiver.routes["/hook"] = "/ok"
             await it.probe()
-            # those that broke it, the probe, and some of those that were let go after it
+            # the three failures, the probe, and some of the released deliveries
             await it.receiver.wait_for(3 + 1 + 5)
-            await stop(killed)
+            await kill(killed)
         assert len(it.receiver.requests) < 3 + 12
         async with it.worker():
             await it.until_all(it.held, "delivered")
             await it.until_over()
-        # at most what was under way then
-        assert await it.sent_again() <= 2
+        # at most the requests in flight at the kill
+        assert await it.repeated_requests() <= 2
         assert await it.notices() == ["opened", "recovered"]
 
 
-async def test_killed_when_it_has_given_up(outage: Begin) -> None:
+async def test_worker_killed_after_disabling_the_endpoint(outage: Begin) -> None:
     async with outage(probe_delays_seconds=[2], disable_after_seconds=6) as it:
-        async with it.worker(die_at="gave up") as dying:
+        async with it.worker(die_at="disabled") as dying:
             await it.break_down()
             await it.hold()
             await it.until_died(dying)
@@ -278,5 +268,5 @@ async def test_killed_when_it_has_given_up(outage: Begin) -> None:
         async with it.database.read() as connection:
             row = (await connection.execute(select(table).where(table.c.id == it.endpoint))).one()
         assert row.state == "disabled"
-        assert await it.sent_again() == 0
+        assert await it.repeated_requests() == 0
         assert await it.notices() == ["disabled", "opened", "still_failing"]

@@ -1,73 +1,63 @@
-"""kill -9 between any two steps loses nothing, and what is repeated carries the same message id."""
+"""A worker killed between any two steps loses no delivery, and repeats have the same message id."""
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
-from temporalio.testing import WorkflowEnvironment
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery
-from tests.e2e.processes import environment, running, stop, worker
+from tests.e2e.processes import environment, kill, running, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
-from tests.support.temporal_server import temporal_server
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
-@pytest.fixture
-async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """A server for each test: what a killed worker leaves behind is not the next test's."""
-    async with temporal_server() as environment:
-        yield environment
-
-
 @pytest.fixture(params=["workflow", pytest.param("batch", marks=pytest.mark.slow)])
 def env(
-    temporal: WorkflowEnvironment,
+    temporal_address: str,
     tmp_path: Path,
     database_url: str,
     request: pytest.FixtureRequest,
 ) -> dict[str, str]:
-    address = temporal.client.service_client.config.target_host
-    return environment(tmp_path, database_url, address) | {"HOOKFAST_FIRST_ATTEMPTS": request.param}
+    first_attempts = {"HOOKFAST_FIRST_ATTEMPTS": request.param}
+    return environment(tmp_path, database_url, temporal_address, **first_attempts)
 
 
 async def until_delivered(database: Database, delivery: str) -> Any:
-    async with asyncio.timeout(PATIENCE):
-        while (row := await delivery_row(database, delivery)).status != "delivered":  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-    return row
+    async def delivered() -> Any:
+        row = await delivery_row(database, delivery)
+        return row if row.status == "delivered" else None
+
+    return await eventually(delivered)
 
 
 async def until_any_delivered(database: Database) -> None:
     columns = Delivery.__table__.c
     delivered = select(columns.id).where(columns.status == "delivered").limit(1)
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            async with database.read() as connection:
-                if (await connection.execute(delivered)).first() is not None:
-                    return
-            await asyncio.sleep(0.05)
+
+    async def any_delivered() -> bool:
+        async with database.read() as connection:
+            return (await connection.execute(delivered)).first() is not None
+
+    await eventually(any_delivered)
 
 
 @pytest.mark.parametrize(
     ("die_at", "requests"),
     [
-        ("claimed", 1),  # the lease runs out and another relay starts it
-        ("started", 1),  # Temporal refuses the second start
-        ("sent", 2),  # at least once: nobody knows that it arrived
-        ("recorded", 1),  # the record says that it has been sent
+        ("claimed", 1),  # the lease ends and another relay starts it
+        ("started", 1),  # Temporal declines the second start
+        ("sent", 2),  # at least once: nothing says that it arrived
+        ("recorded", 1),  # the record says that it was sent
     ],
 )
 async def test_a_worker_killed_between_two_steps_loses_nothing(
@@ -91,7 +81,7 @@ async def test_a_worker_killed_between_two_steps_loses_nothing(
 
 
 @pytest.mark.parametrize("timeout", [5, 20], ids=["fast lane", "regular lane"])
-async def test_a_worker_killed_in_the_middle_of_a_request_makes_it_again(
+async def test_request_cut_off_by_a_kill_is_repeated(
     env: dict[str, str], database: Database, tmp_path: Path, timeout: float
 ) -> None:
     log = tmp_path / "worker.log"
@@ -101,7 +91,7 @@ async def test_a_worker_killed_in_the_middle_of_a_request_makes_it_again(
         delivery = await seed_delivery(database, endpoint)
         async with worker(env, log) as first:
             await receiver.wait_for(1)
-            await stop(first)
+            await kill(first)
         receiver.routes["/hook"] = "/ok"
         async with worker(env, log):
             row = await until_delivered(database, delivery)
@@ -111,7 +101,7 @@ async def test_a_worker_killed_in_the_middle_of_a_request_makes_it_again(
     assert receiver.requests[0].body == receiver.requests[1].body
 
 
-async def test_sigterm_lets_attempts_under_way_end_and_be_recorded(
+async def test_sigterm_completes_and_records_attempts_in_flight(
     env: dict[str, str], database: Database, tmp_path: Path
 ) -> None:
     log = tmp_path / "worker.log"
@@ -130,20 +120,18 @@ async def test_sigterm_lets_attempts_under_way_end_and_be_recorded(
     assert sorted(request.message_id or "" for request in receiver.requests) == sorted(deliveries)
 
 
-async def test_a_worker_killed_in_the_middle_of_a_batch_repeats_only_what_was_not_recorded(
-    temporal: WorkflowEnvironment, tmp_path: Path, database_url: str, database: Database
+async def test_worker_killed_during_a_batch_repeats_only_unrecorded_attempts(
+    temporal_address: str, tmp_path: Path, database_url: str, database: Database
 ) -> None:
-    address = temporal.client.service_client.config.target_host
-    batching = {"HOOKFAST_FIRST_ATTEMPTS": "batch"}
-    env = environment(tmp_path, database_url, address) | batching
+    env = environment(tmp_path, database_url, temporal_address, HOOKFAST_FIRST_ATTEMPTS="batch")
     log = tmp_path / "worker.log"
     async with Receiver() as receiver:
         # 16 at once to each of two: four waves of half a second
         endpoints = [await seed_endpoint(database, receiver.url("/slow/0.5")) for _ in range(2)]
         ids = [await seed_delivery(database, endpoints[n % 2]) for n in range(100)]
         async with worker(env, log) as first:
-            await until_any_delivered(database)  # the next requests do not wait for records
-            await stop(first)
+            await until_any_delivered(database)  # later requests do not wait for records
+            await kill(first)
         at_the_kill = [await delivery_row(database, one) for one in ids]
         recorded = {row.id for row in at_the_kill if row.status == "delivered"}
         async with worker(env, log):

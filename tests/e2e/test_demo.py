@@ -1,4 +1,4 @@
-"""`hookfast demo` without a terminal: everything it promises shows, and a second run goes on."""
+"""`hookfast demo` without a terminal shows every kind of delivery; a second run reuses its data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.e2e.service_process import environment, free_ports
 from tests.support.waiting import PATIENCE
 
-_PROMISED = (
+_EXPECTED = (
     r"order\.invoice\.paid → ledger: delivered, attempt 1 200",
     r"classroom\.submission\.created → gradebook: retrying, attempt 1 503 .*, next \d\d:",
     r"classroom\.submission\.created → gradebook: recovered, attempt 3 200",
@@ -27,21 +27,21 @@ _PROMISED = (
 )
 
 
-def test_every_kind_of_delivery_shows_and_a_second_run_uses_what_the_first_made(
+def test_demo_shows_every_kind_of_delivery_and_a_second_run_reuses_its_data(
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "demo"
-    _run_until(_PROMISED, home)
+    _run_until(_EXPECTED, home)
     first = json.loads((home / "demo.json").read_text())
 
-    _run_until((*_PROMISED[:1], *_PROMISED[7:]), home)
+    _run_until((*_EXPECTED[:1], *_EXPECTED[7:]), home)
 
     assert json.loads((home / "demo.json").read_text()) == first
     assert (home / "demo.json").stat().st_mode & 0o777 == 0o600
     assert "Traceback" not in (home / "hookfast.log").read_text()
 
 
-def _run_until(promised: Sequence[str], home: Path) -> None:
+def _run_until(expected: Sequence[str], home: Path) -> None:
     """Run the demo until it has printed a match for each pattern, then end it by Ctrl-C."""
     names = ("PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT")
     ports = {f"HOOKFAST_{name}": str(port) for name, port in zip(names, free_ports(3), strict=True)}
@@ -53,7 +53,7 @@ def _run_until(promised: Sequence[str], home: Path) -> None:
     ) as process:
         try:
             assert process.stdout is not None
-            missing = set(promised)
+            missing = set(expected)
             deadline = time.monotonic() + 2 * PATIENCE
             for line in process.stdout:
                 missing = {pattern for pattern in missing if not re.search(pattern, line)}

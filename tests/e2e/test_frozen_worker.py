@@ -1,5 +1,5 @@
-"""A worker is frozen in the middle of attempts, for longer than Temporal waits for it. Another one
-takes over, and people change their minds; when it goes on, it does nothing that nobody wants."""
+"""A worker is frozen during attempts until Temporal gives its work to another worker. Meanwhile
+people cancel, pause and resend; when the worker continues, it respects that."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
+from hookfast.deliveries import batch_messages
+from hookfast.deliveries.messages import workflow_id
 from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
 from hookfast.storage.database.engine import Database
@@ -26,25 +29,17 @@ from hookfast.storage.endpoints import endpoint_state
 from tests.e2e.processes import environment, running, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
-from tests.support.temporal_server import temporal_server
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
-_FROZEN_SECONDS = 14  # a workflow task has 10, and its sticky queue 1
-_SETTLE_SECONDS = 4
+_SETTLE_SECONDS = 4  # for requests that must not come, and so have no event to wait for
 _POINTS = ("admitted", "held", "requested", "answered", "recording", "recorded")
 _SLOW = ("admitted", "answered", "recording", "recorded")
 
 
-@pytest.fixture
-async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    async with temporal_server() as environment:
-        yield environment
-
-
 class Frozen:
-    """Five deliveries that were at one line when their worker stopped."""
+    """Five deliveries whose worker was stopped at the same point, and the actions on them."""
 
     def __init__(self, database: Database, receiver: Receiver) -> None:
         self.database = database
@@ -62,12 +57,12 @@ class Frozen:
             self.endpoints[name] = endpoint
             self.ids[name] = await seed_delivery(self.database, endpoint)
 
-    async def ask(self, action: UserAction) -> None:
+    async def request(self, action: UserAction) -> None:
         async with self.database.write() as connection:
             try:
                 await actions.request(connection, self.ids[action], action, now=utc_now())
             except Conflict:
-                return  # what the frozen worker did is committed: it has ended
+                return  # the frozen worker committed its result: the delivery has ended
         if action != "resend":
             self.forbidden_from[action] = time.time()
 
@@ -91,20 +86,48 @@ class Frozen:
         return await delivery_row(self.database, self.ids[name])
 
     async def until(self, name: str, *statuses: str) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while (await self.row(name)).status not in statuses:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+        async def reached() -> bool:
+            return (await self.row(name)).status in statuses
+
+        await eventually(reached)
 
     def sent(self, name: str) -> list[float]:
-        """When it was sent."""
-        mine = [one for one in self.receiver.requests if one.message_id == self.ids[name]]
-        return [request.at for request in mine]
+        """Return the Unix times at which the delivery was sent."""
+        return [request.at for request in self.receiver.requests_for(self.ids[name])]
+
+    async def workflow_ids(self) -> set[str]:
+        """Return the ids of the workflows that attempt the deliveries now."""
+        rows = [await self.row(name) for name in self.ids]
+        return {
+            workflow_id(row.id)
+            if row.batch_id is None
+            else batch_messages.workflow_id(row.batch_id)
+            for row in rows
+        }
 
 
 async def until_stopped(pid: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while psutil.Process(pid).status() != psutil.STATUS_STOPPED:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    async def stopped() -> bool:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+
+    await eventually(stopped)
+
+
+async def until_taken_over(client: Client, workflow_ids: set[str]) -> None:
+    """Wait until Temporal has given up the frozen worker's tasks, after 10 s, and another worker
+    has completed a task of each workflow."""
+    for one in workflow_ids:
+        handle = client.get_workflow_handle(one)
+
+        async def taken_over(handle: WorkflowHandle[Any, Any] = handle) -> bool:
+            types = [event.event_type for event in (await handle.fetch_history()).events]
+            timed_out = EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT
+            if timed_out not in types:
+                return False
+            later = types[types.index(timed_out) :]
+            return EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED in later
+
+        await eventually(taken_over)
 
 
 @pytest.mark.parametrize(
@@ -117,20 +140,22 @@ async def until_stopped(pid: int) -> None:
         *(
             pytest.param(one, "batch", marks=[pytest.mark.slow] if one in _SLOW else [])
             for one in _POINTS
-            if one != "held"  # a batch takes nothing that would be held
+            if one != "held"  # a batch takes no delivery that would be held
         ),
     ],
 )
-async def test_a_frozen_worker_does_nothing_that_nobody_wants_when_it_goes_on(
+async def test_thawed_worker_never_sends_cancelled_paused_or_disabled_deliveries(
     temporal: WorkflowEnvironment,
+    temporal_address: str,
     database_url: str,
     database: Database,
     tmp_path: Path,
     point: str,
     first_attempts: str,
 ) -> None:
-    address = temporal.client.service_client.config.target_host
-    env = environment(tmp_path, database_url, address, HOOKFAST_FIRST_ATTEMPTS=first_attempts)
+    env = environment(
+        tmp_path, database_url, temporal_address, HOOKFAST_FIRST_ATTEMPTS=first_attempts
+    )
     async with Receiver() as receiver:
         frozen = Frozen(database, receiver)
         await frozen.seed(paused=point == "held")
@@ -138,11 +163,12 @@ async def test_a_frozen_worker_does_nothing_that_nobody_wants_when_it_goes_on(
         freezing = env | {"FREEZE_AT": point, "COUNT": "5"}
         async with running(*command, env=freezing, log=tmp_path / "frozen.log") as first:
             await until_stopped(first.pid)
+            workflow_ids = await frozen.workflow_ids()
             async with worker(env, tmp_path / "worker.log"):
                 for action in ("cancel", "pause", "resend"):
-                    await frozen.ask(action)  # type: ignore[arg-type]
+                    await frozen.request(action)  # type: ignore[arg-type]
                 await frozen.disable()
-                await asyncio.sleep(_FROZEN_SECONDS)
+                await until_taken_over(temporal.client, workflow_ids)
                 first.send_signal(signal.SIGCONT)
                 await asyncio.sleep(_SETTLE_SECONDS)
                 await frozen.resume_endpoints()
@@ -153,12 +179,12 @@ async def test_a_frozen_worker_does_nothing_that_nobody_wants_when_it_goes_on(
 
     for name, since in frozen.forbidden_from.items():
         assert [at for at in frozen.sent(name) if at > since] == [], name
-    # A cancelled delivery stays so, also where its last request turns out to have arrived; what was
-    # paused has then arrived.
+    # A cancelled delivery stays cancelled although its last request turns out to have succeeded; a
+    # paused one becomes delivered.
     committed, arrived = point == "recorded", point in ("answered", "recording", "recorded")
     assert (await frozen.row("cancel")).status == ("delivered" if committed else "cancelled")
     assert (await frozen.row("pause")).status == ("delivered" if arrived else "paused")
-    # Only what was sent before it was frozen, and not recorded, may be sent once more.
+    # Only a request made before the freeze and not recorded may be repeated.
     most = 2 if point in ("answered", "recording") else 1
     counts = Counter({name: len(frozen.sent(name)) for name in frozen.ids})
     assert counts["plain"] <= most

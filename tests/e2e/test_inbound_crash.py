@@ -1,5 +1,5 @@
-"""kill -9 between any two steps of taking a request in: what was not answered is sent again, and is
-one event then."""
+"""An API is killed between any two steps of receiving a request. The provider sends unanswered
+requests again, and each becomes one event."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMITTED = {"committed"}
 
 
 async def subscribed_source(database: Database) -> str:
-    """A source, whose events have a subscriber."""
+    """Store a source whose events have a subscriber, and return the source's id."""
     endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
     table = Subscription.__table__
     async with database.write() as connection:
@@ -68,7 +68,7 @@ async def test_an_api_killed_between_two_steps_loses_nothing_and_repeats_nothing
     died = [line for line in log.read_text().splitlines() if line.split(" ")[0] in STEPS]
     assert died == [f"{step} {signal.SIGKILL.value}" for step in STEPS]
 
-    # all of a request is there, or nothing
+    # each request is stored completely or not at all
     entries = await stored(database, InboxEntry.__table__, "key", "event_id")
     assert [key for key, _ in entries] == [f"id:{step}" for step in sorted(COMMITTED)]
     keys = await stored(database, InboxKey.__table__, "key")
@@ -77,7 +77,7 @@ async def test_an_api_killed_between_two_steps_loses_nothing_and_repeats_nothing
     assert events == [(event_id,) for _, event_id in entries]
     assert await stored(database, Delivery.__table__, "event_id") == events
 
-    # nobody was answered, so each is sent again, and all at once
+    # no request was answered, so each is sent again, all at once
     app = create_app(Settings())
     transport = httpx2.ASGITransport(app)
     async with (
@@ -85,12 +85,12 @@ async def test_an_api_killed_between_two_steps_loses_nothing_and_repeats_nothing
         httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client,
     ):
 
-        async def again(step: str) -> int:
+        async def send_again(step: str) -> int:
             headers, body = signed({"step": step}, delivery=step)
             answer = await client.post(f"/in/{source}", headers=headers, content=body)
             return answer.status_code
 
-        answers = await asyncio.gather(*(again(step) for step in STEPS))
+        answers = await asyncio.gather(*(send_again(step) for step in STEPS))
     assert answers == [200 if step in COMMITTED else 202 for step in STEPS]
     events = await stored(database, Event.__table__, "id")
     assert len(events) == len(STEPS)

@@ -1,4 +1,4 @@
-"""The README's tour, run as it is written: every block of it, in order, in one shell."""
+"""The README's tour works as written: every block runs, in order, in one shell."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     script = "set -euo pipefail\n" + "\n".join(blocks).replace("$PWD/.venv/bin", installed)
     script = on_ports(script, ports)
 
-    with service(tmp_path, ports), receiver(tmp_path, ports["9000"]) as said:
-        done = subprocess.run(
+    with service(tmp_path, ports), receiver(tmp_path, ports["9000"]) as output:
+        ended = subprocess.run(
             ["bash", "-c", script],
             cwd=tmp_path,
             env=environment() | {"HOOKFAST_URL": f"http://127.0.0.1:{ports['8080']}"},
@@ -31,12 +31,12 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, done.stderr
-        eventually(lambda: len(said.read_text().splitlines()) == 3)
+        assert ended.returncode == 0, ended.stderr
+        eventually(lambda: len(output.read_text().splitlines()) == 3)
 
-    assert "delivered" in done.stdout
-    assert "retrying" in done.stdout
-    assert [line.partition(" ")[2] for line in said.read_text().splitlines()] == [
+    assert "delivered" in ended.stdout
+    assert "retrying" in ended.stdout
+    assert [line.partition(" ")[2] for line in output.read_text().splitlines()] == [
         "attempt 1: order.invoice.paid, thanks",
         "attempt 1: order.invoice.paid, answering 503",
         "attempt 2: order.invoice.paid, thanks",

@@ -1,5 +1,5 @@
-"""What a running service lets be seen: one delivery followed from the emit to the receiver, and
-every metric by its name and labels. One `hookfast up`, a collector and a receiver for all."""
+"""Traces and metrics of a running service: one delivery is one trace from the emit to the receiver,
+and every metric has its name and labels. All tests share one `hookfast up`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind
 from prometheus_client.parser import text_string_to_metric_families
 
 from hookfast.telemetry.instruments import CATALOGUE, TENANT_LABEL
-from tests.e2e.otlp_collector import Collector, Seen, collector
+from tests.e2e.otlp_collector import Collector, ReceivedSpan, collector
 from tests.e2e.service_process import eventually, free_ports
 from tests.e2e.test_up import Up, running_up
 from tests.integration.api.inbound import signed
@@ -38,13 +38,13 @@ SECRETS = {
     "an API key": OPERATOR_KEY,
     "an error's text": "Connection refused",
 }
-# A label's or a metric's first sight needs what a test should not bring about.
+# Metrics that only appear after an error that a test should not cause.
 ONLY_WHEN_IT_HAPPENS = {"temporal_workflow_task_execution_failed_total"}
 
 
 @dataclass
 class Service:
-    """A running service, what it told, and what its receiver was sent."""
+    """A running service, its collector, and the headers that its receiver got."""
 
     up: Up
     worker_port: int
@@ -64,7 +64,7 @@ class Service:
         return answer.json()
 
     def metrics(self, process: str) -> dict[str, list[dict[str, str]]]:
-        """The labels of every sample of a process's `/metrics`, by the sample's name."""
+        """Return the labels of every sample of a process's `/metrics`, by the sample's name."""
         port = self.up.ports["api"] if process == "api" else self.worker_port
         answer = httpx2.get(
             f"http://127.0.0.1:{port}/metrics",
@@ -81,8 +81,8 @@ class Service:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service that has delivered an event in two attempts, given up on another, written to an
-    owner, and taken in and refused a provider's request."""
+    """A service that has delivered an event in two attempts, failed to deliver another, mailed an
+    owner, and accepted and rejected a provider's request."""
     received: list[dict[str, str]] = []
 
     class Receiver(BaseHTTPRequestHandler):
@@ -118,12 +118,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         service = Service(up, worker_port, collected, received, url)
-        _let_things_happen(service)
+        _generate_traffic(service)
         yield service
         server.shutdown()
 
 
-def _let_things_happen(service: Service) -> None:
+def _generate_traffic(service: Service) -> None:
     tenant = service.call("POST", "/v1/tenants", {"name": "Acme"})["id"]
     common = {
         "tenant_id": tenant,
@@ -192,7 +192,7 @@ def _let_things_happen(service: Service) -> None:
     eventually(lambda: len(_attempts(service)) == 2)
 
 
-def _attempts(service: Service) -> list[Seen]:
+def _attempts(service: Service) -> list[ReceivedSpan]:
     trace = service.collector.trace(CALLER_TRACE)
     found = [span for span in trace if span.name == "attempt order.invoice.paid"]
     return sorted(found, key=lambda span: int(span.attributes["hookfast.attempt.number"]))
@@ -216,7 +216,7 @@ def test_one_delivery_is_one_trace_from_the_emit_to_the_receiver(service: Servic
         assert sent == f"00-{CALLER_TRACE}-{request.span_id}-01"
 
 
-def test_a_retry_says_that_it_is_one_and_links_to_its_event(service: Service) -> None:
+def test_retry_span_has_its_trigger_and_links_to_the_event(service: Service) -> None:
     first, second = _attempts(service)
     [emitted] = [
         span for span in service.collector.trace(CALLER_TRACE) if span.name.startswith("emit ")
@@ -237,7 +237,7 @@ def test_a_retry_says_that_it_is_one_and_links_to_its_event(service: Service) ->
     assert "error.type" not in requests[204]
 
 
-def test_a_caller_who_records_nothing_is_not_recorded_and_the_receiver_hears_of_it(
+def test_unsampled_callers_trace_is_passed_on_but_not_recorded(
     service: Service,
 ) -> None:
     sent = service.received[2]["traceparent"]
@@ -250,25 +250,25 @@ def test_no_span_stays_open_while_a_delivery_waits(service: Service) -> None:
     assert max(span.seconds for span in service.collector.spans) < 30
 
 
-def test_a_stranger_who_calls_a_source_does_not_choose_the_trace(service: Service) -> None:
-    def taken() -> list[Seen]:
+def test_callers_of_a_source_cannot_choose_the_trace(service: Service) -> None:
+    def receptions() -> list[ReceivedSpan]:
         return [one for one in service.collector.spans if one.name == "POST /in/{source_id}"]
 
-    eventually(lambda: len(taken()) == 2)
-    accepted, refused = taken()
+    eventually(lambda: len(receptions()) == 2)
+    accepted, rejected = receptions()
     assert accepted.attributes["messaging.message.id"].startswith("evt_")
-    assert "messaging.message.id" not in refused.attributes
+    assert "messaging.message.id" not in rejected.attributes
     assert not service.collector.trace("a" * 32)
-    assert {span.attributes["url.query"] for span in taken()} == {"REDACTED"}
+    assert {span.attributes["url.query"] for span in receptions()} == {"REDACTED"}
 
 
-def test_what_is_secret_is_in_no_span_and_no_metric(service: Service) -> None:
+def test_no_secret_is_in_spans_or_metrics(service: Service) -> None:
     assert service.collector.raw
     everything = b"".join(service.collector.raw)
-    assert [what for what, secret in SECRETS.items() if secret.encode() in everything] == []
+    assert [name for name, secret in SECRETS.items() if secret.encode() in everything] == []
 
 
-def test_every_metric_has_its_name_and_no_labels_but_its_own(service: Service) -> None:
+def test_every_metric_has_only_the_labels_of_the_catalogue(service: Service) -> None:
     samples = {process: service.metrics(process) for process in ("api", "worker")}
     for metric in CATALOGUE.values():
         for process in metric.exported_by:
@@ -282,7 +282,7 @@ def test_every_metric_has_its_name_and_no_labels_but_its_own(service: Service) -
             assert set().union(*labels) <= set(metric.labels) - {TENANT_LABEL} | {"le"}, family
 
 
-def test_nobody_reads_metrics_without_the_token_or_the_operators_key(service: Service) -> None:
+def test_metrics_require_the_token_or_the_operators_key(service: Service) -> None:
     api, worker = (
         f"http://127.0.0.1:{port}/metrics"
         for port in (service.up.ports["api"], service.worker_port)
@@ -302,7 +302,7 @@ def test_the_metrics_are_pushed_too(service: Service) -> None:
 
 
 def _exposed(service: Service) -> dict[str, set[str]]:
-    """The labels of every sample of both processes, by name."""
+    """Return the labels of every sample of both processes, by name."""
     found: dict[str, set[str]] = {}
     for process in ("api", "worker"):
         for name, samples in service.metrics(process).items():
@@ -324,7 +324,7 @@ def _board_expressions() -> list[tuple[str, str]]:
     ]
 
 
-def test_what_alerts_and_panels_ask_for_is_there(service: Service) -> None:
+def test_metrics_and_labels_of_alerts_and_panels_exist(service: Service) -> None:
     exposed = _exposed(service)
     recorded = {rule["record"] for rule in _rules() if "record" in rule}
     alerts = [(rule.get("alert") or rule["record"], rule["expr"]) for rule in _rules()]
@@ -344,7 +344,7 @@ def test_what_alerts_and_panels_ask_for_is_there(service: Service) -> None:
 
 
 def _kind(kind: SpanKind) -> int:
-    """OTLP counts from 1, where 0 is unspecified."""
+    """Return OTLP's number of the kind: it counts from 1, because 0 is unspecified."""
     return kind.value + 1
 
 

@@ -1,4 +1,4 @@
-"""`hookfast up` as its users meet it: real processes, killed in every way."""
+"""`hookfast up` as real processes, which the tests stop and kill in every way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOUBLED = ["api", "api", "temporal", "worker", "worker"]
 
 @dataclass(slots=True)
 class Up:
-    """One `hookfast up`."""
+    """A running `hookfast up`."""
 
     home: Path
     process: subprocess.Popen[str]
@@ -37,11 +37,11 @@ class Up:
         return f"http://127.0.0.1:{self.ports['api']}"
 
     def children(self) -> dict[str, int]:
-        """The process ids of its parts by name; of one of those that have the same."""
+        """Return the process ids of the parts by name; of one part, if several have the name."""
         return {name: pid for pid, name in self.parts().items()}
 
     def parts(self) -> dict[int, str]:
-        """The names of its parts by process id."""
+        """Return the names of the parts by process id."""
         listed = subprocess.run(
             ["ps", "-A", "-o", "pid=,ppid=,args="], check=True, capture_output=True, text=True
         )
@@ -66,9 +66,9 @@ class Up:
 
 @contextmanager
 def running_up(home: Path, *options: str, wait: bool = True, **settings: str) -> Iterator[Up]:
-    """A `hookfast up` on `home`, killed at the end of the block if it still runs."""
+    """Run `hookfast up` on this home, and kill it at the end if it still runs."""
     ports = dict(zip(("api", "temporal", "temporal_ui"), free_ports(3), strict=True))
-    given = {
+    defaults = {
         "HOOKFAST_HOME": str(home),
         "HOOKFAST_PORT": str(ports["api"]),
         "HOOKFAST_TEMPORAL_PORT": str(ports["temporal"]),
@@ -78,7 +78,7 @@ def running_up(home: Path, *options: str, wait: bool = True, **settings: str) ->
         (home.parent / "up.log").open("ab") as log,
         subprocess.Popen(
             [sys.executable, "-m", "hookfast.cli", "up", *options],
-            env=environment() | given | settings,
+            env=environment() | defaults | settings,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -115,14 +115,14 @@ def test_it_serves_and_sigterm_ends_every_part_and_exits_with_0(home: Path) -> N
     assert "Traceback" not in (home.parent / "up.log").read_text()
 
 
-def test_several_workers_and_apis_serve_one_port_and_one_that_dies_is_missed_by_nobody(
+def test_killed_worker_and_api_do_not_interrupt_a_service_with_two_of_each(
     home: Path,
 ) -> None:
     with running_up(
         home, "--workers", "2", HOOKFAST_API_PROCESSES="2", HOOKFAST_WORKER_METRICS_PORT="0"
     ) as up:
         eventually(lambda: sorted(up.parts().values()) == _DOUBLED)
-        eventually(lambda: _examined(home)["workers"].startswith("2 alive"))
+        eventually(lambda: _doctors_findings(home)["workers"].startswith("2 alive"))
         for name in ("api", "worker"):
             os.kill(up.children()[name], signal.SIGKILL)
 
@@ -137,14 +137,14 @@ def test_several_workers_and_apis_serve_one_port_and_one_that_dies_is_missed_by_
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_only_supervises_takes_less_than_40_mib(home: Path) -> None:
+def test_the_supervising_process_takes_less_than_40_mib(home: Path) -> None:
     with running_up(home) as up:
         status = Path(f"/proc/{up.process.pid}/status").read_text()
         [kibibytes] = re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
         assert int(kibibytes) < 40 * 1024
 
 
-def test_ctrl_c_in_the_terminal_ends_the_parts_in_order(home: Path) -> None:
+def test_ctrl_c_ends_the_parts_in_order(home: Path) -> None:
     with running_up(home) as up:
         groups = {os.getpgid(pid) for pid in up.children().values()}
         assert os.getpgid(up.process.pid) not in groups, "Ctrl-C would reach a part directly"
@@ -158,7 +158,7 @@ def test_ctrl_c_in_the_terminal_ends_the_parts_in_order(home: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["worker", "api", "temporal"])
-def test_it_starts_a_killed_part_again(home: Path, part: str) -> None:
+def test_a_killed_part_is_started_again(home: Path, part: str) -> None:
     with running_up(home) as up:
         before = up.children()
 
@@ -173,7 +173,7 @@ def test_it_starts_a_killed_part_again(home: Path, part: str) -> None:
         assert up.process.returncode == 0
 
 
-def test_it_refuses_no_caller_while_the_api_restarts(home: Path) -> None:
+def test_no_caller_is_rejected_while_the_api_restarts(home: Path) -> None:
     with running_up(home) as up:
         os.kill(up.children()["api"], signal.SIGKILL)
 
@@ -182,7 +182,7 @@ def test_it_refuses_no_caller_while_the_api_restarts(home: Path) -> None:
         assert answer.status_code == 200
 
 
-def test_nothing_outlives_a_killed_up_and_the_next_one_takes_over(home: Path) -> None:
+def test_killed_up_leaves_no_process_and_the_next_one_starts(home: Path) -> None:
     with running_up(home) as up:
         children = set(up.children().values())
         up.process.kill()
@@ -194,7 +194,7 @@ def test_nothing_outlives_a_killed_up_and_the_next_one_takes_over(home: Path) ->
 
 
 @pytest.mark.slow
-def test_a_second_up_on_the_same_home_says_who_holds_it(home: Path) -> None:
+def test_a_second_up_on_the_same_home_names_the_first(home: Path) -> None:
     with running_up(home) as up:
         code, error = _failing_up(home)
         assert code == 1
@@ -203,7 +203,7 @@ def test_a_second_up_on_the_same_home_says_who_holds_it(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_says_how_to_move_away_from_a_taken_port(home: Path) -> None:
+def test_taken_port_is_an_error_that_names_the_setting(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, error = _failing_up(home, HOOKFAST_PORT=str(port))
@@ -213,16 +213,16 @@ def test_it_says_how_to_move_away_from_a_taken_port(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_takes_the_next_port_for_temporal_when_the_wanted_one_is_taken(home: Path) -> None:
+def test_temporal_gets_the_next_port_when_the_configured_one_is_taken(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with running_up(home, HOOKFAST_TEMPORAL_PORT=str(port)) as up:
             assert up.process.stdout is not None
-            # /readyz answers before `up` has looked and printed where everything is
+            # /readyz may answer before `up` has printed the addresses
             printed = next(line for line in up.process.stdout if "namespace default" in line)
-            # and the doctor looks at that one, not at the one whose port it is; what is meant for
-            # another server is not asked of this one
-            seen = _examined(home, HOOKFAST_TEMPORAL_PORT=str(port), TEMPORAL_TLS="true")
+            # and the doctor checks that server, not the one on the configured port; settings for
+            # other servers, such as TLS, do not apply to it
+            seen = _doctors_findings(home, HOOKFAST_TEMPORAL_PORT=str(port), TEMPORAL_TLS="true")
     found = re.search(r"127\.0\.0\.1:(\d+), namespace default", printed)
     assert found
     assert int(found[1]) > port
@@ -240,14 +240,14 @@ def test_port_0_takes_a_free_port_and_prints_it(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_gives_up_when_a_part_cannot_start(home: Path) -> None:
+def test_up_ends_when_a_part_cannot_start(home: Path) -> None:
     code, error = _failing_up(home, HOOKFAST_ENCRYPTION_KEYS="not a key")
     assert code == 1
     assert re.search(r"the (api|worker) does not start", error)
 
 
-def _examined(home: Path, **settings: str) -> dict[str, str]:
-    """What `hookfast doctor` saw, by the name of the check."""
+def _doctors_findings(home: Path, **settings: str) -> dict[str, str]:
+    """Return what `hookfast doctor` found, by the name of the check."""
     ended = subprocess.run(
         [sys.executable, "-m", "hookfast.cli", "doctor", "--json"],
         env=environment() | {"HOOKFAST_HOME": str(home)} | settings,

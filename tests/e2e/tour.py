@@ -1,17 +1,16 @@
-"""What the documentation's tours need: the service on ports of its own, and the receiver."""
+"""The service and the receiver of the documentation's tours, on free ports."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
 
-from tests.e2e.service_process import environment, free_ports
+from tests.e2e.service_process import environment, eventually, free_ports
 from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -19,14 +18,14 @@ KEY = "hf_tour_0123456789abcdefghijklmnopqrstuv"
 
 
 def tour_ports() -> dict[str, str]:
-    """The ports the documentation names, and those a test takes instead."""
+    """Return the ports that the documentation names, each with the free port that replaces it."""
     return dict(
         zip(("8080", "9000", "7233", "8233"), (str(port) for port in free_ports(4)), strict=True)
     )
 
 
 def on_ports(script: str, ports: dict[str, str]) -> str:
-    """The script with the ports that were taken."""
+    """Return the script with the documentation's ports replaced."""
     for named, taken in ports.items():
         script = script.replace(f"127.0.0.1:{named}", f"127.0.0.1:{taken}")
     return script
@@ -34,7 +33,7 @@ def on_ports(script: str, ports: dict[str, str]) -> str:
 
 @contextmanager
 def service(folder: Path, ports: dict[str, str]) -> Iterator[None]:
-    """`hookfast up`, as the tours start it, with its data in the folder."""
+    """Run `hookfast up` as the tours do, with its data in the folder."""
     settings = {
         "HOOKFAST_HOME": str(folder / "var"),
         "HOOKFAST_OPERATOR_KEY": KEY,
@@ -62,22 +61,24 @@ def service(folder: Path, ports: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def receiver(folder: Path, port: str) -> Iterator[Path]:
-    """`docs/examples/receiver.py`, and the file with what it prints."""
-    said = folder / "receiver.log"
+    """Run `docs/examples/receiver.py`, and return the file with its output."""
+    output = folder / "receiver.log"
     example = ROOT / "docs/examples/receiver.py"
     with ExitStack() as stack:
         process = stack.enter_context(
             subprocess.Popen(
                 [sys.executable, str(example), port, "var/tour/endpoint.json"],
                 cwd=folder,
-                stdout=stack.enter_context(said.open("w")),
+                stdout=stack.enter_context(output.open("w")),
             )
         )
         stack.callback(process.kill)
-        for _ in range(100):
-            try:
-                httpx2.get(f"http://127.0.0.1:{port}/", trust_env=False)
-                break
-            except httpx2.TransportError:
-                time.sleep(0.1)
-        yield said
+        eventually(lambda: _answers(f"http://127.0.0.1:{port}/"))
+        yield output
+
+
+def _answers(url: str) -> bool:
+    with suppress(httpx2.TransportError):
+        httpx2.get(url, trust_env=False)
+        return True
+    return False
