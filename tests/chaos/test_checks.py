@@ -1,4 +1,4 @@
-"""A storm's checks find what they are there to find: a check that cannot fail proves nothing."""
+"""The checks of the chaos storm find the faults that they are for."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ def test_requests_beyond_the_first_are_counted_for_each_attempt() -> None:
     ("fault", "cause"),
     [
         (Fault(WORKER_KILLED, 100.2, 101, SENDER), WORKER_KILLED),
-        # noted a moment before the request was read: it ended with this all the same
+        # noted a moment before the request was read, which the fault ended all the same
         (Fault(WORKER_KILLED, 99.9, 101, SENDER), WORKER_KILLED),
         (Fault(WORKER_STOPPED, 95, 101, SENDER), WORKER_STOPPED),
         (Fault(DISK_FULL, 99, 104), DISK_FULL),
         (Fault(TEMPORAL_KILLED, 101, 102), TEMPORAL_KILLED),
         (Fault(WORKER_KILLED, 101, 102, ANOTHER), f"another {WORKER_KILLED}"),
-        # long recorded
+        # too long after or before the request
         (Fault(WORKER_KILLED, 120, 121, SENDER), checks.UNEXPLAINED),
         (Fault(WORKER_STOPPED, 70, 85, SENDER), checks.UNEXPLAINED),
         (Fault(DISK_FULL, 50, 60), checks.UNEXPLAINED),
-        # neither sends nor records
+        # these neither send nor record
         (Fault(API_KILLED, 100, 101), checks.UNEXPLAINED),
         (Fault(ENDPOINT_AWAY, 100, 101), checks.UNEXPLAINED),
     ],
 )
-def test_a_repeated_request_is_put_down_to_what_kept_the_first_from_being_recorded(
+def test_repeated_request_is_attributed_to_the_fault_that_prevented_the_record(
     fault: Fault, cause: str
 ) -> None:
     assert checks.cause_of(request(100), [fault]) == cause
 
 
-def test_what_hit_the_sender_comes_before_what_hit_others() -> None:
+def test_fault_of_the_sending_worker_takes_precedence() -> None:
     faults = [Fault(DISK_FULL, 99, 104), Fault(WORKER_KILLED, 100.2, 101, SENDER)]
     assert checks.cause_of(request(100), faults) == WORKER_KILLED
 
@@ -83,19 +83,19 @@ def test_what_hit_the_sender_comes_before_what_hit_others() -> None:
         ([action("cancel", 5, 409)], False),
         ([action("cancel", 5, None)], False),
         ([action("cancel", 5), action("resend", 8)], False),
-        ([action("cancel", 5), action("resend", 12)], True),  # of which nobody knew
+        ([action("cancel", 5), action("resend", 12)], True),  # requested after the request
         ([action("resend", 3, None), action("cancel", 5)], False),  # may be committed after it
         ([action("cancel", 5, delivery_id="dlv_2")], False),
     ],
 )
-def test_a_request_after_a_cancel_is_found_unless_a_resend_was_asked_for(
+def test_request_after_a_cancel_is_found_unless_a_resend_was_requested(
     actions: list[Action], found: bool
 ) -> None:
     late = checks.after_cancel([request(10)], actions)
     assert [one for _, one in late] == ([request(10)] if found else [])
 
 
-def test_a_success_that_was_not_recorded_needs_a_reason() -> None:
+def test_unrecorded_success_needs_a_reason() -> None:
     made = [request(10), request(20, message_id="dlv_2"), request(30, message_id="dlv_3")]
     statuses = {"dlv_1": "dead", "dlv_2": "cancelled", "dlv_3": "delivered"}
     actions = [action("cancel", 19, delivery_id="dlv_2")]
@@ -106,13 +106,13 @@ def test_a_success_that_was_not_recorded_needs_a_reason() -> None:
     assert checks.undelivered_successes(made, actions, died, statuses)[1] == []
 
 
-def test_a_delivery_is_delivered_only_if_the_receiver_said_so() -> None:
+def test_delivered_row_without_a_success_at_the_receiver_is_found() -> None:
     made = [request(1, status=500), request(2, message_id="dlv_2"), request(3, status=LEFT)]
     statuses = {"dlv_1": "delivered", "dlv_2": "delivered", "dlv_3": "dead"}
     assert checks.delivered_unseen(made, statuses) == ["dlv_1"]
 
 
-def test_an_accepted_event_without_all_its_deliveries_is_lost() -> None:
+def test_accepted_event_without_all_its_deliveries_is_found() -> None:
     assert checks.missing({"evt_1": 1, "evt_2": 2, "evt_3": 0}, {"evt_1": 1, "evt_2": 1}) == [
         "evt_2"
     ]

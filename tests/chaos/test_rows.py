@@ -1,4 +1,4 @@
-"""The rows that a storm's watch takes for illegal, each of them made by hand."""
+"""The watch of the chaos storm detects illegal rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def seed_attempt(database: Database, delivery: str, number: int, result: s
         ),
     ],
 )
-async def test_an_illegal_row_is_seen_and_a_legal_one_is_not(
+async def test_watch_reports_illegal_rows_and_no_legal_ones(
     database: Database, columns: dict[str, Any], attempts: list[str], what: str | None
 ) -> None:
     endpoint = await seed_endpoint(database, "http://127.0.0.1/")
@@ -84,7 +84,7 @@ async def test_an_illegal_row_is_seen_and_a_legal_one_is_not(
     assert list(watch.illegal) == ([] if what is None else [(delivery, what)])
 
 
-async def test_what_is_open_and_what_waits_in_the_outbox_is_read(database: Database) -> None:
+async def test_open_deliveries_and_the_outbox_are_counted(database: Database) -> None:
     endpoint = await seed_endpoint(database, "http://127.0.0.1/")
     waiting = await seed_delivery(database, endpoint)
     await seed_delivery(database, endpoint, status="gone", reason="gone", **ENDED)

@@ -1,8 +1,8 @@
-"""Answers for `hookfast` in the shells of these tests, from one process that is warm already.
+"""Runs the `hookfast` commands of the documentation's shell blocks in forks of one process.
 
-The guides have some forty commands. Started one by one on a busy machine, they would spend minutes
-on importing the same modules; here each is a fork. It is the real command line, with the arguments,
-folder and environment that the shell gave it.
+The guides have some forty commands, which on a busy machine would spend minutes on importing the
+same modules. Each fork runs the real command line, with the arguments, folder and environment of
+the shell.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ hookfast() {
 
 @contextmanager
 def command_server(folder: Path) -> Iterator[str]:
-    """The text of a shell function `hookfast`, which works as long as the block lasts."""
+    """Return the text of a shell function `hookfast`, which works while the `with` block runs."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.docs.command_server", str(folder)],
         cwd=_ROOT,
@@ -53,16 +53,16 @@ def command_server(folder: Path) -> Iterator[str]:
 
 
 def _serve(folder: Path) -> NoReturn:
-    import hookfast.cli.remote.deliveries  # the heaviest part, for all the forks
+    import hookfast.cli.remote.deliveries  # the slowest import, done once for all forks
 
     assert hookfast.cli.remote.deliveries
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
     for number in itertools.count():
         connection, _ = listener.accept()
-        with connection, connection.makefile("rb") as asked:
-            count = int(_word(asked))
-            words = [_word(asked) for _ in range(1 + len(_PASSED_ON) + count)]
+        with connection, connection.makefile("rb") as request:
+            count = int(_word(request))
+            words = [_word(request) for _ in range(1 + len(_PASSED_ON) + count)]
             child = os.fork()
             if child == 0:
                 _become(words, folder / str(number))
@@ -79,7 +79,7 @@ def _word(stream: BinaryIO) -> str:
 
 
 def _become(words: list[str], output: Path) -> NoReturn:
-    """Run the command in this process."""
+    """Replace this process with the command: its folder, environment, streams and arguments."""
     from hookfast.cli import main
 
     folder, *words = words

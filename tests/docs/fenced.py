@@ -1,4 +1,4 @@
-"""The fenced blocks of the documentation, with the comment that stands before each."""
+"""The fenced blocks of the documentation, with the comment on the line before each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block. `mark` is the comment on the line before it, which says how it is tested."""
+    """A fenced block. `mark` is the comment on the line before it, which says how it is tested."""
 
     page: str
     line: int
@@ -32,7 +32,7 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in their order."""
+    """Return the blocks of a page, in order."""
     text = page.read_text()
     return [
         Block(
@@ -47,6 +47,6 @@ def blocks(page: Path) -> list[Block]:
 
 
 def all_blocks(*languages: str) -> list[Block]:
-    """Every block of the documentation, or those in these languages."""
+    """Return every block of the documentation, or every block in these languages."""
     found = [block for page in PAGES for block in blocks(page)]
     return [block for block in found if not languages or block.language in languages]

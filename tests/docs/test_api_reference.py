@@ -1,4 +1,4 @@
-"""The API reference has all of the OpenAPI document, and its examples are examples."""
+"""The API reference has every operation of the OpenAPI document, with valid examples."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _faults(schema: dict[str, Any], value: Any) -> list[str]:
     return [fault.message for fault in Draft202012Validator(whole).iter_errors(value)]
 
 
-def test_every_operation_has_its_place_with_the_scopes_it_takes() -> None:
+def test_every_operation_is_described_with_its_scopes_and_parameters() -> None:
     whole = "\n".join(PAGES.values())
     for methods in DOCUMENT["paths"].values():
         for operation in methods.values():
@@ -52,7 +52,7 @@ def test_every_operation_has_its_place_with_the_scopes_it_takes() -> None:
                 assert f"`{parameter['name']}`" in after.partition("**Answers**")[0]
 
 
-def test_every_schema_that_is_linked_is_described() -> None:
+def test_every_linked_schema_is_described() -> None:
     linked = set(re.findall(r"schemas\.md#(\w+)", "\n".join(PAGES.values())))
     described = {name.lower() for name in re.findall(r"^## (\w+)", PAGES["schemas.md"], re.M)}
     assert linked <= described

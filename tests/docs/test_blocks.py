@@ -1,4 +1,4 @@
-"""Every fenced block of the documentation is tested in some way, or named here with the reason."""
+"""Every fenced block of the documentation is tested, or listed here with the reason."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TESTED = {
     "python": "compiled here; run here, in test_tours.py and beside the guides' own tests",
     "js": "run here, in test_tours.py and in tests/integration/receiver/test_guide.py",
     "go": "run here and in tests/integration/receiver/test_guide.py, where there is go",
-    "json": "parsed, and held against the OpenAPI document",
+    "json": "parsed, and compared with the OpenAPI document",
     "yaml": "parsed",
 }
 UNTESTED = {
-    "": "requests and what is printed; those in signatures.md are made by signature_vectors.py",
-    "text": "drawings, and what a program prints",
+    "": "requests and output; those in signatures.md are written by signature_vectors.py",
+    "text": "drawings, and the output of programs",
     "mermaid": "drawings, for forges",
 }
 NOT_RUN = {
@@ -36,7 +36,7 @@ NOT_RUN = {
     "the tests start the service themselves",
 }
 JSON_WITHOUT_MARK = {
-    "docs/polling.md": 1,  # tests/integration/api/polling/test_items.py has such answers
+    "docs/polling.md": 1,  # tests/integration/api/polling/test_items.py checks such answers
     "docs/receiving.md": 1,  # two members of a source
 }
 DOCUMENT: dict[str, Any] = json.loads((DOCS / "openapi.json").read_text())
@@ -51,7 +51,7 @@ def test_every_kind_of_block_is_tested_or_listed_with_a_reason() -> None:
     assert {block.language for block in all_blocks()} == TESTED.keys() | UNTESTED.keys()
 
 
-def test_what_is_not_run_says_why() -> None:
+def test_blocks_that_are_not_run_say_why() -> None:
     reasons = [re.fullmatch("not run: (.*)", block.mark) for block in all_blocks()]
     assert {reason[1] for reason in reasons if reason} == NOT_RUN
 
@@ -72,7 +72,7 @@ def test_json_without_a_mark_is_listed() -> None:
 
 
 @_each("json")
-def test_json_fits_what_the_openapi_document_says(block: Block) -> None:
+def test_json_fits_the_openapi_document(block: Block) -> None:
     value = json.loads(block.text.replace("_…", "_" + "0" * 32))
     if schema := _schema_of(block.mark):
         whole = {**schema, "components": DOCUMENT["components"]}
@@ -82,11 +82,8 @@ def test_json_fits_what_the_openapi_document_says(block: Block) -> None:
         assert list(value) == ["id", "type", "created_at", "tenant_id", "data"]
 
 
-_MARK = re.compile(r"(?:body|answer (?P<status>\d+)) of (?P<method>[A-Z]+) (?P<path>\S+)")
-
-
 def _schema_of(mark: str) -> Any:
-    """The schema that a mark names: `body of PATCH /v1/…` or `answer 202 of POST /v1/…`."""
+    """Return the schema that a mark names: `body of PATCH /v1/…` or `answer 202 of POST /v1/…`."""
     found = re.fullmatch(
         r"(?:body|answer (?P<status>\d+)) of (?P<method>[A-Z]+) (?P<path>\S+)", mark
     )
@@ -137,7 +134,7 @@ def test_the_vectors_verify_in_go(tmp_path: Path) -> None:
     assert _run("go", "run", ".", folder=tmp_path) == _EXPECTED
 
 
-def test_the_arithmetic_of_the_scaling_guide_prints_what_it_says(
+def test_the_scaling_guides_arithmetic_prints_the_shown_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = {block.mark: block for block in blocks(DOCS / "guides" / "scaling.md")}
@@ -145,7 +142,7 @@ def test_the_arithmetic_of_the_scaling_guide_prints_what_it_says(
     assert capsys.readouterr().out == found["printed"].text
 
 
-def test_the_scaling_guide_counts_events_as_the_saved_histories_have_them() -> None:
+def test_the_scaling_guides_event_counts_are_those_of_the_saved_histories() -> None:
     histories = ROOT / "tests" / "replay" / "histories"
     counts = {
         name: len(json.loads((histories / f"{name}.json").read_text())["events"])
@@ -162,7 +159,7 @@ def test_the_scaling_guide_counts_events_as_the_saved_histories_have_them() -> N
     assert f"{regular} events in place of {at_once}" in guide
 
 
-def test_the_verifiers_with_public_keys_are_made_as_the_guide_says() -> None:
+def test_the_guides_verifiers_with_public_keys_can_be_created() -> None:
     [block] = [one for one in blocks(VERIFY) if one.language == "python" and not one.mark]
     vectors = json.loads((DOCS / "signature-vectors.json").read_text())
     text = block.text.replace("whpk_…", vectors["keys"]["ed25519"]["public"])

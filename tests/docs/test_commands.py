@@ -1,5 +1,5 @@
-"""Every command in every shell block is one there is: `hookfast …` with its arguments and options,
-`curl …` with its path and body. What the commands do is tested in test_tours.py.
+"""Every command in every shell block exists: `hookfast …` with its arguments and options, `curl …`
+with its path and body. test_tours.py runs the commands.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typer.main import get_command
 
 from hookfast.cli import app
 from tests.docs.fenced import DOCS, PAGES, ROOT
-from tests.docs.said import said
+from tests.docs.shell_commands import shell_commands
 
-# Programs of others in our pages. Nobody's machine is to be changed by a test, so that they exist
-# is all we know here; docker, kubectl and their files have tests under tests/unit/deploy.
-OTHERS = {
+# Other programs in our pages. They are not run, as a test must not change the machine; docker,
+# kubectl and their files have tests in tests/unit/deploy.
+OTHER_PROGRAMS = {
     "cat",
     "docker",
     "grep",
@@ -47,20 +47,20 @@ COMMAND: Any = get_command(app)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_pages_commands_are_there(page: Path, tmp_path: Path) -> None:
-    for program, *arguments in said(page, tmp_path):
+def test_a_pages_commands_exist(page: Path, tmp_path: Path) -> None:
+    for program, *arguments in shell_commands(page, tmp_path):
         if program == "hookfast":
             _parse(COMMAND, arguments, tmp_path)
         elif program == "curl":
             _check_request(arguments)
         else:
-            assert program in OTHERS, f"{program}: run it, or list it"
+            assert program in OTHER_PROGRAMS, f"{program}: run it, or list it"
 
 
 @pytest.mark.parametrize(
     "words", ["endpoints frobnicate", "endpoints pause", "emit --colour red", "jobs list too many"]
 )
-def test_a_command_that_is_not_there_is_noticed(words: str, tmp_path: Path) -> None:
+def test_unknown_command_is_detected(words: str, tmp_path: Path) -> None:
     with pytest.raises(TyperException):
         _parse(COMMAND, words.split(), tmp_path)
 
@@ -74,13 +74,13 @@ def test_a_command_that_is_not_there_is_noticed(words: str, tmp_path: Path) -> N
         ["-X", "POST", "http://127.0.0.1:8080/v1/events", "-d", '{"typ": "a.b.c"}'],
     ],
 )
-def test_a_request_that_would_be_refused_is_noticed(arguments: list[str]) -> None:
+def test_invalid_request_is_detected(arguments: list[str]) -> None:
     with pytest.raises(AssertionError):
         _check_request(arguments)
 
 
 def _parse(command: Any, arguments: list[str], folder: Path) -> None:
-    """Raises the command line's own error for what it would refuse."""
+    """Parse the arguments. Raises the error of the command line for invalid ones."""
     context = command.context_class(command, info_name="hookfast")
     while isinstance(command, TyperGroup):
         name, command, arguments = command.resolve_command(context, arguments)
@@ -89,7 +89,7 @@ def _parse(command: Any, arguments: list[str], folder: Path) -> None:
 
 
 def _existing(folder: Path, word: str) -> str | Path:
-    """Files that a command reads are taken to be there."""
+    """Create the file if the word names one that a command reads, and return its path."""
     if re.fullmatch(r"[\w./-]+\.(ndjson|json)", word):
         path = folder / word
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,4 +123,4 @@ def _operation(method: str, path: str) -> Any:
         pattern = re.sub(r"\\\{\w+\\\}", "[^/]*", re.escape(template))
         if re.fullmatch(pattern, path) and method in methods:
             return methods[method]
-    raise AssertionError(f"there is no {method.upper()} {path}")
+    raise AssertionError(f"{method.upper()} {path} does not exist")

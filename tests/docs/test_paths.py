@@ -1,4 +1,4 @@
-"""Documentation about the code names files that exist."""
+"""Every file that the documentation of the code names exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_path_that_a_page_names_exists(page: str, path: str) -> None:
     assert (ROOT / path).exists(), f"{page} names {path}"
 
 
-def test_the_way_of_an_event_names_every_layer() -> None:
+def test_the_architecture_page_names_every_layer() -> None:
     named = {path for page, path in NAMED if page == "docs/architecture.md"}
     for folder in ("api/", "activities/", "workflows/", "hookfast/dispatch/", "hookfast/storage/"):
         assert any(path.startswith(folder) and path.endswith(".py") for path in named), folder

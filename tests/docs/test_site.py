@@ -1,4 +1,4 @@
-"""The site is built without a warning, its links lead somewhere, it needs no other server."""
+"""The documentation site builds without warnings, has no dead links, and needs no other server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tests.docs.fenced import DOCS, PAGES, ROOT
 
 
-def test_the_site_is_whole_and_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_is_complete_and_loads_nothing_from_other_servers(tmp_path: Path) -> None:
     site = tmp_path / "site"
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)],
@@ -44,13 +44,13 @@ def test_the_site_is_whole_and_needs_nothing_from_elsewhere(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_pages_links_lead_somewhere_in_the_repository_too(page: Path) -> None:
+def test_a_pages_links_also_work_in_the_repository(page: Path) -> None:
     for target in re.findall(r"\]\((?![a-z]+:|#)([^)\s#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
 
 
 class Links(HTMLParser):
-    """What a page links to, what it loads, and what can be linked to in it."""
+    """The links of a page, the files that it loads from elsewhere, and its anchors."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Links(HTMLParser):
                 self.fetched_from_elsewhere.append(url)
 
     def internal(self) -> Iterator[tuple[Path, str]]:
-        """Files of the site, and anchors in them."""
+        """Yield the files of the site that the page links to, with the anchors."""
         for link in self._links:
             split = urlsplit(link)
             goal = (self._path.parent / unquote(split.path)).resolve() if split.path else self._path

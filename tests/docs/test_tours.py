@@ -1,4 +1,4 @@
-"""The quickstart and the guides, run as they are written, against one running service."""
+"""The quickstart and the guides, run as written, against one running service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.command_server import command_server
 from tests.docs.fenced import DOCS, PAGES, ROOT, Block, blocks
-from tests.docs.said import said
+from tests.docs.shell_commands import shell_commands
 from tests.e2e.service_process import environment
 from tests.e2e.tour import on_ports, receiver, service, tour_ports
 
@@ -29,10 +29,10 @@ ELSEWHERE = {
     "config": "tests/unit/cli/test_config.py",
     "secrets": "tests/integration/cli/test_secrets.py",
 }
-"""Words of commands that are not run here, and where they are."""
-ASKING = {"recover", "redrive", "resend", "pause", "resume", "cancel", "replay", "run", "revoke"}
+"""Words of commands that are not run here, and the tests that run them."""
+CONFIRMED = {"recover", "redrive", "resend", "pause", "resume", "cancel", "replay", "run", "revoke"}
 
-# In this order: each goes on where the quickstart ended, and leaves the receiver mended.
+# In this order. Each continues where the quickstart ended, and leaves the receiver working.
 GUIDES = ["concepts", "endpoints", "emitting", "verifying", "retries", "replaying", "circuits"]
 
 EMIT_TWICE = """
@@ -49,21 +49,21 @@ console.log(await emit("order.refund.created", data,
 """
 
 
-@pytest.mark.timeout(400)  # most of it is sleeping, but some sixty programs start
+@pytest.mark.timeout(400)  # mostly waiting, but some sixty programs start
 @pytest.mark.slow
 def test_the_quickstart_and_the_guides_work_as_they_are_written(tmp_path: Path) -> None:
     ports = tour_ports()
     (tmp_path / "var/tour").mkdir(parents=True)
     with (
         service(tmp_path, ports),
-        receiver(tmp_path, ports["9000"]) as said,
+        receiver(tmp_path, ports["9000"]) as output_file,
         command_server(tmp_path) as command,
     ):
         tour = Tour(tmp_path, ports, command)
         quickstart = tour.run(DOCS / "quickstart.md")
         assert quickstart.count(" delivered ") == 4  # two waits, both in the last list
         assert "/data/invoice_id: does not satisfy the schema" in quickstart
-        assert [line.split(": ")[1] for line in said.read_text().splitlines()] == [
+        assert [line.split(": ")[1] for line in output_file.read_text().splitlines()] == [
             "order.invoice.paid, thanks",
             "order.invoice.paid, answering 503",
             "order.invoice.paid, thanks",
@@ -73,7 +73,7 @@ def test_the_quickstart_and_the_guides_work_as_they_are_written(tmp_path: Path) 
         _run_what_other_pages_show(tour)
 
     assert '"deliveries":1' in output["emitting"]
-    assert '"retries_planned":4' in output["retries"]  # what the workflow says of itself
+    assert '"retries_planned":4' in output["retries"]  # from the workflow's state query
     assert re.search(r"circuit +open", output["circuits"])
     assert output["circuits"].count(" held ") >= 1
     assert re.search(r"circuit +(closed|draining)", output["circuits"])
@@ -81,7 +81,7 @@ def test_the_quickstart_and_the_guides_work_as_they_are_written(tmp_path: Path) 
 
 
 class Tour:
-    """A folder with what the tours leave there, and a way to run a page in it."""
+    """A folder with the files of the tours, in which pages are run."""
 
     def __init__(self, folder: Path, ports: dict[str, str], command: str) -> None:
         self.folder = folder
@@ -94,7 +94,7 @@ class Tour:
         return self.shell(script)
 
     def shell(self, script: str) -> str:
-        """Run a script where the tours run."""
+        """Run a script in the folder of the tours, and return its output."""
         bin_folder = Path(sys.executable).parent
         done = subprocess.run(
             ["bash", "-c", self._prologue + on_ports(script, self._ports)],
@@ -120,7 +120,7 @@ def _page(name: str) -> Path:
 
 def _runnable(block: Block) -> str:
     if block.mark.startswith("not run: ") or block.mark == "with openssl":
-        return ""  # the latter is run in test_blocks.py, where there is openssl
+        return ""  # test_blocks.py runs the blocks with openssl
     if code := re.fullmatch(r"exit code: (\d+)", block.mark):
         return f"set +e\n{block.text}\n[ $? = {code[1]} ] || exit 99\nset -e"
     return block.text
@@ -142,21 +142,21 @@ curl -sS -X PUT "$HOOKFAST_URL/v1/event-types/github.push.received" \
 
 
 def _run_what_other_pages_show(tour: Tour) -> None:
-    """The commands of every other page, with ids that there are."""
+    """Run the commands of every other page, with existing ids."""
     toured = {DOCS / "quickstart.md", ROOT / "README.md", *map(_page, GUIDES)}
     shown = {
         tuple(arguments)
         for page in PAGES
         if page not in toured
-        for program, *arguments in said(page, tour.folder / page.stem)
+        for program, *arguments in shell_commands(page, tour.folder / page.stem)
         if program == "hookfast" and not ELSEWHERE.keys() & set(arguments)
     }
     assert len(shown) > 20
     lines = [STAGE]
     for arguments in sorted(shown):
         line = "hookfast " + " ".join(_with_real_ids(word, arguments) for word in arguments)
-        # what asks is answered, as a reader would
-        yes = " --yes" if ASKING & set(arguments) and arguments[0] != "endpoints" else ""
+        # answers the confirmation, as a reader would
+        yes = " --yes" if CONFIRMED & set(arguments) and arguments[0] != "endpoints" else ""
         lines.append(f"{line}{yes} || {{ echo {shlex.quote(line)}; exit 1; }}")
     tour.shell("\n".join(lines))
 
@@ -169,7 +169,7 @@ def _with_real_ids(word: str, arguments: tuple[str, ...]) -> str:
 
 
 def _emit_from_python_and_node(tour: Tour, found: list[Block]) -> None:
-    """Both functions of the guide, with one idempotency key: they emit one event."""
+    """Run both functions of the guide with one idempotency key: they must emit one event."""
     [python] = [one for one in found if (one.language, one.mark) == ("python", "emits")]
     [node] = [one for one in found if (one.language, one.mark) == ("js", "emits")]
     (tour.folder / "emit.py").write_text(python.text + EMIT_TWICE)

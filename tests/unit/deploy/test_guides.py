@@ -1,4 +1,4 @@
-"""The guides name what there is."""
+"""Files, variables and services that the deployment guides name exist."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ each_guide = pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name
 
 
 @each_guide
-def test_its_links_lead_somewhere(guide: Path) -> None:
+def test_links_lead_to_files(guide: Path) -> None:
     for target in re.findall(r"\]\(((?!https?://)[^)#]+)", guide.read_text()):
         assert (guide.parent / target).exists(), target
 
 
 @each_guide
-def test_the_files_it_names_are_there(guide: Path) -> None:
+def test_named_files_exist(guide: Path) -> None:
     named = re.findall(r"`((?:tests|deploy)/(?!compose/secrets)[\w./-]+)`", guide.read_text())
     for path in named:
         assert (ROOT / path).exists(), path
 
 
 @each_guide
-def test_its_variables_are_settings_or_compose_has_them(guide: Path) -> None:
+def test_variables_are_settings_or_in_the_compose_file(guide: Path) -> None:
     known = {f"HOOKFAST_{name.upper()}" for name in Settings.model_fields}
     compose = set(re.findall(r"\$\{(HOOKFAST_\w+)", (ROOT / "docker-compose.yml").read_text()))
     for variable in re.findall(r"\bHOOKFAST_[A-Z_]+[A-Z]", guide.read_text()):
@@ -39,7 +39,7 @@ def test_its_variables_are_settings_or_compose_has_them(guide: Path) -> None:
 
 
 @each_guide
-def test_its_compose_commands_name_services(guide: Path) -> None:
+def test_compose_commands_name_services(guide: Path) -> None:
     for line in re.findall(r"^docker compose (.*)$", guide.read_text(), re.MULTILINE):
         words = [word for word in line.split() if not word.startswith("-")]
         if words[0] in ("up", "run") and len(words) > 1:

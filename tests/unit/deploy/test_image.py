@@ -1,5 +1,5 @@
-"""What the `Dockerfile` does, done here: what is installed is whole, and runs without the
-repository. Docker itself is not needed."""
+"""The steps of the `Dockerfile`, run without Docker: the installed package is complete, and runs
+without the repository."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STAGES = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
 
 
 def _context() -> list[str]:
-    """The names at the top that `.dockerignore` lets through."""
+    """Return the top-level names that `.dockerignore` includes."""
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     assert lines[1] == "*"
     return [line.removeprefix("!") for line in lines if line.startswith("!")]
@@ -53,7 +53,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _hookfast(installed: Path, home: Path, *arguments: str) -> str:
-    """Run the installed command. -S leaves out the editable install of the repository."""
+    """Run the installed command; -S excludes the editable install of the repository."""
     packages = [path for path in site.getsitepackages() if "site-packages" in path]
     ended = subprocess.run(
         [sys.executable, "-S", "-P", "-m", "hookfast.cli", *arguments],
@@ -70,7 +70,7 @@ def _hookfast(installed: Path, home: Path, *arguments: str) -> str:
     return ended.stdout
 
 
-def test_what_is_installed_is_everything_that_is_in_the_packages(installed: Path) -> None:
+def test_the_installed_package_has_every_file(installed: Path) -> None:
     unneeded = ("*.pyc", "*/__pycache__/*", "*.mako", "*/README.md", "*.map")
     missing = [
         str(path.relative_to(ROOT))
@@ -84,19 +84,19 @@ def test_what_is_installed_is_everything_that_is_in_the_packages(installed: Path
     assert (installed / "worker.py").is_file()
 
 
-def test_it_runs_from_there_and_makes_a_database(installed: Path, tmp_path: Path) -> None:
+def test_the_installed_command_runs_and_creates_a_database(installed: Path, tmp_path: Path) -> None:
     assert _hookfast(installed, tmp_path, "version") == f"{VERSION}\n"
     assert "is at revision" in _hookfast(installed, tmp_path, "migrate")
     assert (tmp_path / "hookfast.db").is_file()
 
 
-def test_both_stages_begin_with_one_pinned_python() -> None:
+def test_both_stages_use_one_pinned_python() -> None:
     assert set(_STAGES) == {"${PYTHON_IMAGE}"}
     (image,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", image)
 
 
-def test_it_installs_what_is_locked_and_nothing_is_root() -> None:
+def test_locked_packages_are_installed_and_the_user_is_not_root() -> None:
     assert "--require-hashes --only-binary :all: -r requirements.txt" in DOCKERFILE
     assert re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
     locked = (ROOT / "requirements.txt").read_text()
@@ -111,10 +111,10 @@ def test_signals_reach_hookfast_itself() -> None:
     assert "HEALTHCHECK" in DOCKERFILE
 
 
-def test_its_label_is_the_version() -> None:
+def test_the_label_and_the_compose_file_have_the_version() -> None:
     assert f'org.opencontainers.image.version="{VERSION}"' in DOCKERFILE
     assert f"hookfast:{VERSION}" in (ROOT / "docker-compose.yml").read_text()
 
 
-def test_nothing_secret_gets_into_the_build() -> None:
+def test_no_secret_is_in_the_build_context() -> None:
     assert not {".env", ".git", "var", "deploy", "tests"} & set(_context())

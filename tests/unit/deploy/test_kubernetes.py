@@ -1,4 +1,4 @@
-"""The Kubernetes examples hold what they promise."""
+"""The Kubernetes examples are hardened, complete, and fit Hookfast's settings."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def _container(which: tuple[str, str]) -> dict[str, Any]:
     return container
 
 
-def test_every_file_is_listed_or_for_something_else() -> None:
+def test_every_file_is_listed_in_the_kustomization() -> None:
     others = {"kustomization.yaml", "prometheus-adapter.yaml"}
     assert {path.name for path in FOLDER.iterdir()} == {*LISTED, *others}
 
 
 @each_workload
-def test_pods_are_confined(which: tuple[str, str]) -> None:
+def test_pods_have_a_restricted_security_context(which: tuple[str, str]) -> None:
     pod, container = _pod(which), _container(which)
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 10001
@@ -88,7 +88,7 @@ def test_every_variable_is_a_setting_and_none_is_a_secret() -> None:
             assert is_secret is variable.endswith("_FILE")
 
 
-def test_a_pod_is_given_longer_to_end_than_its_process_takes() -> None:
+def test_pods_may_stop_for_longer_than_their_grace_period() -> None:
     grace = Settings.model_fields["shutdown_grace"].default.total_seconds()
     assert _pod(DEPLOYMENTS[1])["terminationGracePeriodSeconds"] > grace + 5
     api = _pod(DEPLOYMENTS[0])
@@ -97,10 +97,10 @@ def test_a_pod_is_given_longer_to_end_than_its_process_takes() -> None:
 
 
 @each_deployment
-def test_a_rollout_takes_nothing_away_and_one_is_always_left(which: tuple[str, str]) -> None:
+def test_rollouts_and_evictions_always_leave_a_pod(which: tuple[str, str]) -> None:
     deployment = OBJECTS[which]
     assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
-    assert "replicas" not in deployment["spec"], "it would undo what the autoscaler set"
+    assert "replicas" not in deployment["spec"], "it would override the autoscaler"
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     budget = OBJECTS["PodDisruptionBudget", which[1]]["spec"]
     assert budget["selector"]["matchLabels"] == deployment["spec"]["selector"]["matchLabels"]
@@ -111,25 +111,25 @@ def test_a_rollout_takes_nothing_away_and_one_is_always_left(which: tuple[str, s
 
 
 @each_deployment
-def test_each_has_the_three_probes_on_a_port_it_opens(which: tuple[str, str]) -> None:
+def test_each_deployment_has_three_probes_on_an_open_port(which: tuple[str, str]) -> None:
     container = _container(which)
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         how = container[probe].get("httpGet") or container[probe]["tcpSocket"]
         assert how["port"] in ports
-    # an API that counted as not ready without Temporal would refuse what it can take
+    # an API accepts events without Temporal, so it must not be unready then
     assert container["readinessProbe"].get("httpGet", {}).get("path") in (None, "/healthz")
 
 
-def test_the_ports_are_the_ones_hookfast_opens() -> None:
+def test_the_ports_are_those_of_the_settings() -> None:
     ports = [_container(which)["ports"][0]["containerPort"] for which in DEPLOYMENTS]
     fields = Settings.model_fields
     assert ports == [fields["port"].default, fields["worker_metrics_port"].default]
 
 
 @each_deployment
-def test_prometheus_finds_the_metrics_of_each(which: tuple[str, str]) -> None:
-    """What the workers are scaled by, and most alerts, come from the APIs too."""
+def test_prometheus_scrapes_each_deployment(which: tuple[str, str]) -> None:
+    """The APIs also have the metrics for scaling workers and for most alerts."""
     annotations = OBJECTS[which]["spec"]["template"]["metadata"]["annotations"]
     [port] = _container(which)["ports"]
     assert annotations == {
@@ -138,12 +138,12 @@ def test_prometheus_finds_the_metrics_of_each(which: tuple[str, str]) -> None:
     }
 
 
-def test_workers_are_scaled_by_metrics_that_there_are() -> None:
+def test_workers_are_scaled_by_existing_metrics() -> None:
     metrics = OBJECTS["HorizontalPodAutoscaler", "hookfast-worker"]["spec"]["metrics"]
     names = {one[one["type"].lower()]["metric"]["name"] for one in metrics}
     adapter = yaml.safe_load((FOLDER / "prometheus-adapter.yaml").read_text())["rules"]
-    offered = {rule["name"]["as"] for rule in (*adapter["custom"], *adapter["external"])}
-    assert names == offered
+    exposed = {rule["name"]["as"] for rule in (*adapter["custom"], *adapter["external"])}
+    assert names == exposed
     source = Path(instruments.__file__).read_text()
     measured = {name.replace(".", "_") for name in re.findall(r'"(hookfast\.[\w.]+)"', source)}
     assert names <= measured

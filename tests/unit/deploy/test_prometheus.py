@@ -1,5 +1,5 @@
-"""The alerts: right by their own unit tests, each with an entry in the runbook that can be
-followed; and a dashboard that Grafana takes."""
+"""The alerts pass their unit tests and have runbook entries whose commands exist; the Grafana
+dashboard is valid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALERTS: list[dict[str, Any]] = [
 SEVERITIES = {"critical", "warning", "info"}
 
 
-def test_promtool_finds_the_rules_right() -> None:
+def test_promtool_accepts_the_rules_and_their_tests_pass() -> None:
     if (promtool := shutil.which("promtool")) is None:
         pytest.skip("promtool is not installed; the next tests read the rules themselves")
     checked = subprocess.run(
@@ -58,12 +58,12 @@ def test_every_alert_has_a_unit_test_in_which_it_fires() -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
-def test_an_alert_says_how_bad_it_is_and_where_its_remedy_stands(alert: dict[str, Any]) -> None:
+def test_an_alert_has_a_severity_and_a_runbook_entry_with_a_remedy(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in SEVERITIES
     assert alert["annotations"]["summary"]
     assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['alert'].lower()}"
     entry = re.search(rf"^### {alert['alert']}\n(.*?)(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL)
-    assert entry, "it has no entry"
+    assert entry, "the runbook has no entry for it"
     for part in ("**Meaning.**", "**Check.**", "**Remedy.**"):
         assert part in entry[1]
 
@@ -89,10 +89,10 @@ def test_the_settings_of_the_runbook_exist() -> None:
     assert {name.lower() for name in named - elsewhere} <= Settings.model_fields.keys()
 
 
-def test_the_board_is_one_that_grafana_takes() -> None:
+def test_the_dashboards_panels_do_not_overlap_and_use_its_datasource() -> None:
     panels = BOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in panels:
         place = panel["gridPos"]
         cells = {
@@ -100,9 +100,9 @@ def test_the_board_is_one_that_grafana_takes() -> None:
             for x in range(place["x"], place["x"] + place["w"])
             for y in range(place["y"], place["y"] + place["h"])
         }
-        assert not cells & taken, f"{panel['title']} lies on another panel"
+        assert not cells & occupied, f"{panel['title']} overlaps another panel"
         assert place["x"] + place["w"] <= 24
-        taken |= cells
+        occupied |= cells
         for target in panel.get("targets", []):
             assert target["datasource"]["uid"] == "${datasource}"
     [variable] = BOARD["templating"]["list"]

@@ -1,4 +1,4 @@
-"""What the README and the guides tell receivers is true of what Hookfast sends."""
+"""The README's and the guides' code for receivers works with what Hookfast sends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BODY = b'{"id":"evt_1","type":"order.invoice.paid","data":{"amount":129900}}'
 
 def _function(block: str, name: str) -> Callable[..., Any]:
     namespace: dict[str, Any] = {}
-    exec(block, namespace)  # noqa: S102 - the README's own code
+    exec(block, namespace)  # noqa: S102 - code of our README
     function: Callable[..., Any] = namespace[name]
     return function
 
@@ -40,7 +40,7 @@ def _headers(profile: Profile, secrets: list[str], at: float | None = None) -> M
     )
 
 
-def test_the_guides_stdlib_snippet_accepts_what_we_sign_and_nothing_else() -> None:
+def test_the_guides_stdlib_snippet_accepts_only_valid_signatures() -> None:
     verify = _function(_BLOCKS[0], "verify")
     old, new = generate_secret(), generate_secret()
     rotating = _headers(Profile.HOOK, [new, old])
@@ -53,7 +53,7 @@ def test_the_guides_stdlib_snippet_accepts_what_we_sign_and_nothing_else() -> No
     assert not verify(new, {"X-Hook-Signature": "ÿ", "X-Hook-Timestamp": "x"}, _BODY)
 
 
-def test_the_guides_standard_webhooks_snippet_accepts_what_we_sign_and_nothing_else() -> None:
+def test_the_guides_standard_webhooks_snippet_accepts_only_valid_signatures() -> None:
     receive = _function(_BLOCKS[1], "receive")
     secret = generate_secret()
     headers = _headers(Profile.STANDARD, [secret])
@@ -75,7 +75,7 @@ def test_the_guides_table_has_every_retry_plan_with_its_timeout() -> None:
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\(((?!https?://)[^)]+)\)", _README))
-def test_the_readmes_links_into_the_repository_lead_somewhere(target: str) -> None:
+def test_the_readmes_links_lead_to_files(target: str) -> None:
     assert (_ROOT / target).exists()
 
 

@@ -1,7 +1,7 @@
-"""What the shell blocks of a page would run, as bash itself reads them.
+"""The commands that the shell blocks of a page would run, as bash itself reads them.
 
-bash runs the blocks with functions in place of programs, which say what they were given. So nothing
-is executed, and quoting, line ends and loops mean what they mean to a reader's shell.
+bash runs the blocks with functions in place of programs, which note their arguments. So nothing is
+executed, and quoting, line ends and loops mean the same as in a reader's shell.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from tests.docs.fenced import blocks
 from tests.support.waiting import PATIENCE
 
 _PROLOGUE = r"""
-say() { printf '%s\0' "$@" $'\1' >&3; }  # at once: both sides of a pipe may speak
-hookfast() { say hookfast "$@"; }
-curl() { say curl "$@"; }
-command_not_found_handle() { say "${1##*/}"; }
+note() { printf '%s\0' "$@" $'\1' >&3; }  # in one write: both sides of a pipe may note
+hookfast() { note hookfast "$@"; }
+curl() { note curl "$@"; }
+command_not_found_handle() { note "${1##*/}"; }
 export PATH=/nowhere HOOKFAST_URL=http://127.0.0.1:8080 HOOKFAST_API_KEY=hf_key
 TENANT=tnt_… ENDPOINT=ep_… DELIVERY=dlv_… EVENT=evt_… SUPPORT=ep_…
 field() { :; }
-exec 3>said
+exec 3>noted
 """
 _ID = re.compile(r"^(?:TENANT|ENDPOINT|DELIVERY|EVENT|SUPPORT)=\$\(", re.MULTILINE)
 
 
-def said(page: Path, folder: Path) -> list[list[str]]:
-    """The words of every command, the program first; of programs that are neither `hookfast` nor
-    `curl` the name alone. Files the blocks write to are written below `folder`."""
+def shell_commands(page: Path, folder: Path) -> list[list[str]]:
+    """Return the words of every command, the program first. Of programs other than `hookfast` and
+    `curl` only the name is known. The blocks write their files below `folder`."""
     shell = [block for block in blocks(page) if block.language == "sh"]
     if not shell:
         return []
@@ -44,6 +44,6 @@ def said(page: Path, folder: Path) -> list[list[str]]:
         timeout=PATIENCE,
         check=False,
     )
-    commands = (folder / "said").read_text().split("\1\0")[:-1]
-    assert commands, "no command was found"
+    commands = (folder / "noted").read_text().split("\1\0")[:-1]
+    assert commands, "the page has no commands"
     return [command.split("\0")[:-1] for command in commands]
