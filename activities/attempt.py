@@ -259,7 +259,7 @@ class _ObservedAttempt:
         tenant = self._outgoing.endpoint.tenant_id
         instruments.ATTEMPTS.add(
             result=result,
-            status_class=_class_of(outcome.status_code),
+            status_class=_status_class(outcome.status_code),
             trigger=trigger.value,
             tenant=tenant,
         )
@@ -301,5 +301,5 @@ def _observed(
         instruments.IN_FLIGHT.add(-1)
 
 
-def _class_of(status_code: int | None) -> str:
+def _status_class(status_code: int | None) -> str:
     return "none" if status_code is None else f"{status_code // 100}xx"

@@ -66,7 +66,7 @@ _LONGEST = timedelta(seconds=5)
 
 log = structlog.get_logger()
 
-_Kept = TypeVar("_Kept")
+_T = TypeVar("_T")
 
 
 class _Write(Protocol):
@@ -138,24 +138,24 @@ class BatchActivities:
                 batch.end()
             if left.fits(0):
                 await self._settle(results, input.batch_id)
-            return _report(results)
+            return _result_of(results)
 
     async def _attempt_all(
         self, input: BatchInput, batch: Batch, left: TimeLeft
     ) -> dict[str, _Result]:
         """Attempt the deliveries of the batch. Return the result of each, in order of arrival."""
         slots = EndpointSlots(self._loader, batch.id)
-        came: list[str] = []
+        arrived: list[str] = []
         pending: _Tasks = {}
 
         def take(delivery_ids: Sequence[str]) -> None:
-            came.extend(delivery_ids)
+            arrived.extend(delivery_ids)
             slots.add(delivery_ids)
             endpoints = self._loader.endpoints_of(delivery_ids)
             for one in delivery_ids:
                 member = BatchMember(one, endpoints.get(one, ""), left)
                 pending[
-                    self._keep(asyncio.create_task(self._attempt_first(member, batch.id, slots)))
+                    self._track(asyncio.create_task(self._attempt_first(member, batch.id, slots)))
                 ] = member
 
         await self._loader.renew(input.delivery_ids, batch_id=batch.id)
@@ -183,9 +183,9 @@ class BatchActivities:
             batch.finished(ended)
             if now > ends_at:
                 batch.end()
-            elif pending and _rests(pending.values()):
+            elif pending and _only_slow_left(pending.values()):
                 batch.rest()
-        return {one: results[one] for one in came}
+        return {one: results[one] for one in arrived}
 
     @activity.defn(name=RECORD)
     async def record_batch(self, input: RecordBatchInput) -> None:
@@ -264,10 +264,10 @@ class BatchActivities:
         attempt = next_step(life, now, in_batch=True)
         if not isinstance(attempt, Attempt) or attempt.trigger is not Trigger.FIRST:
             return _Result(_Status.LEAVES, life.status.value)
-        verdict = admit(
+        decision = admit(
             outgoing.gate, member.delivery_id, attempt=attempt, released=outgoing.life.released
         )
-        if verdict is not Admission.SEND:
+        if decision is not Admission.SEND:
             return _Result(_Status.LEAVES, "its endpoint takes nothing now")
         if outgoing.endpoint.limits is not None:
             return _Result(_Status.LEAVES, "its endpoint has limits")
@@ -281,7 +281,7 @@ class BatchActivities:
         except NotFound:
             log.error("A delivery has no row; its record is lost.", delivery_id=delivery_id)
 
-    # -- what becomes of them ------------------------------------------------------------------
+    # -- leaving the batch ---------------------------------------------------------------------
 
     async def _leave_behind(
         self, pending: _Tasks, batch_id: str, *, everything: bool
@@ -310,7 +310,7 @@ class BatchActivities:
                 self._unhealthy.mark_unhealthy(member.endpoint.endpoint_id)
             by_until[until].append(member.delivery_id)
             results[member.delivery_id] = _Result(_Status.CONTINUES, "no answer yet")
-            self._keep(asyncio.create_task(self._late(task, member, batch_id)))
+            self._track(asyncio.create_task(self._late(task, member, batch_id)))
         await self._write(
             [
                 partial(outbox.leave_batch, delivery_ids=ids, under_way_until=at)
@@ -351,8 +351,8 @@ class BatchActivities:
 
     async def _settle(self, results: dict[str, _Result], batch_id: str) -> None:
         """Write the results that the rows do not have yet."""
-        leaving = _of(results, _Status.LEAVES)
-        returned = _of(results, _Status.RETURNED)
+        leaving = _with_status(results, _Status.LEAVES)
+        returned = _with_status(results, _Status.RETURNED)
         await self._write(
             [
                 *([partial(outbox.leave_batch, delivery_ids=leaving)] if leaving else []),
@@ -360,7 +360,7 @@ class BatchActivities:
             ],
             batch_id,
         )
-        if len(results) > len(_of(results, _Status.DELIVERED)):
+        if len(results) > len(_with_status(results, _Status.DELIVERED)):
             self._on_commit(Committed.OUTBOX)
 
     async def _write(self, changes: Collection[_Write], batch_id: str) -> None:
@@ -374,13 +374,13 @@ class BatchActivities:
             # When their leases end, a relay takes them again.
             log.warning("A batch could not give deliveries back.", error=type(error).__name__)
 
-    def _keep(self, task: asyncio.Task[_Kept]) -> asyncio.Task[_Kept]:
+    def _track(self, task: asyncio.Task[_T]) -> asyncio.Task[_T]:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task
 
 
-def _rests(members: Collection[BatchMember]) -> bool:
+def _only_slow_left(members: Collection[BatchMember]) -> bool:
     """Whether only requests to slow receivers are left, or deliveries that wait behind them."""
     slow = {member.endpoint_id for member in members if member.waits_for(_CHECK_SECONDS)}
     return all(
@@ -389,13 +389,16 @@ def _rests(members: Collection[BatchMember]) -> bool:
     )
 
 
-def _of(results: dict[str, _Result], status: _Status) -> list[str]:
+def _with_status(results: dict[str, _Result], status: _Status) -> list[str]:
     return [delivery_id for delivery_id, result in results.items() if result.status is status]
 
 
-def _report(results: dict[str, _Result]) -> BatchResult:
+def _result_of(results: dict[str, _Result]) -> BatchResult:
     """The result of the batch."""
-    delivered, returned = _of(results, _Status.DELIVERED), _of(results, _Status.RETURNED)
+    delivered, returned = (
+        _with_status(results, _Status.DELIVERED),
+        _with_status(results, _Status.RETURNED),
+    )
     unrecorded = [one.unrecorded for one in results.values() if one.unrecorded is not None]
     continued = {
         delivery_id: result.why

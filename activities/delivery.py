@@ -100,10 +100,10 @@ class DeliveryActivities:
         # From the first line on: a worker that waits for the database is alive. A second try would
         # wait beside it and send the same when the database is back.
         async with heartbeat() as heartbeats:
-            report = await self._step(input, TimeLeft(heartbeats))
-            if report.status is DeliveryStatus.CANCELLED and not input.cancelled:
+            result = await self._step(input, TimeLeft(heartbeats))
+            if result.status is DeliveryStatus.CANCELLED and not input.cancelled:
                 await self._cancel_workflow()
-            return report
+            return result
 
     @activity.defn(name=RECORD)
     async def record_attempt(self, input: RecordInput) -> StepResult:
@@ -115,10 +115,10 @@ class DeliveryActivities:
                 change = await self._recorder.record(record)
             except NotFound as error:
                 return _gone(input.delivery_id, error)
-            report = _result_of(change.after, input.ended.plan, after=input.ended.outcome)
-            if report.status is DeliveryStatus.CANCELLED:
+            result = _result_of(change.after, input.ended.plan, after=input.ended.outcome)
+            if result.status is DeliveryStatus.CANCELLED:
                 await self._cancel_workflow()
-            return report
+            return result
 
     async def _step(self, input: StepInput, left: TimeLeft) -> StepResult:
         try:

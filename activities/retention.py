@@ -114,7 +114,7 @@ class RetentionActivities:
                 break
             activity.heartbeat(batch.cursor)
             if not input.dry_run:
-                # As long as it took, so that processes that wait for SQLite's one writer get a turn.
+                # As long as it took, so that others who wait for SQLite's one writer get a turn.
                 await asyncio.sleep(time.monotonic() - begun)
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)

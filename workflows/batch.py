@@ -41,38 +41,38 @@ class BatchWorkflow:
     @workflow.run
     async def run(self, input: BatchInput) -> BatchResult:
         """Make the attempts, and record those that could not be recorded at once."""
-        report = BatchResult(unrecorded=input.unrecorded)
+        result = BatchResult(unrecorded=input.unrecorded)
         if not input.unrecorded:
-            report = await self._attempt(input)
-        if report.unrecorded:
+            result = await self._attempt(input)
+        if result.unrecorded:
             # These requests were made and only their records failed. They are in history now, so a
             # crash repeats the records and never the requests.
             await workflow.execute_activity(
                 RECORD,
-                RecordBatchInput(tuple(report.unrecorded)),
+                RecordBatchInput(tuple(result.unrecorded)),
                 task_queue=RETRIES_QUEUE,
                 start_to_close_timeout=RECORD_ACTIVITY,
                 heartbeat_timeout=HEARTBEAT,
                 retry_policy=_UNTIL_DONE,
-                summary=f"record {len(report.unrecorded)}",
+                summary=f"record {len(result.unrecorded)}",
             )
-        workflow.set_current_details(report.summary)
-        ids = [*report.delivered, *report.continued, *report.returned]
+        workflow.set_current_details(result.summary)
+        ids = [*result.delivered, *result.continued, *result.returned]
         if len(ids) > len(input.delivery_ids):  # some were added meanwhile
             names = [short_name(delivery_id) for delivery_id in ids]
             workflow.upsert_search_attributes([HOOK_DELIVERIES.value_set(names)])
-        return replace(report, unrecorded=())
+        return replace(result, unrecorded=())
 
     async def _attempt(self, input: BatchInput) -> BatchResult:
         try:
-            report: BatchResult = await workflow.execute_local_activity(
+            result: BatchResult = await workflow.execute_local_activity(
                 ATTEMPT,
                 input,
                 result_type=BatchResult,
                 schedule_to_close_timeout=LOCAL_STEP,
                 retry_policy=_ONCE,
             )
-            return report
+            return result
         except FailureError:
             # The activity failed. The rows belong to the batch until their leases end; then a relay
             # takes those that were not recorded.

@@ -174,20 +174,20 @@ class DeliveryWorkflow:
         )
         urgency = self._urgency or (Urgency.RETRY if self._now.attempts else Urgency.FIRST)
         self._woken, self._urgency, self._signals_passed = False, None, len(self._signals)
-        report = await self._local_step(input) if in_fast_lane else None
-        if report is None or report.lane_full:
-            report = await self._regular_step(
+        result = await self._local_step(input) if in_fast_lane else None
+        if result is None or result.lane_full:
+            result = await self._regular_step(
                 STEP, input, REGULAR_STEP, urgency, self._now.waits_for
             )
-        if (ended := report.unrecorded) is not None:
+        if (ended := result.unrecorded) is not None:
             # The request was made and only its record failed (the database was away). The attempt
             # is in history now, so a crash repeats the record and never the request.
             record = RecordInput(self._input.delivery_id, ended)
             summary = f"record attempt {ended.attempt.number}"
-            report = await self._regular_step(
+            result = await self._regular_step(
                 RECORD, record, RECORD_ACTIVITY, Urgency.PERSON, summary
             )
-        self._now = report
+        self._now = result
 
     async def _local_step(self, input: StepInput) -> StepResult | None:
         """Step in the fast lane. None if that failed."""

@@ -99,7 +99,7 @@ class OwnerMailWorkflow:
     async def _send_what_is_due(self) -> None:
         for kind in [kind for kind, due in self._due.items() if due <= workflow.now()]:
             self._show(f"sending: {_name(kind)}")
-            report: SendResult = await workflow.execute_activity(
+            result: SendResult = await workflow.execute_activity(
                 "send_mail",
                 SendInput(self._input.owner_hash, kind),
                 result_type=SendResult,
@@ -108,9 +108,9 @@ class OwnerMailWorkflow:
                 summary=f"mail: {_name(kind)}",
             )
             del self._due[kind]
-            if report.refused:
+            if result.refused:
                 self._refused += 1
-            elif report.endpoints:
+            elif result.endpoints:
                 self._sent += 1
 
     async def _rest(self) -> None:

@@ -78,9 +78,9 @@ class FirstAttempts:
                 self._export()
         return self._batched
 
-    def took(self, count: int, *, oldest: timedelta, full: bool) -> None:
-        """Note that the relay took this many new deliveries. `oldest` is how long the first of them
-        waited; `full` means that others had to stay for lack of room."""
+    def note_leased(self, count: int, *, oldest: timedelta, full: bool) -> None:
+        """Note that the relay leased this many new deliveries. `oldest` is how long the first of
+        them waited; `full` means that others had to wait for lack of room."""
         if self._setting != "auto":
             return
         now = self._now()

@@ -25,6 +25,6 @@ class Lateness:
             self._late_at = time.monotonic()
 
     @property
-    def now(self) -> bool:
+    def is_late(self) -> bool:
         """Whether a retry was late within the last ten seconds."""
         return time.monotonic() - self._late_at < _FORGET_SECONDS

@@ -55,9 +55,9 @@ from hookfast.ids import new_id
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
-from hookfast.storage.deliveries.fair_claim import FairClaim, Free
+from hookfast.storage.deliveries.fair_claim import FairClaim, FreeRows
 from hookfast.storage.deliveries.outbox import PendingDelivery
-from hookfast.storage.deliveries.outgoing import Chosen, OutgoingLoader
+from hookfast.storage.deliveries.outgoing import DeliveryWithEndpoint, OutgoingLoader
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.telemetry import instruments, spans
 
@@ -169,20 +169,20 @@ class Relay:
     async def _lease_and_start(self, room: int) -> _Leased:
         """Lease rows, at most `room` of them with a workflow of their own, and begin to start or
         wake their workflows."""
-        batching = self._first_attempts.batched and not self._lateness.now
+        batching = self._first_attempts.batched and not self._lateness.is_late
         into = self._batches.open if batching else None
         with into.adding() if into else nullcontext():
             return await self._lease_for(into, room)
 
     async def _lease_for(self, into: Batch | None, room: int) -> _Leased:
-        """Lease and start; first attempts go into this batch, or into a new one."""
+        """Lease and start. First attempts go into this batch, or into a new one."""
         try:
             read_at = asyncio.get_running_loop().time()
             now = self._clock()
             async with self._database.write(quick=not self._behind) as connection:
                 await self._mark_started(connection)
                 claimed = await self._claim(connection, room, self._room_in(into), now)
-                chosen = await self._loader.choose(connection, claimed.rows)
+                chosen = await self._loader.with_endpoints(connection, claimed.rows)
                 batched = self._batched(chosen)
                 until, held = now + self._lease, now + BATCH_LEASE
                 batch_id = new_id("btc", now) if into is None else into.id
@@ -203,7 +203,7 @@ class Relay:
             return _Leased(0, more=False)
         for one in alone:
             task = asyncio.create_task(
-                self._start(one.row, one.target, until), name=f"start-{one.row.delivery_id}"
+                self._start(one.row, one.endpoint, until), name=f"start-{one.row.delivery_id}"
             )
             self._starting[task] = one.row
             task.add_done_callback(self._starting.pop)
@@ -223,38 +223,38 @@ class Relay:
 
     async def _claim(
         self, connection: AsyncConnection, own: int, batched: int, now: datetime
-    ) -> Free:
+    ) -> FreeRows:
         find = partial(self._fair.find, connection, now=now)
-        late, batching = self._lateness.now, self._first_attempts.batched
+        late, batching = self._lateness.is_late, self._first_attempts.batched
         if not own:
             urgent = await find(limit=self._batch, least_urgent=Urgency.PERSON)
         elif late or batching:
             urgent = await find(limit=own, least_urgent=Urgency.RETRY)
         else:
             found = await find(limit=own, room=self._room_of)
-            self._note(found, now)
+            self._note_new(found, now)
             return found
         few = batched if batching else 0
         if late:
             few = min(own - len(urgent.rows), _NEW_WHILE_LATE - self._new_in_progress())
         if few <= 0:
-            return Free(
+            return FreeRows(
                 urgent.rows, more=not late
             )  # there was no room for others, so they were not looked for
         new = await find(limit=few, most_urgent=Urgency.FIRST, room=self._room_of)
         if not late:
-            self._note(new, now)
-        return Free(urgent.rows + new.rows, urgent.more or new.more)
+            self._note_new(new, now)
+        return FreeRows(urgent.rows + new.rows, urgent.more or new.more)
 
-    def _note(self, found: Free, now: datetime) -> None:
+    def _note_new(self, found: FreeRows, now: datetime) -> None:
         new = [row.created_at for row in found.rows if row.new and row.deliver_at is None]
         if new:
             full = found.more and len(new) >= _BURST
-            self._first_attempts.took(len(new), oldest=now - min(new), full=full)
+            self._first_attempts.note_leased(len(new), oldest=now - min(new), full=full)
 
-    def _batched(self, chosen: Sequence[Chosen]) -> list[Chosen]:
+    def _batched(self, chosen: Sequence[DeliveryWithEndpoint]) -> list[DeliveryWithEndpoint]:
         """The deliveries whose first attempts are batched."""
-        if not self._first_attempts.batched or self._lateness.now:
+        if not self._first_attempts.batched or self._lateness.is_late:
             return []
         return [
             one
@@ -262,9 +262,9 @@ class Relay:
             if one.row.new
             and one.row.deliver_at is None
             and one.row.urgency == Urgency.FIRST
-            and one.gate.takes_everything
-            and one.target.limits is None
-            and one.target.timeout_seconds <= self._fast_lane_timeout.total_seconds()
+            and one.gate.admits_all
+            and one.endpoint.limits is None
+            and one.endpoint.timeout_seconds <= self._fast_lane_timeout.total_seconds()
             and one.row.endpoint_id not in self._unhealthy
         ]
 
@@ -321,7 +321,7 @@ class Relay:
         if under_way := [*self._starting, *self._batches.running]:
             await asyncio.wait(under_way)
 
-    async def _start(self, row: PendingDelivery, target: CachedEndpoint, lease: datetime) -> None:
+    async def _start(self, row: PendingDelivery, endpoint: CachedEndpoint, lease: datetime) -> None:
         """Start or wake one delivery's workflow, and count the result."""
         with spans.start_of_delivery(
             self._loader.traceparent_of(row.event_id),
@@ -330,18 +330,18 @@ class Relay:
             since=row.created_at if row.new else self._clock(),
             ids={"delivery": row.delivery_id, "endpoint": row.endpoint_id},
         ):
-            result = await self._start_workflow(row, target, lease)
+            result = await self._start_workflow(row, endpoint, lease)
         instruments.RELAY_STARTS.add(carrier="workflow", result=result)
 
     async def _start_workflow(
-        self, row: PendingDelivery, target: CachedEndpoint, lease: datetime
+        self, row: PendingDelivery, endpoint: CachedEndpoint, lease: datetime
     ) -> str:
         """Return the result: `started`, `exists`, `failed` or `refused`."""
         result = "started"
         try:
             async with self._window.turn(row.urgency):
                 await start_or_wake(
-                    self._client, row, target, fast_lane_timeout=self._fast_lane_timeout
+                    self._client, row, endpoint, fast_lane_timeout=self._fast_lane_timeout
                 )
         except WorkflowAlreadyStartedError:
             result = "exists"  # it has run already, which counts as started
@@ -350,18 +350,17 @@ class Relay:
                 self._failed[lease].append(row.delivery_id)
                 self._failure = error
                 return "failed"
-            self._refused(row, error)
+            self._log_rejected(row, error)
             return "refused"
         except Exception as error:  # our own error: one row must not delay the others
-            self._refused(row, error)
+            self._log_rejected(row, error)
             return "refused"
         self._started[lease].append(row.delivery_id)
         self._backoff = 0.0
         return result
 
-    def _refused(self, row: PendingDelivery, error: Exception) -> None:
-        """Log a row that cannot be started. It keeps its lease, so it is tried again when that
-        ends."""
+    def _log_rejected(self, row: PendingDelivery, error: Exception) -> None:
+        """Log a row that cannot be started. It is tried again when its lease ends."""
         log.error("A delivery cannot be started.", delivery_id=row.delivery_id, exc_info=error)
 
     def _on_batch_start(self, error: Exception | None) -> None:
@@ -375,7 +374,7 @@ class Relay:
         error, self._failure = self._failure, None
         await self._wait_for_starts()
         self._backoff = min(max(self._backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
-        pause = self._backoff * random.uniform(0.5, 1.0)  # noqa: S311 - twins should not march in step
+        pause = self._backoff * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
         if isinstance(error, SQLAlchemyError | OSError | RPCError):
             log.warning(
                 "The relay waits for the database or Temporal.",

@@ -14,7 +14,7 @@ from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 async def outgoing_request(
     body: bytes,
     *,
-    target: CachedEndpoint,
+    endpoint: CachedEndpoint,
     message_id: str,
     event_type: str,
     attempt: int,
@@ -28,27 +28,27 @@ async def outgoing_request(
 
     def build() -> tuple[dict[str, str], bytes]:
         sent, sent_type = body, content_type
-        if target.encryption is not None:
-            sent, sent_type = target.encryption.encrypt(body), ENCRYPTED
+        if endpoint.encryption is not None:
+            sent, sent_type = endpoint.encryption.encrypt(body), ENCRYPTED
         headers = request_headers(
             sent,
             message_id=message_id,
             event_type=event_type,
             attempt=attempt,
             timestamp=timestamp,
-            profiles=target.profiles,
-            keys=target.keys,
-            hash_name=target.hash_name,
-            custom=target.headers,
+            profiles=endpoint.profiles,
+            keys=endpoint.keys,
+            hash_name=endpoint.hash_name,
+            custom=endpoint.headers,
             traceparent=traceparent,
             content_type=sent_type,
             original=original,
-            ed25519=target.ed25519,
-            rsa=target.rsa,
+            ed25519=endpoint.ed25519,
+            rsa=endpoint.rsa,
         )
         return headers, sent
 
-    if target.rsa is None and target.encryption is None:
+    if endpoint.rsa is None and endpoint.encryption is None:
         return build()
     # takes 1 ms or more, in which the event loop would serve no other request
     return await asyncio.to_thread(build)

@@ -38,17 +38,17 @@ _SUMMARY_URL_LENGTH = 120
 
 
 async def start_or_wake(
-    client: Client, row: PendingDelivery, target: CachedEndpoint, *, fast_lane_timeout: timedelta
+    client: Client, row: PendingDelivery, endpoint: CachedEndpoint, *, fast_lane_timeout: timedelta
 ) -> None:
     """Start the workflow of a delivery, or signal it if the row has a workflow already. A workflow
     that has ended or was lost starts again from the row. Raises Temporal's errors, and
     WorkflowAlreadyStartedError if a first start finds that the workflow has run."""
     first = not row.has_workflow
     at_once = row.new and row.deliver_at is None
-    fast_lane = row.new and target.timeout_seconds <= fast_lane_timeout.total_seconds()
+    fast_lane = row.new and endpoint.timeout_seconds <= fast_lane_timeout.total_seconds()
     await client.start_workflow(
         WORKFLOW_TYPE,
-        _input(row, target, fast_lane=fast_lane, labelled=not at_once),
+        _input(row, endpoint, fast_lane=fast_lane, labelled=not at_once),
         id=workflow_id(row.delivery_id),
         task_queue=DELIVERIES_QUEUE,
         # Starting a delivery that runs or has run a second time changes nothing.
@@ -64,7 +64,7 @@ async def start_or_wake(
         # Most deliveries end at their first attempt. Without attributes they cost Temporal a fifth
         # less.
         search_attributes=None if at_once else _search_attributes(row),
-        static_summary=_summary(row, target),
+        static_summary=_summary(row, endpoint),
         static_details=_details(row),
         priority=Priority(priority_key=row.urgency, fairness_key=row.endpoint_id),
         rpc_timeout=START_TIMEOUT,
@@ -100,7 +100,7 @@ async def start_batch(
 
 
 def _input(
-    row: PendingDelivery, target: CachedEndpoint, *, fast_lane: bool, labelled: bool
+    row: PendingDelivery, endpoint: CachedEndpoint, *, fast_lane: bool, labelled: bool
 ) -> DeliveryInput:
     life = row.life
     waits = row.new and row.deliver_at is not None
@@ -110,7 +110,7 @@ def _input(
     return DeliveryInput(
         delivery_id=row.delivery_id,
         endpoint_id=row.endpoint_id,
-        plan=target.plan,
+        plan=endpoint.plan,
         fast_lane=fast_lane,
         now=StepResult(
             status=life.status,
@@ -143,8 +143,8 @@ def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
     )
 
 
-def _summary(row: PendingDelivery, target: CachedEndpoint) -> str:
+def _summary(row: PendingDelivery, endpoint: CachedEndpoint) -> str:
     """The Temporal UI's summary, `order.invoice.paid → https://…`. The URL's query is left out,
     because people put tokens there."""
-    url = target.url.partition("?")[0][:_SUMMARY_URL_LENGTH]
+    url = endpoint.url.partition("?")[0][:_SUMMARY_URL_LENGTH]
     return f"{row.event_type} → {url}"

@@ -33,7 +33,7 @@ async def send_heartbeats(
     while True:
         try:
             async with database.write() as connection:
-                await workers.beat(
+                await workers.record_heartbeat(
                     connection,
                     worker_id,
                     version=VERSION,
@@ -42,7 +42,7 @@ async def send_heartbeats(
                 )
         except (SQLAlchemyError, OSError) as error:
             log.warning("The worker cannot report that it is alive.", error=type(error).__name__)
-        await asyncio.sleep(workers.BEAT_EVERY.total_seconds())
+        await asyncio.sleep(workers.HEARTBEAT_INTERVAL.total_seconds())
 
 
 async def requeue_lost(database: Database) -> None:
@@ -57,13 +57,13 @@ async def requeue_lost(database: Database) -> None:
                 woken = await outbox.wake_lost(
                     connection, overdue_since=now - _OVERDUE_AFTER, limit=_SWEEP_BATCH
                 )
-                requested = await circuits.request_workflow(
+                requested = await circuits.request_stalled_workflows(
                     connection, overdue_since=now - _UNMOVED_AFTER
                 )
                 requested += await notices.request_workflow(
                     connection, started_before=now - _UNMOVED_AFTER
                 )
-                requested += await jobs.request_workflow(
+                requested += await jobs.request_stalled_workflows(
                     connection, unmoved_since=now - _UNMOVED_AFTER
                 )
         except (SQLAlchemyError, OSError) as error:

@@ -24,7 +24,7 @@ class World:
         seen = []
         for _ in range(round(seconds * 10)):
             self.now += 0.1
-            self.mode.took(round(rate / 10), oldest=oldest, full=False)
+            self.mode.note_leased(round(rate / 10), oldest=oldest, full=False)
             seen.append(self.mode.batched)
         return seen
 
@@ -55,7 +55,7 @@ def test_auto_batches_while_deliveries_come_too_late() -> None:
 
 def test_auto_batches_at_once_when_there_are_more_than_there_is_room_for() -> None:
     world = World()
-    world.mode.took(16, oldest=AT_ONCE, full=True)
+    world.mode.note_leased(16, oldest=AT_ONCE, full=True)
     assert world.mode.batched
 
 
@@ -79,7 +79,7 @@ def test_auto_goes_back_when_deliveries_come_at_less_than_half_the_rate() -> Non
 
 def test_auto_batches_for_some_seconds_at_least() -> None:
     world = World()
-    world.mode.took(20, oldest=LATE, full=True)
+    world.mode.note_leased(20, oldest=LATE, full=True)
     seen = world.run(10, rate=0)
     assert all(seen[:45])
     assert not seen[-1]
