@@ -63,11 +63,7 @@ class BodyHmac(Provider):
             raise RequestRejected(
                 "signature_not_accepted", f"{header} has a weak hash; send {prefix} instead"
             )
-        if not text.startswith(prefix):
-            raise RequestRejected("signature_malformed", f"{header} does not begin with {prefix}")
-        raw = decode_signature(
-            text.removeprefix(prefix), header=header, encoding=self.scheme.encoding
-        )
+        raw = decode_signature(text, header=header, prefix=prefix, encoding=self.scheme.encoding)
         require_signature([raw], keys, request.body)
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:

@@ -68,10 +68,18 @@ def signature_mismatch() -> RequestRejected:
 
 
 def decode_signature(
-    text: str, *, header: str, encoding: Encoding, hash_name: Hash = "sha256"
+    text: str,
+    *,
+    header: str,
+    prefix: str = "",
+    encoding: Encoding = "hex",
+    hash_name: Hash = "sha256",
 ) -> bytes:
     """Return the bytes of one signature. Raises RequestRejected (`signature_malformed`) unless
-    `text` is the canonical encoding (lower-case hex, padded base64) of a digest's length."""
+    `text` is `prefix` and the canonical encoding (lower-case hex, padded base64) of a digest."""
+    if not text.startswith(prefix):
+        raise RequestRejected("signature_malformed", f"{header} does not begin with {prefix}")
+    text = text.removeprefix(prefix)
     raw = _from_hex(text) if encoding == "hex" else _from_base64(text, encoding=encoding)
     size = hashlib.new(hash_name, usedforsecurity=False).digest_size
     if raw is None or len(raw) != size:

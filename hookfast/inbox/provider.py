@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from hookfast.errors import FieldError, InvalidInput
 from hookfast.events.event_type import matches
 from hookfast.inbox.errors import UnsupportedContentType
-from hookfast.inbox.form import JSON
+from hookfast.inbox.form import FORM, JSON, form_object
 from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue, parse
 
@@ -105,6 +105,8 @@ class Provider(BaseModel):
 
     def payload(self, request: InboundRequest) -> JsonValue:
         """Return the parsed body. Raises InvalidInput when it does not match its content type."""
+        if request.content_type == FORM:
+            return dict(form_object(request.body))
         return parse(request.body)
 
     def answer(self, request: InboundRequest, payload: JsonValue) -> Answer | None:

@@ -28,6 +28,7 @@ from hookfast.receiver import (
 )
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
 from hookfast.receiver.secret import PREFIX, hmac_keys
+from hookfast.signing.signature import secret_key
 
 _BY_SECRET: tuple[ProfileName, ...] = ("standard", "nonce", "hook")
 _BY_PUBLIC_KEY: tuple[ProfileName, ...] = ("standard-ed25519",)
@@ -62,13 +63,20 @@ def check_key(secret: str, *, pointer: str) -> None:
         raise invalid_secret(pointer, error.message) from None
 
 
+def signing_key(secret: str) -> bytes:
+    """Return the HMAC key with which to sign a sample. Raises InvalidInput for a public key."""
+    if secret.startswith(PUBLIC_KEY_PREFIX):
+        raise invalid_secret("/secret", "a public key cannot sign; add a whsec_ to the source")
+    return secret_key(secret)
+
+
 def require_signed(
     headers: RequestHeaders,
     body: bytes,
     *,
     keys: Keys,
     profiles: Sequence[ProfileName],
-    tolerance: timedelta,
+    tolerance_seconds: int,
     now: datetime,
     allow_sha1: bool = False,
 ) -> None:
@@ -89,17 +97,17 @@ def require_signed(
         keys.secrets,
         public_keys=KeySet.from_public_keys(*keys.public_keys) if keys.public_keys else None,
         profiles=verifiable,
-        tolerance=tolerance,
+        tolerance=timedelta(seconds=tolerance_seconds),
         allow_sha1=allow_sha1,
         clock=lambda: now,
     )
     try:
         verifier.verify(headers, body)
     except VerificationError as error:
-        raise _rejection(error, tolerance=tolerance) from None
+        raise _rejection(error, tolerance_seconds=tolerance_seconds) from None
 
 
-def _rejection(error: VerificationError, *, tolerance: timedelta) -> RequestRejected:
+def _rejection(error: VerificationError, *, tolerance_seconds: int) -> RequestRejected:
     match error:
         case MissingHeader():
             return RequestRejected(
@@ -118,7 +126,8 @@ def _rejection(error: VerificationError, *, tolerance: timedelta) -> RequestReje
                 "secrets and options with those of the sender",
             )
         case OutsideTolerance():
-            return out_of_tolerance(abs(error.age.total_seconds()), tolerance=tolerance)
+            difference = abs(error.age.total_seconds())
+            return out_of_tolerance(difference, tolerance_seconds=tolerance_seconds)
         case _:
             return signature_mismatch()
 

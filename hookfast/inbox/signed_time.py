@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from hookfast.inbox.errors import RequestRejected
 
@@ -11,22 +11,22 @@ _DECIMAL = re.compile(r"[0-9]{1,14}")  # `int` would take signs, underscores and
 
 
 def require_fresh(
-    text: str, *, header: str, now: datetime, tolerance: timedelta, milliseconds: bool = False
+    text: str, *, header: str, now: datetime, tolerance_seconds: int, milliseconds: bool = False
 ) -> None:
-    """Raise RequestRejected unless the Unix time `text` is at most `tolerance` before or after
-    `now`. Call it only for a signed time, after the signature: an unsigned time proves nothing."""
+    """Raise RequestRejected unless the Unix time `text` is at most `tolerance_seconds` before or
+    after `now`. Call it after verifying a signature of the time: an unsigned one proves nothing."""
     seconds = parse_time(text, header=header) / (1000 if milliseconds else 1)
     difference = abs(now.timestamp() - seconds)
-    if difference > tolerance.total_seconds():
-        raise out_of_tolerance(difference, tolerance=tolerance)
+    if difference > tolerance_seconds:
+        raise out_of_tolerance(difference, tolerance_seconds=tolerance_seconds)
 
 
-def out_of_tolerance(difference: float, *, tolerance: timedelta) -> RequestRejected:
+def out_of_tolerance(difference: float, *, tolerance_seconds: int) -> RequestRejected:
     """Return the error for a request signed `difference` seconds before or after now."""
     return RequestRejected(
         "timestamp_out_of_tolerance",
         f"the signature is correct, but its time is {difference:.0f} s away from now and only "
-        f"{tolerance.total_seconds():.0f} s are allowed: an old request was sent again, or a "
+        f"{tolerance_seconds} s are allowed: an old request was sent again, or a "
         "clock is wrong",
     )
 

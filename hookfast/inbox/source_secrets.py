@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from hookfast.clock import rfc3339
-from hookfast.endpoints.secrets import Secret, live, sealed_secret
+from hookfast.endpoints.secrets import Secret, live_secrets, seal_secret
 from hookfast.errors import Conflict
 from hookfast.signing.keyring import Keyring
 
@@ -37,7 +37,7 @@ def sealed_secrets(
     texts: Sequence[str], keyring: Keyring, *, source_id: str, at: datetime
 ) -> list[Secret]:
     """Return the column's value for new secrets without expiry."""
-    return [sealed_secret(text, keyring, endpoint_id=source_id, at=at) for text in texts]
+    return [seal_secret(text, keyring, endpoint_id=source_id, at=at) for text in texts]
 
 
 def rotated(
@@ -54,10 +54,10 @@ def rotated(
     latest = now + overlap
     kept = [
         secret | {"expires_at": rfc3339(min(_expiry(secret) or latest, latest))}
-        for secret in live(stored, now)
+        for secret in live_secrets(stored, now)
     ]
-    fresh = sealed_secret(text, keyring, endpoint_id=source_id, at=now)
-    column = live([fresh, *kept], now)
+    fresh = seal_secret(text, keyring, endpoint_id=source_id, at=now)
+    column = live_secrets([fresh, *kept], now)
     if len(column) > MAX_LIVE:
         raise Conflict(
             f"A source has at most {MAX_LIVE} valid secrets. Wait until one has expired, or rotate "
@@ -74,7 +74,7 @@ def open_secrets(
     decrypted."""
     return tuple(
         OpenSecret(keyring.open(secret["sealed"], context=source_id), _expiry(secret))
-        for secret in live(stored, now)
+        for secret in live_secrets(stored, now)
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from hookfast.inbox.errors import RequestRejected
 from hookfast.inbox.expression import compile_expression
-from hookfast.inbox.form import FORM, JSON, form_object
+from hookfast.inbox.form import FORM, JSON
 from hookfast.inbox.hmac_check import (
     Encoding,
     Hash,
@@ -99,13 +98,10 @@ class Generic(Provider):
     def verify(self, request: InboundRequest, *, secrets: Sequence[str], now: datetime) -> None:
         keys = hmac_keys(secrets)
         text = request.headers.required(self.signature_header)
-        if not text.startswith(self.prefix):
-            raise RequestRejected(
-                "signature_malformed", f"{self.signature_header} does not begin with the prefix"
-            )
         raw = decode_signature(
-            text.removeprefix(self.prefix),
+            text,
             header=self.signature_header,
+            prefix=self.prefix,
             encoding=self.encoding,
             hash_name=self.hash,
         )
@@ -122,14 +118,9 @@ class Generic(Provider):
                 request.headers.required(self.timestamp_header),
                 header=self.timestamp_header,
                 now=now,
-                tolerance=timedelta(seconds=self.tolerance_seconds),
+                tolerance_seconds=self.tolerance_seconds,
                 milliseconds=self.timestamp_unit == "milliseconds",
             )
-
-    def payload(self, request: InboundRequest) -> JsonValue:
-        if request.content_type == FORM:
-            return dict(form_object(request.body))
-        return super().payload(request)
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         if self.id_header is not None:

@@ -6,7 +6,7 @@ https://docs.gitlab.com/user/project/integrations/webhooks/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import ClassVar
 
 from hookfast.inbox.errors import RequestRejected
@@ -85,7 +85,7 @@ class GitLab(Provider):
                 request.body,
                 keys=usable_keys(signing),
                 profiles=["standard"],
-                tolerance=timedelta(seconds=self.tolerance_seconds),
+                tolerance_seconds=self.tolerance_seconds,
                 now=now,
             )
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -11,11 +11,11 @@ from pydantic import Field
 from hookfast.inbox.naming import valid_event_type
 from hookfast.inbox.options import Tolerance
 from hookfast.inbox.provider import Provider, Unsigned, invalid_secret, member, usable_id
-from hookfast.inbox.receiver_check import check_key, require_signed, usable_keys
+from hookfast.inbox.receiver_check import check_key, require_signed, signing_key, usable_keys
 from hookfast.inbox.request import InboundRequest
 from hookfast.receiver import ProfileName
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
-from hookfast.signing.signature import Profile, new_nonce, secret_key, sign
+from hookfast.signing.signature import Profile, new_nonce, sign
 from hookfast.strict_json.parser import JsonValue
 
 _TOPIC = "X-Hook-Topic"
@@ -64,7 +64,7 @@ class Hook(Provider):
             request.body,
             keys=usable_keys(secrets),
             profiles=accepted,
-            tolerance=timedelta(seconds=self.tolerance_seconds),
+            tolerance_seconds=self.tolerance_seconds,
             now=now,
             allow_sha1=self.allow_sha1,
         )
@@ -90,7 +90,7 @@ class Hook(Provider):
         message_id = f"dlv_{unsigned.id}"
         return {"X-Hook-Id": message_id, "X-Hook-Attempt": "1"} | sign(
             Profile(strongest),
-            keys=[secret_key(secret)],
+            keys=[signing_key(secret)],
             message_id=message_id,
             timestamp=unsigned.timestamp,
             body=unsigned.body,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import ClassVar
 
-from hookfast.inbox.errors import RequestRejected
 from hookfast.inbox.form import FORM, JSON, form_object, json_field
 from hookfast.inbox.hmac_check import decode_signature, hmac_keys, hmac_signature, require_signature
 from hookfast.inbox.naming import event_name
@@ -42,18 +41,11 @@ class Slack(Provider):
         text = request.headers.required(_SIGNATURE)
         timestamp = request.headers.required(_TIMESTAMP)
         parse_time(timestamp, header=_TIMESTAMP)
-        if not text.startswith(f"{_VERSION}="):
-            raise RequestRejected(
-                "signature_malformed", f"{_SIGNATURE} does not begin with {_VERSION}="
-            )
-        raw = decode_signature(text.removeprefix(f"{_VERSION}="), header=_SIGNATURE, encoding="hex")
+        raw = decode_signature(text, header=_SIGNATURE, prefix=f"{_VERSION}=")
         message = f"{_VERSION}:{timestamp}:".encode() + request.body
         require_signature([raw], keys, message)
         require_fresh(
-            timestamp,
-            header=_TIMESTAMP,
-            now=now,
-            tolerance=timedelta(seconds=self.tolerance_seconds),
+            timestamp, header=_TIMESTAMP, now=now, tolerance_seconds=self.tolerance_seconds
         )
 
     def payload(self, request: InboundRequest) -> JsonValue:

@@ -6,7 +6,7 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
@@ -14,12 +14,12 @@ from pydantic import Field
 from hookfast.inbox.form import JSON
 from hookfast.inbox.naming import event_type_from
 from hookfast.inbox.options import Namespace, Tolerance
-from hookfast.inbox.provider import Provider, Unsigned, invalid_secret, member, usable_id
-from hookfast.inbox.receiver_check import check_key, require_signed, usable_keys
+from hookfast.inbox.provider import Provider, Unsigned, member, usable_id
+from hookfast.inbox.receiver_check import check_key, require_signed, signing_key, usable_keys
 from hookfast.inbox.request import InboundRequest, RequestHeaders
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
 from hookfast.receiver.secret import PREFIX
-from hookfast.signing.signature import Profile, secret_key, sign
+from hookfast.signing.signature import Profile, sign
 from hookfast.strict_json.parser import JsonValue
 
 _SPECIFIED_PREFIX = "webhook"
@@ -48,7 +48,7 @@ class Standard(Provider):
             request.body,
             keys=usable_keys([_with_prefix(secret) for secret in secrets]),
             profiles=["standard-ed25519", "standard"],
-            tolerance=timedelta(seconds=self.tolerance_seconds),
+            tolerance_seconds=self.tolerance_seconds,
             now=now,
         )
 
@@ -64,7 +64,7 @@ class Standard(Provider):
             raise invalid_secret("/secret", "a public key cannot sign; add a whsec_ to the source")
         headers = sign(
             Profile.STANDARD,
-            keys=[secret_key(_with_prefix(secret))],
+            keys=[signing_key(_with_prefix(secret))],
             message_id=f"msg_{unsigned.id}",
             timestamp=unsigned.timestamp,
             body=unsigned.body,

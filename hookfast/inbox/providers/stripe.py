@@ -6,7 +6,7 @@ https://docs.stripe.com/webhooks/signature
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import ClassVar
 
 from hookfast.inbox.errors import RequestRejected
@@ -47,12 +47,7 @@ class Stripe(Provider):
         timestamp, signatures = _fields(request.headers.required(_HEADER))
         # the original text, not the number: `t=01` signs other bytes than `t=1`
         require_signature(signatures, keys, timestamp.encode() + b"." + request.body)
-        require_fresh(
-            timestamp,
-            header=_HEADER,
-            now=now,
-            tolerance=timedelta(seconds=self.tolerance_seconds),
-        )
+        require_fresh(timestamp, header=_HEADER, now=now, tolerance_seconds=self.tolerance_seconds)
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         return usable_id(member(payload, "id"))
@@ -93,6 +88,6 @@ def _fields(value: str) -> tuple[str, list[bytes]]:
 
 def _raw(text: str) -> bytes | None:
     try:
-        return decode_signature(text, header=_HEADER, encoding="hex")
+        return decode_signature(text, header=_HEADER)
     except RequestRejected:
         return None

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from hookfast.errors import InvalidInput
 from hookfast.inbox.errors import RequestRejected
-from hookfast.inbox.form import FORM, JSON, form_object, form_pairs
+from hookfast.inbox.form import FORM, JSON, form_pairs
 from hookfast.inbox.hmac_check import (
     decode_signature,
     hmac_keys,
@@ -84,11 +84,6 @@ class Twilio(Provider):
         messages = [variant.encode(errors="replace") + fields for variant in _url_variants(url)]
         require_signature([raw], keys, *messages, hash_name="sha1")
         _require_body_hash(request, url)
-
-    def payload(self, request: InboundRequest) -> JsonValue:
-        if request.content_type == FORM:
-            return dict(form_object(request.body))
-        return super().payload(request)
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         """Return Twilio's own token, or the id and status of a recording, message or call. None for
