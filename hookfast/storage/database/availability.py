@@ -1,4 +1,4 @@
-"""Telling a database that cannot do a thing now from one that was asked for the wrong thing."""
+"""Tells errors of a database that is unavailable from errors in what it was asked to do."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ AWAY: tuple[type[Exception], ...] = (
     asyncpg.InterfaceError,
     OSError,
 )
-"""What a database that is away looks like: SQLAlchemy's own errors, and those of asyncpg and the
-socket that it lets through while it connects. `is_away` knows of more."""
+"""Errors raised while the database is away: SQLAlchemy's own, and those of asyncpg and the socket
+that it does not wrap while connecting. `is_away` recognises more."""
 
-# PostgreSQL's documentation, appendix A: the connection, out of resources, told to stop or cut off
-# by a time limit. A lock that was not to be had, and a server that takes no writes (a standby, as
-# during a failover), belong to classes of which the rest is a mistake of ours.
+# PostgreSQL's documentation, appendix A: connection exceptions, insufficient resources, and
+# operator intervention, such as a shutdown or a time limit. A lock that was not available and a
+# server that takes no writes (a standby, as during a failover) are in classes whose other errors
+# are our bugs.
 _AWAY_CLASSES = ("08", "53", "57")
 _AWAY_STATES = ("25006", "55P03")
-_CONFLICTS = "40"  # a deadlock, or transactions that cannot be put in an order
+_CONFLICTS = "40"  # a deadlock, or a serialization failure
 
 
 def sqlstate(error: BaseException) -> str:
-    """PostgreSQL's five characters for what happened, or none (""). SQLAlchemy wraps the driver's
-    error that has them."""
+    """Return PostgreSQL's five-character error code, or "". It is on the driver's error, which
+    SQLAlchemy wraps."""
     state = getattr(getattr(error, "orig", None) or error, "sqlstate", None)
     return state if isinstance(state, str) else ""
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the database, and not what it was asked for, is the reason: whatever it is asked for
-    now will fail."""
+    """Whether the database is away, so that every other statement would fail now too."""
     state = sqlstate(error)
     return (
         isinstance(error, AWAY)
@@ -47,6 +47,6 @@ def is_away(error: BaseException) -> bool:
     )
 
 
-def passes(error: BaseException) -> bool:
-    """Whether the same may be done when it is asked for again."""
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed when it is repeated."""
     return is_away(error) or sqlstate(error).startswith(_CONFLICTS)

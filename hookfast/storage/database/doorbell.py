@@ -1,8 +1,8 @@
-"""The doorbell: tells relays in other processes that the outbox has something new.
+"""The doorbell: wakes the relays of other processes when the outbox has new rows.
 
-It carries no data and may fail to ring: the relay also looks by itself now and then, so a lost ring
-costs latency, never a delivery. PostgreSQL uses LISTEN/NOTIFY. SQLite processes share a machine, so
-each listener owns a UNIX datagram socket in a folder named for the database file.
+It carries no data, and a ring may get lost: the relay also reads the outbox every second, so a lost
+ring costs latency, never a delivery. PostgreSQL uses LISTEN/NOTIFY. SQLite processes share a
+machine, so each listener owns a UNIX datagram socket in a folder named for the database file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import os
 import secrets
 import socket
 import tempfile
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import asyncpg
 import structlog
@@ -26,39 +27,40 @@ from hookfast.storage.database.postgresql_engine import CONNECT_SECONDS, CUT_OFF
 
 _CHANNEL = "hookfast_outbox"
 _RECONNECT_SECONDS = 1.0
-_LISTEN_SECONDS = 30.0  # then asks whether the server is still there: it may have gone in silence
+_LISTEN_SECONDS = 30.0  # then checks that the server is still there: it may have vanished silently
 
 log = structlog.get_logger()
 
 
 class Doorbell(Protocol):
-    """One bell: any process may ring it, and a process that listens is woken."""
+    """A bell that any process may ring, and that wakes the processes that listen."""
 
     def ring(self) -> None:
         """Wake every listener soon. Never blocks and never fails."""
 
     def wake(self) -> None:
-        """Wake the listener of this process alone."""
+        """Wake the listener of this process only."""
 
     async def listen(self) -> None:
-        """Begin to listen in this process."""
+        """Start to listen in this process."""
 
     async def wait(self, timeout: float) -> None:
-        """Return at the next ring, or after `timeout` seconds. Rings since the last wait count."""
+        """Return at the next ring, at once if it rang since the last wait, or after `timeout`
+        seconds."""
 
     async def close(self) -> None:
-        """Stop listening and give everything back."""
+        """Stop listening, and close sockets and connections."""
 
 
 def doorbell_for(database: Database) -> Doorbell:
-    """The bell that every process on this database shares."""
+    """Return the doorbell shared by all processes on this database."""
     if database.kind == "postgresql":
         return NotifyDoorbell(database.url)
     return SocketDoorbell(make_url(database.url).database or "")
 
 
-class _Rung:
-    """Waiting for a flag, with a timeout."""
+class _Flag:
+    """A flag to wait for, with a timeout, which waiting clears."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -74,23 +76,24 @@ class _Rung:
 
 
 class SocketDoorbell:
-    """For SQLite: one UNIX datagram socket per listener; to ring is to write one byte to each."""
+    """SQLite's doorbell: a UNIX datagram socket per listener, each of which gets one byte."""
 
     def __init__(self, database_file: str) -> None:
         digest = hashlib.sha256(os.path.realpath(database_file).encode()).hexdigest()[:16]
-        # the system's temporary folder and not the database's: socket paths end at 107 characters
+        # In the system's temporary folder, not the database's: a socket's path may have only 107
+        # characters.
         self._folder = Path(tempfile.gettempdir()) / f"hookfast-{os.getuid()}-{digest}"
         self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._sender.setblocking(False)
         self._listener: socket.socket | None = None
         self._path: Path | None = None
-        self._rung = _Rung()
+        self._flag = _Flag()
 
     def ring(self) -> None:
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
-            return  # nobody listens
+            return  # there are no listeners
         for name in names:
             path = self._folder / name
             try:
@@ -98,10 +101,10 @@ class SocketDoorbell:
             except ConnectionRefusedError:
                 path.unlink(missing_ok=True)  # its process was killed
             except (BlockingIOError, FileNotFoundError):
-                pass  # a full buffer already means "rung"; a missing file means "just left"
+                pass  # a full buffer already wakes the listener; a missing file means it just left
 
     def wake(self) -> None:
-        self._rung.set()
+        self._flag.set()
 
     async def listen(self) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -112,7 +115,7 @@ class SocketDoorbell:
         asyncio.get_running_loop().add_reader(self._listener, self._drain, self._listener)
 
     async def wait(self, timeout: float) -> None:
-        await self._rung.wait(timeout)
+        await self._flag.wait(timeout)
 
     async def close(self) -> None:
         self._sender.close()
@@ -125,40 +128,39 @@ class SocketDoorbell:
         with contextlib.suppress(BlockingIOError):
             while listener.recv(64):
                 pass
-        self._rung.set()
+        self._flag.set()
 
 
 class NotifyDoorbell:
-    """For PostgreSQL: NOTIFY on a connection of its own, outside the emitting transaction (a NOTIFY
-    inside takes a database-wide lock at commit). Rings while one is under way become one."""
+    """PostgreSQL's doorbell: NOTIFY on a connection of its own, outside the emitting transaction (a
+    NOTIFY inside takes a database-wide lock at commit). Rings while one is sent become one."""
 
     def __init__(self, url: str) -> None:
         self._dsn = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        self._rung = _Rung()
-        self._wanted = asyncio.Event()
+        self._flag = _Flag()
+        self._ring_requested = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def ring(self) -> None:
-        self._wanted.set()
-        self._keep("ring", self._ring_forever)
+        self._ring_requested.set()
+        self._run_once("ring", self._ring_forever)
 
     def wake(self) -> None:
-        self._rung.set()
+        self._flag.set()
 
     async def listen(self) -> None:
-        self._keep("listen", self._listen_forever)
+        self._run_once("listen", self._listen_forever)
 
     async def wait(self, timeout: float) -> None:
-        await self._rung.wait(timeout)
+        await self._flag.wait(timeout)
 
     async def close(self) -> None:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _keep(self, name: str, work: object) -> None:
+    def _run_once(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if name not in self._tasks:
-            assert callable(work)  # noqa: S101 - narrows for the type checker
             self._tasks[name] = asyncio.create_task(work(), name=f"doorbell-{name}")
 
     async def _ring_forever(self) -> None:
@@ -166,12 +168,12 @@ class NotifyDoorbell:
             try:
                 async with _connection(self._dsn) as connection:
                     while True:
-                        await self._wanted.wait()
-                        self._wanted.clear()
+                        await self._ring_requested.wait()
+                        self._ring_requested.clear()
                         await connection.execute(f"NOTIFY {_CHANNEL}")
             except _LOST as error:
-                self._wanted.set()
-                await self._lost(error)
+                self._ring_requested.set()
+                await self._back_off(error)
 
     async def _listen_forever(self) -> None:
         while True:
@@ -179,18 +181,21 @@ class NotifyDoorbell:
                 async with _connection(self._dsn) as connection:
                     gone = asyncio.Event()
                     connection.add_termination_listener(lambda _, gone=gone: gone.set())
-                    await connection.add_listener(_CHANNEL, lambda *_: self._rung.set())
-                    self._rung.set()  # whatever was missed while away
+                    await connection.add_listener(_CHANNEL, lambda *_: self._flag.set())
+                    self._flag.set()  # rings may have been missed while disconnected
                     while not gone.is_set():
                         with contextlib.suppress(TimeoutError):
                             async with asyncio.timeout(_LISTEN_SECONDS):
                                 await gone.wait()
                         await connection.execute("SELECT 1")
             except _LOST as error:
-                await self._lost(error)
+                await self._back_off(error)
 
-    async def _lost(self, error: Exception) -> None:
-        log.warning("The doorbell lost PostgreSQL; trying again.", error=type(error).__name__)
+    async def _back_off(self, error: Exception) -> None:
+        log.warning(
+            "The doorbell lost its connection to PostgreSQL; trying again.",
+            error=type(error).__name__,
+        )
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 

@@ -1,12 +1,13 @@
-"""Where an event stands in the feed: a number that rises in the order in which events become
-visible, so that nothing ever appears at or below a number that was read past.
+"""An event's position in the feed: a number that rises in the order in which events become visible,
+so that no event ever appears at or below a position that was already read.
 
-An id cannot be that number: it is made before the transaction, and a later one may commit first.
+An id cannot serve as position: it is created before the transaction, and a later one may commit
+first.
 
-PostgreSQL: the id of the transaction (`xid8`), which is given before the event is inserted. What
-lies below the oldest transaction that is still running (`horizon`) can get no neighbours any more.
+PostgreSQL: the id of the transaction (`xid8`), which is assigned before the event is inserted. No
+event can be added any more below the oldest transaction that is still running (`horizon`).
 SQLite: its one writer takes the next number while it holds the lock. The number is at least the
-time in microseconds, so that it rises also where every row has gone in between.
+time in microseconds, so that it rises even if all rows were deleted in between.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _HORIZON = text("SELECT hookfast_feed_position(pg_snapshot_xmin(pg_current_snaps
 _FOLLOWING = text("SELECT hookfast_feed_position(pg_snapshot_xmax(pg_current_snapshot()))")
 _OFFSET = text("SELECT hookfast_feed_position('0'::xid8)")
 _NEWEST = text("SELECT max(position) FROM events")
-# By id, which every partition has an index on; one may lie further ahead, hence the margin.
+# By id, which every partition has an index on. Another event may have a higher position, hence the
+# margin.
 _NEWEST_BY_ID = text(
     "SELECT max(position) FROM (SELECT position FROM events ORDER BY id DESC LIMIT 1000) AS last"
 )
@@ -54,29 +56,29 @@ def _next(element: NextPosition, compiler: SQLCompiler, **options: object) -> st
 
 
 async def horizon(connection: AsyncConnection) -> int | None:
-    """Below it every event is visible to statements from now on, and none will be added. None where
-    that is so of all that is visible (SQLite)."""
+    """Return the position below which every event is visible to later statements, and none will be
+    added. None where that is true of all visible events (SQLite)."""
     if connection.dialect.name != "postgresql":
         return None
     return int((await connection.execute(_HORIZON)).scalar_one())
 
 
 async def newest(connection: AsyncConnection) -> int:
-    """The highest position there is, 0 where there is none (SQLite)."""
+    """Return the highest position, 0 if there are no events (SQLite)."""
     return (await connection.execute(_NEWEST)).scalar_one() or 0
 
 
 async def rebase(database: Database) -> int:
-    """Let PostgreSQL's positions rise on after a restore into another cluster, which counts its
-    transactions anew: what is stored would lie ahead of what comes. Returns by how much they moved,
-    mostly 0. Any number of processes may call it at once, before they store events."""
+    """Move PostgreSQL's positions up after a restore into another cluster, whose transaction ids
+    start again from a low number: stored events would be ahead of new ones. Return by how much they
+    moved, mostly 0. Any number of processes may call it at once, before they store events."""
     if database.kind != "postgresql":
         return 0
     async with database.read() as connection:
         if not await _ahead(connection):
             return 0
     async with database.write() as connection:
-        # nobody inserts events meanwhile, nor moves the positions too
+        # keeps others from inserting events and from moving the positions too
         await connection.execute(text("LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE"))
         ahead = await _ahead(connection)
         if ahead:
@@ -86,8 +88,8 @@ async def rebase(database: Database) -> int:
 
 
 def definition(offset: int) -> str:
-    """The SQL of the function that makes positions of transactions. A function, and not the bare
-    number, so that `rebase` can move it for rows and horizon at once."""
+    """Return the SQL of the function that turns transaction ids into positions. It is a function,
+    so that `rebase` can move the positions of rows and the horizon at once."""
     return (
         "CREATE OR REPLACE FUNCTION hookfast_feed_position(xid8) RETURNS bigint "
         f"LANGUAGE sql IMMUTABLE STRICT AS 'SELECT $1::text::bigint + {offset:d}'"
@@ -95,8 +97,8 @@ def definition(offset: int) -> str:
 
 
 async def _ahead(connection: AsyncConnection) -> int:
-    """By how much the positions have to move: 0 while the next transaction's is the highest."""
-    # in this order: an event of this very moment does not lie ahead
+    """Return by how much the positions must move: 0 while the next transaction's is the highest."""
+    # in this order, so that an event stored at this moment does not look as if it were ahead
     top = (await connection.execute(_NEWEST_BY_ID)).scalar_one() or 0
     following = int((await connection.execute(_FOLLOWING)).scalar_one())
     return 0 if top < following else top - following + _MARGIN

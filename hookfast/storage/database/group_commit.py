@@ -1,8 +1,8 @@
-"""Group commit: while one transaction runs, what comes meanwhile gathers for the next.
+"""Group commit: while one transaction runs, new items gather for the next.
 
-Under load a commit (an fsync on SQLite, a round trip on PostgreSQL) and the look-ups before it are
-shared by many; at rest nothing waits. Whoever adds something is answered once the transaction that
-holds it is committed.
+Under load many items share a commit (an fsync on SQLite, a round trip on PostgreSQL) and the
+look-ups before it; at low load nothing waits. A caller gets its result once the transaction with
+its item is committed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LONGEST_SECONDS = 60.0
-"""After so long a transaction is given up. Each of its statements ends by itself, so it is one that
-nobody thought of; without an end it would be the last one of its process."""
+"""Cancel a transaction after this long. Each statement has its own limit, so this is for causes
+that nobody foresaw; without it, such a transaction would be the last one of its process."""
 
 
 class GroupCommit(Generic[Item, Result]):
-    """One per process and kind of thing. `commit` takes some items, commits them together and
-    returns one result for each, in order; it may be called again with items of a group that failed.
+    """Commits items in groups; one per process and kind of item. `commit` stores some items
+    together and returns one result for each, in order; it may be called again with the items of a
+    group that failed.
 
-    A group is of at most `most` items, which `size` adds up to at most `most_size` together. With
-    `patience`, callers are told to come again after so many seconds, and what nobody waits for any
-    more is not begun: a transaction that is stuck would hold up all who come after it.
+    A group has at most `most` items, whose sizes, by `size`, add up to at most `most_size`. With
+    `patience`, callers are asked to retry after this many seconds, and items that no caller waits
+    for any more are dropped if they have not begun, so that they do not pile up behind a stuck
+    transaction.
     """
 
     def __init__(
@@ -53,8 +55,8 @@ class GroupCommit(Generic[Item, Result]):
         self._flusher: asyncio.Task[None] | None = None
 
     def begin(self, item: Item) -> asyncio.Future[Result]:
-        """Its result, once it is committed. Fails with what `commit` raises for it alone, or for
-        all when the database is away."""
+        """Queue an item and return a future of its result. It fails with what `commit` raises for
+        this item alone, or for all items when the database is away."""
         committed: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting[committed] = item
         if self._flusher is None:
@@ -62,8 +64,9 @@ class GroupCommit(Generic[Item, Result]):
         return committed
 
     async def add(self, item: Item) -> Result:
-        """The same, waited for. Raises what `begin` fails with, and Unavailable when patience is
-        over or the transaction took too long: whether it was committed is then unknown."""
+        """Queue an item and wait for its result. Raises what the future of `begin` fails with, and
+        Unavailable when `patience` is over or the transaction took too long: whether the item was
+        committed is then unknown."""
         committed = self.begin(item)
         try:
             async with asyncio.timeout(self._patience):
@@ -75,14 +78,13 @@ class GroupCommit(Generic[Item, Result]):
                 self.give_up(committed)
 
     def give_up(self, committed: asyncio.Future[Result]) -> None:
-        """Nobody waits for this any more: where it has not begun, it does not. It is not kept
-        behind a transaction that is stuck: those who are told to come again do, and the memory
-        would fill up."""
+        """Drop an item that no caller waits for any more, unless its transaction has begun. Behind
+        a stuck transaction, items of callers that retry would otherwise fill up the memory."""
         self._waiting.pop(committed, None)
         committed.cancel()
 
     async def close(self) -> None:
-        """Wait for what is being committed."""
+        """Wait for the items that are being committed."""
         if self._flusher is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._flusher
@@ -113,7 +115,7 @@ class GroupCommit(Generic[Item, Result]):
                 results = await self._commit([item for item, _ in group])
         except Exception as error:
             if len(group) > 1 and not is_away(error):
-                for single in group:  # one that cannot be stored must not fail its neighbours
+                for single in group:  # an item that cannot be stored must not fail the others
                     await self._commit_or_fail([single])
                 return
             for _, committed in group:

@@ -1,4 +1,4 @@
-"""Keyset pagination in SQL: each page is one range over an index, however deep it lies."""
+"""Keyset pagination in SQL: each page is one range of an index, however far into the list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Statement = TypeVar("Statement", bound=Select[Any])
 def newest_first(
     statement: Statement, key: ColumnElement[str], *, after: str | None, limit: int
 ) -> Statement:
-    """`statement`'s rows by descending `key`, the first `limit` beyond the key `after`."""
+    """Select the first `limit` rows beyond the key `after`, by descending `key`."""
     if after is not None:
         statement = statement.where(key < after)
     return statement.order_by(key.desc()).limit(limit)
@@ -21,7 +21,7 @@ def newest_first(
 def by_name(
     statement: Statement, key: ColumnElement[str], *, after: str | None, limit: int
 ) -> Statement:
-    """`statement`'s rows by ascending `key`, the first `limit` beyond the key `after`."""
+    """Select the first `limit` rows beyond the key `after`, by ascending `key`."""
     if after is not None:
         statement = statement.where(key > after)
     return statement.order_by(key).limit(limit)

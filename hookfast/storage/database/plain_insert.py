@@ -1,4 +1,4 @@
-"""Inserts of many rows without SQLAlchemy's work on each of them.
+"""Inserts many rows without SQLAlchemy's per-row work.
 
 A statement is compiled once per dialect, from the table, with its column types and defaults. For
 each row SQLAlchemy would build a dictionary of parameters, and format the same times again and
@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 class PlainInsert:
-    """Inserts rows into a table. Columns that they do not have get their default, which must be a
+    """Inserts rows into one table. A column that the rows lack gets its default, which must be a
     constant or SQL."""
 
     def __init__(self, table: Table) -> None:
@@ -30,7 +30,7 @@ class PlainInsert:
         self._compiled: dict[tuple[str, ...], _Statement] = {}
 
     async def execute(self, connection: AsyncConnection, rows: Sequence[Row]) -> None:
-        """Insert these rows, at least one, which all have the columns of the first."""
+        """Insert one or more rows, which all have the columns of the first."""
         dialect = connection.dialect
         key = (dialect.name, *rows[0])
         statement = self._compiled.get(key)
@@ -41,7 +41,7 @@ class PlainInsert:
 
 
 Values = Callable[[Sequence[Row], dict[Any, Any]], Sequence[Any]]
-"""A parameter's values for these rows. The dictionary has the times that were converted before."""
+"""Returns one parameter's value for each row. The dictionary caches converted times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _Statement:
     columns: Sequence[Values]
 
     def parameters(self, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-        """The parameters of each row, in order."""
+        """Return a tuple of parameters for each row."""
         times: dict[Any, Any] = {None: None}
         return list(zip(*(values(rows, times) for values in self.columns), strict=True))
 
@@ -73,20 +73,20 @@ def _given(column: Column[Any], dialect: Dialect) -> Values:
     if not isinstance(column.type, UtcDateTime):
         return lambda rows, _: [convert(row[name]) for row in rows]
 
-    def times_of(rows: Sequence[Row], known: dict[Any, Any]) -> Sequence[Any]:
+    def converted_times(rows: Sequence[Row], converted: dict[Any, Any]) -> Sequence[Any]:
         values = [row[name] for row in rows]
         for value in values:
-            if value not in known:
-                known[value] = convert(value)
-        return [known[value] for value in values]
+            if value not in converted:
+                converted[value] = convert(value)
+        return [converted[value] for value in values]
 
-    return times_of
+    return converted_times
 
 
 def _default(column: Column[Any], dialect: Dialect) -> Values:
     default = column.default
     if not isinstance(default, ScalarElementColumnDefault):
-        raise TypeError(f"The default of {column} is no constant; name it in the rows.")
+        raise TypeError(f"The default of {column} is not a constant; add the column to the rows.")
     convert = column.type.dialect_impl(dialect).bind_processor(dialect)
     value = default.arg if convert is None else convert(default.arg)
     return lambda rows, _: [value] * len(rows)

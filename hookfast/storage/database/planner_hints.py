@@ -1,4 +1,4 @@
-"""Conditions that steer the planners: SQLite has no statistics here, PostgreSQL has them."""
+"""Conditions that steer the query planners: SQLite has no statistics here, PostgreSQL does."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class Residual(FunctionElement[str]):
-    """A column that may only check the rows another condition has found.
+    """A column that only filters the rows which another condition has found by its index.
 
-    SQLite would as soon take its index as a narrower one; the unary `+` is the documented way to
-    rule an index out. PostgreSQL does better knowing everything.
+    SQLite may pick this column's index over a narrower one; the unary `+` is the documented way to
+    rule an index out. PostgreSQL plans better with the bare column.
     """
 
     inherit_cache = True
@@ -26,10 +26,10 @@ class Residual(FunctionElement[str]):
 
 
 class Implied(FunctionElement[Any]):
-    """A partial index's predicate that the other conditions imply.
+    """A partial index's predicate, which the other conditions imply.
 
-    SQLite uses a partial index only where its predicate stands in the statement. PostgreSQL proves
-    it, and would count it twice in its estimates if it stood there.
+    SQLite uses a partial index only if its predicate is in the statement. PostgreSQL proves it, and
+    would count it twice in its estimates if it were there.
     """
 
     inherit_cache = True
@@ -40,7 +40,7 @@ class Implied(FunctionElement[Any]):
 
 
 @compiles(Residual)
-def _known(element: Residual, compiler: SQLCompiler, **options: Any) -> str:
+def _plain(element: Residual, compiler: SQLCompiler, **options: Any) -> str:
     return compiler.process(element.clauses, **options)
 
 
@@ -50,10 +50,10 @@ def _unindexed(element: Residual, compiler: SQLCompiler, **options: Any) -> str:
 
 
 @compiles(Implied)
-def _left_out(element: Implied, compiler: SQLCompiler, **options: Any) -> str:
+def _omitted(element: Implied, compiler: SQLCompiler, **options: Any) -> str:
     return "true"
 
 
 @compiles(Implied, "sqlite")
-def _said(element: Implied, compiler: SQLCompiler, **options: Any) -> str:
+def _spelled_out(element: Implied, compiler: SQLCompiler, **options: Any) -> str:
     return compiler.process(element.clauses, **options)

@@ -1,11 +1,11 @@
-"""Connections to PostgreSQL that nobody waits for without end.
+"""Connections to PostgreSQL, with a time limit on every wait.
 
-A server can go silent without ending its connections: its machine is gone, a firewall has forgotten
-them, its disk stands still. TCP alone notices after a quarter of an hour, or never. So every wait
-has an end: for a connection, for its sign of life before it is lent, for each statement. One that
-took too long raises TimeoutError, which is an OSError like a server's that cannot be reached, and
-takes its connection with it: what it is about to answer nobody can tell. All others of the pool
-are as old, so they are not trusted any more either.
+A server can go silent without closing its connections: its machine is gone, a firewall has dropped
+them, its disk hangs. TCP alone notices after a quarter of an hour, or never. So there is a limit on
+connecting, on the ping before a connection is lent, and on each statement. A wait past its limit
+raises TimeoutError, which is an OSError, as for a server that cannot be reached, and invalidates
+its connection, whose late answer nobody could place. The others in the pool may be dead too, so
+they are invalidated as well.
 """
 
 from __future__ import annotations
@@ -20,26 +20,29 @@ from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from hookfast.storage.database.availability import sqlstate
+
 CONNECT_SECONDS: Final = 10.0
 PING_SECONDS: Final = 3.0
 STATEMENT_SECONDS: Final = 30.0
 """Far more than any statement takes that a request or an attempt waits for."""
 
-_ABANDONED: Final = "60s"
-"""After so long without a statement the server ends a transaction. Its client may be cut off, and
-would keep its rows locked for as long as TCP needs to notice. Nothing of ours thinks that long."""
+_IDLE_IN_TRANSACTION: Final = "60s"
+"""The server ends a transaction that has had no statement for this long. Its client may be cut off,
+and would keep its rows locked until TCP notices. No transaction of ours is idle for this long."""
 _LENT: Final = "hookfast_lent"
+_READ_ONLY: Final = "25006"  # read_only_sql_transaction
 CUT_OFF: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""What asyncpg says of a connection that was ended; the last where its session was ended in the
-middle of something."""
+"""asyncpg's errors for a connection that was closed; the last one where the session was ended while
+a statement ran."""
 _DEAD: Final = (*CUT_OFF, OSError)
 
 
 def postgresql_engine(
     url: str, *, pool_size: int, max_overflow: int, statement_seconds: float | None
 ) -> AsyncEngine:
-    """An engine whose statements may take so long, with at most `pool_size` + `max_overflow`
-    connections."""
+    """Create an engine with at most `pool_size` + `max_overflow` connections, whose statements time
+    out after `statement_seconds` (None: never)."""
     engine = create_async_engine(
         url,
         pool_size=pool_size,
@@ -49,31 +52,38 @@ def postgresql_engine(
     )
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "checkout", _ping)
-    event.listen(engine.sync_engine, "handle_error", _give_up)
+    event.listen(engine.sync_engine, "handle_error", _invalidate)
     return engine
 
 
 def _prepare(connection: AdaptedConnection, _: Any) -> None:
-    statement = f"SET idle_in_transaction_session_timeout = '{_ABANDONED}'"
+    statement = f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}'"
     try:
         connection.run_async(lambda driver: driver.execute(statement, timeout=PING_SECONDS))
     except CUT_OFF as error:
-        # SQLAlchemy passes on what a listener raises as it is, and nobody expects asyncpg's errors
+        # SQLAlchemy does not wrap a listener's error, and callers do not expect asyncpg's errors
         raise OperationalError(statement, None, error, connection_invalidated=True) from error
 
 
 def _ping(connection: AdaptedConnection, record: ConnectionPoolEntry, _: Any) -> None:
-    """Before a connection is lent again. In one round trip; SQLAlchemy's own ping takes three, and
-    knows no end."""
-    if not record.info.get(_LENT):  # it has just been opened; `info` is as old as it is
+    """Check that a pooled connection is alive, in one round trip. SQLAlchemy's own ping takes three
+    and has no time limit."""
+    if not record.info.get(_LENT):  # just opened; a new connection has a new `info`
         record.info[_LENT] = True
         return
     try:
         connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_SECONDS))
     except _DEAD as error:
-        raise InvalidatePoolError(f"no sign of life: {type(error).__name__}") from error
+        raise InvalidatePoolError(f"the ping failed: {type(error).__name__}") from error
 
 
-def _give_up(context: ExceptionContext) -> None:
+def _invalidate(context: ExceptionContext) -> None:
+    """Discard a connection on which a statement timed out, or whose server takes no writes. The
+    latter is a standby, as after a failover: the next connection goes where the database's name
+    points now, while this one would fail every write as long as both servers run."""
     if isinstance(context.original_exception, TimeoutError):
         context.is_disconnect = True
+    elif sqlstate(context.original_exception) == _READ_ONLY:
+        context.is_disconnect = True
+        # other connections may be to the right server; each one finds out by itself
+        context.invalidate_pool_on_disconnect = False

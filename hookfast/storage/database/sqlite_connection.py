@@ -1,10 +1,10 @@
-"""An aiosqlite connection that crosses to its thread once per statement, or not at all.
+"""An aiosqlite connection that switches to its thread once per statement, or not at all.
 
-aiosqlite crosses for the cursor, the execution, the fetch and the close; SQLAlchemy wants all four
-for every statement. Here a statement runs, is fetched and closed in one crossing, which also begins
-the transaction if none is open. In a quick transaction statements run on the event loop's thread:
-each takes some 20 µs and a crossing 100. What may wait still crosses: a commit, for the disk, and
-the start of a transaction while another process writes.
+aiosqlite switches threads for the cursor, the execution, the fetch and the close; SQLAlchemy calls
+all four for every statement. Here one switch executes a statement, fetches its rows and closes its
+cursor, and also begins the transaction if none is open. In a quick transaction statements run on
+the event loop's thread: each takes some 20 µs, and a switch 100. Calls that may wait still switch:
+a commit, for the disk, and the start of a transaction while another process writes.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _PRAGMAS = (
     # FULL: an acknowledged event survives a power cut, not only a killed process
     "PRAGMA synchronous=FULL",
     # 4 MiB for each of a process's five connections. With 64 an API process grew by 75 MiB over
-    # 40,000 deliveries, and no statement got cheaper: the system has the file's pages in memory too
+    # 40,000 deliveries, and no statement got cheaper: the system caches the file's pages too
     "PRAGMA cache_size=-4096",
 )
 
 
 def connector(file: str, begin: Begin) -> Callable[..., Awaitable[aiosqlite.Connection]]:
-    """What SQLAlchemy opens connections to `file` with (`async_creator`). `begin` starts their
-    transactions: IMMEDIATE takes the write lock first, so that no transaction fails half-way for
-    having to upgrade."""
+    """Return the function (`async_creator`) with which SQLAlchemy opens connections to `file`.
+    `begin` starts their transactions: IMMEDIATE takes the write lock first, so that no transaction
+    fails half-way because it must upgrade its lock."""
 
     async def connect(*_: object, **__: object) -> aiosqlite.Connection:
         connection = SqliteConnection(partial(_open, file, begin), 64)
         connection._thread = Thread(
             target=work,
             args=(asyncio.get_running_loop(), connection._tx),
-            daemon=True,  # as SQLAlchemy does with the connections it makes
+            daemon=True,  # as SQLAlchemy does with the connections that it opens
         )
         connection.begin = begin
         return await connection
@@ -53,10 +53,10 @@ def connector(file: str, begin: Begin) -> Callable[..., Awaitable[aiosqlite.Conn
 
 
 def work(loop: asyncio.AbstractEventLoop, queue: Any) -> None:
-    """Do what a connection has to do, as its thread, also when `loop`, which asked, is closed. A
-    file that cannot be opened and a statement whose caller was cancelled are answered after that if
-    the loop is faster: nobody is left to be told, but what follows in the queue still closes the
-    connection."""
+    """Run a connection's thread until it is closed, even if `loop`, which its callers ran on, is
+    closed first. The error of a file that cannot be opened, or the result of a statement whose
+    caller was cancelled, may come after that: no caller is left to get it, but later calls in the
+    queue still close the connection."""
     while True:
         try:
             _connection_worker_thread(queue)
@@ -74,19 +74,20 @@ def _open(file: str, begin: Begin) -> sqlite3.Connection:
         file,
         timeout=_PATIENCE_SECONDS,
         isolation_level=None,
-        check_same_thread=False,  # two use it, the connection's and the loop's, one at a time
+        check_same_thread=False,  # the connection's and the loop's thread use it, one at a time
     )
     for pragma in _PRAGMAS:
         connection.execute(pragma)
     if begin == "BEGIN IMMEDIATE":
-        connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits, and nothing after it has to
+        connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits, so nothing after it needs to
     return connection
 
 
 def _begin(connection: sqlite3.Connection, begin: Begin) -> None:
-    """Begin a transaction, a writing one when another process's has ended. SQLite itself would look
-    for that after 1, 2, 5, 10, 15, 20, 25, … ms: where three processes write half of the time, one
-    in a hundred then waits for 0.5 s, and here for 0.03 s."""
+    """Begin a transaction; if it writes, wait until another process's writing transaction has
+    ended. SQLite itself would check that after 1, 2, 5, 10, 15, 20, 25, … ms: with three processes
+    that write half of the time, one transaction in a hundred then waits for 0.5 s, and here for
+    0.03 s."""
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
@@ -100,7 +101,7 @@ def _begin(connection: sqlite3.Connection, begin: Begin) -> None:
 
 
 def _begins_at_once(connection: sqlite3.Connection, begin: Begin) -> bool:
-    """Begin a transaction, unless another process's is in the way."""
+    """Begin a transaction and return True, unless another process's transaction is in the way."""
     try:
         connection.execute(begin)
     except sqlite3.OperationalError as error:
@@ -120,13 +121,13 @@ class SqliteConnection(aiosqlite.Connection):
 
     begin: Begin = "BEGIN"
     quick: bool = False
-    _sent = _done = 0  # calls to the thread; each is counted by one thread alone
+    _sent = _done = 0  # calls to the thread; each counter is changed by one thread only
 
     def cursor(self) -> Any:
         return _Cursor(self)
 
     async def run(self, method: str, sql: str, parameters: Any) -> _Result:
-        """Execute, fetch and close, all in one go."""
+        """Execute a statement, fetch its rows and close its cursor, in one call."""
         if not self._stays:
             call = partial(_run, self._conn, self.begin, method, sql, parameters)
             result: _Result = await self._execute(call)
@@ -140,7 +141,7 @@ class SqliteConnection(aiosqlite.Connection):
         if not self._conn.in_transaction:
             return
         if self._stays and self.begin == "BEGIN":
-            self._conn.commit()  # it has only read
+            self._conn.commit()  # the transaction has only read
         else:
             await super().commit()
 
@@ -154,8 +155,8 @@ class SqliteConnection(aiosqlite.Connection):
 
     @property
     def _stays(self) -> bool:
-        """Whether the event loop's thread may go on. The other one may still be at work for a
-        caller that was cancelled: then what follows waits behind it."""
+        """Whether statements may run on the event loop's thread. The other thread may still run a
+        call whose caller was cancelled: then later statements wait behind it."""
         return self.quick and self._sent == self._done
 
     async def _execute(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -175,7 +176,7 @@ class _Result:
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self.description = cursor.description
         self.rows: Sequence[Any] = cursor.fetchall() if self.description else ()
-        self.rowcount = cursor.rowcount  # after the fetch: RETURNING counts as it goes
+        self.rowcount = cursor.rowcount  # after the fetch: with RETURNING it counts fetched rows
         self.lastrowid = cursor.lastrowid
 
 
@@ -197,7 +198,7 @@ def _execute(connection: sqlite3.Connection, method: str, sql: str, parameters: 
 
 
 class _Cursor:
-    """The part of an aiosqlite cursor that SQLAlchemy uses, with the rows fetched already."""
+    """The part of an aiosqlite cursor that SQLAlchemy uses, with all rows already fetched."""
 
     arraysize = 1
     description: Any = None
@@ -222,7 +223,7 @@ class _Cursor:
         return rows
 
     async def close(self) -> None:
-        """Nothing is open: the thread closed its cursor after the fetch."""
+        """Do nothing: the thread closed its cursor after the fetch."""
 
     async def _keep(self, method: str, sql: str, parameters: Any) -> _Cursor:
         result = await self._connection.run(method, sql, parameters)

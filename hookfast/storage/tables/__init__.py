@@ -1,6 +1,6 @@
-"""The tables. Nothing but columns and indexes: the rooms beside this one hold the statements.
+"""The tables: columns and indexes only. The other folders of `storage` have the statements.
 
-Column order is for people; index comments say which question the index answers.
+The column order is for readers; a comment on an index says which query it serves.
 """
 
 from hookfast.storage.tables.accounts import ApiKey, DashboardSession, SentForm, Tenant

@@ -1,4 +1,4 @@
-"""The tables of who may do what: tenants, API keys, and the sessions of the dashboard."""
+"""The tables of access: tenants, API keys, and the dashboard's sessions and sent forms."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class ApiKey(Record, table=True):
 
 
 class DashboardSession(Record, table=True):
-    """Somebody who signed in to the dashboard with an API key. Of the cookie only its SHA-256 is
-    kept. `scope` and `tenant_id` are what the session may do and see, which is never more than its
-    key may; `chosen_tenant_id` is the tenant an operator is looking at. `via`: it began with a
-    portal link, one that an API key made (`link`) or an owner's mail carried (`mail`: there is no
-    key); `endpoint_id` then may narrow it to one endpoint."""
+    """A dashboard session that was signed in with an API key or a portal link. Only the SHA-256 of
+    its cookie is stored. `scope` and `tenant_id` limit what it may do and see, never more than its
+    key may; `chosen_tenant_id` is the tenant that an operator has chosen to view. `via`, for a
+    portal link: it was created with an API key (`link`), or was in a mail to an owner (`mail`:
+    there is no key). `endpoint_id` may then limit the session to one endpoint."""
 
     __tablename__ = "dashboard_sessions"
     __table_args__ = (
-        # which are over
+        # expired sessions
         Index("ix_dashboard_sessions_expires", "expires_at"),
     )
 
@@ -68,14 +68,14 @@ class DashboardSession(Record, table=True):
 
 
 class SentForm(Record, table=True):
-    """A form that a session has sent: by the token of the page it was on, which is of no use to
-    others, and the path it was sent to. `led_to` is the page that shows what came of it; NULL while
-    it is being worked on, and for good where that was cut off. `shown_once`: the answer held what
-    is not shown again, such as a secret; it is not kept here either."""
+    """A form that a session has sent, by the token of its page, which is of no use to other
+    sessions, and by the path it was sent to. `led_to` is the page that shows the result; NULL while
+    the form is processed, and for good if that was interrupted. `shown_once`: the response had
+    something that is not shown again, such as a secret, which is not stored here either."""
 
     __tablename__ = "dashboard_sent_forms"
     __table_args__ = (
-        # which are as old as no session is
+        # forms that are older than any session
         Index("ix_dashboard_sent_forms_sent", "sent_at"),
     )
 

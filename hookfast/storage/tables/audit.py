@@ -1,4 +1,4 @@
-"""The tables of the audit log. Triggers, made by the migration, keep it append-only."""
+"""The tables of the audit log. Triggers, created by the migration, keep it append-only."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hookfast.storage.tables.record import Record
 
 
 class AuditEntry(Record, table=True):
-    """One change: a `hookfast.audit.Change` and its `Actor`. The database refuses to change a row,
-    and to delete one that is not older than the horizon."""
+    """One change: a `hookfast.audit.Change` and its `Actor`. Triggers prevent updates of a row, and
+    deletions of a row that is not older than the horizon."""
 
     __tablename__ = "audit"
     __table_args__ = (
-        # lists, newest first: a tenant's, of one thing, by one key, of one kind
+        # lists, newest first: by tenant, by resource, by API key, by action
         Index("ix_audit_tenant", "tenant_id", "id"),
         Index("ix_audit_resource", "resource_id", "id"),
         Index("ix_audit_key", "key_id", "id"),
@@ -39,7 +39,7 @@ class AuditEntry(Record, table=True):
 
 
 class AuditHorizon(Record, table=True):
-    """One row, once there is any: the log is complete since then. It only moves forward."""
+    """The time since which the log is complete: no row, or one. It only moves forward."""
 
     __tablename__ = "audit_horizon"
 

@@ -15,13 +15,13 @@ _CIRCUIT_WAITS = text("circuit <> 'closed'")
 
 
 class EndpointHealth(Record, table=True):
-    """How an endpoint fares: its consecutive failures, counted in the transaction that records the
+    """An endpoint's health: its consecutive failures, counted in the transaction that records the
     attempt, and its circuit. An endpoint that never failed has no row.
 
     `episode` numbers the outages; `cause` says what began this one (`failures`, `gone`, `disabled`,
-    `resumed`). While the circuit is half-open, `probe_delivery_id` is the one delivery that may go
-    (NULL: the next that comes), until `probe_until`; `probed_last` is where the next probe looks
-    for an older held delivery from.
+    `resumed`). While the circuit is half-open, `probe_delivery_id` is the one delivery that may be
+    sent (NULL: the next one), until `probe_until`; `probed_last` is the held delivery from which
+    the next probe searches for an older one.
     """
 
     __tablename__ = "endpoint_health"

@@ -1,4 +1,4 @@
-"""The tables of deliveries, their attempts, the jobs on many of them, and the workers."""
+"""The tables of deliveries, attempts, jobs on many deliveries, and workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.tables.record import Record
 
-# Most deliveries end as delivered; leaving those out keeps the status indexes small and hot.
+# Most deliveries end as delivered; without those the status indexes stay small and cached.
 _UNDELIVERED = text("status <> 'delivered'")
 _DEAD = text("status IN ('dead', 'gone')")
 _JOB_ASKS = text("workflow_started_at IS NULL")
@@ -27,7 +27,7 @@ class Delivery(Record, table=True):
 
     Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
     the order of `urgency`. `wakes` counts how often it was put back; 0: it was never started.
-    `batch_id` names the batch that took its first attempt, and keeps doing so.
+    `batch_id` is the batch that took its first attempt, and is kept afterwards.
     """
 
     __tablename__ = "deliveries"
@@ -76,14 +76,14 @@ class Delivery(Record, table=True):
             sqlite_where=_DEAD,
             postgresql_where=_DEAD,
         ),
-        # which dead letters are of today, and which too old to keep
+        # today's dead letters, and those too old to keep
         Index(
             "ix_deliveries_dead_finished",
             "finished_at",
             sqlite_where=_DEAD,
             postgresql_where=_DEAD,
         ),
-        # the outbox: only what is to be started or woken; who waits, and each one's oldest
+        # the outbox, only rows to start or wake: which endpoints wait, and the oldest row of each
         Index(
             "ix_deliveries_outbox",
             "urgency",
@@ -93,7 +93,7 @@ class Delivery(Record, table=True):
             sqlite_where=text("started_at IS NULL"),
             postgresql_where=text("started_at IS NULL"),
         ),
-        # what should have been attempted by now
+        # overdue attempts
         Index(
             "ix_deliveries_due",
             "next_attempt_at",
@@ -139,7 +139,7 @@ class Delivery(Record, table=True):
 
 
 class Attempt(Record, table=True):
-    """One HTTP request of a delivery and what came of it. Partitioned like Event."""
+    """One HTTP request of a delivery, with its result. Partitioned like Event."""
 
     __tablename__ = "attempts"
     __table_args__ = (
@@ -161,10 +161,10 @@ class Attempt(Record, table=True):
 
 
 class Job(Record, table=True):
-    """One action on many deliveries, carried out by a workflow. `tenant_id` is None for the
-    operator's. `chosen` is the filter; `cursor` the last delivery that was asked, and
-    `in_hand` those of the asked that are under way. `status`: `pending`, `running`, `done`,
-    `cancelled`, `failed`."""
+    """One action on many deliveries, carried out by a workflow. `tenant_id` is None for an
+    operator's job. `chosen` is the filter, `cursor` the last delivery that the action was requested
+    for, and `in_hand` the deliveries whose action is in progress. `status`: `pending`, `running`,
+    `done`, `cancelled`, `failed`."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -196,8 +196,8 @@ class Job(Record, table=True):
 
 
 class WorkerHeartbeat(Record, table=True):
-    """A worker process that is alive: `/readyz` asks for one seen lately. `batching`: it sends new
-    deliveries in batches now."""
+    """A running worker process; `/readyz` requires one that was seen lately. `batching`: it sends
+    new deliveries in batches now."""
 
     __tablename__ = "workers"
 

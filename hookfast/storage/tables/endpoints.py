@@ -1,4 +1,5 @@
-"""The tables of who receives: endpoints, their subscriptions, limits and poll positions."""
+"""The tables of the receivers: endpoints, their subscriptions, limits and poll positions, and the
+signing keys."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from hookfast.storage.tables.record import Record
 class Endpoint(Record, table=True):
     """A URL with its secrets, signature profiles, retry plan, limits and state.
 
-    `secrets` and `headers` are sealed; `hookfast.endpoints.secrets` tells their form. `encryption`
-    is the receiver's public key and how it is used. Deleted endpoints keep their row, because their
-    deliveries still point to it.
+    `secrets` and `headers` are sealed, in the form of `hookfast.endpoints.secrets`. `encryption` is
+    the receiver's public key and how it is used. Deleted endpoints keep their row, because their
+    deliveries still refer to it.
     """
 
     __tablename__ = "endpoints"
@@ -46,7 +47,7 @@ class Endpoint(Record, table=True):
     meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
     state: str = "enabled"
     state_reason: str | None = Field(default=None, sa_type=Text)
-    # `poll`: no request is sent, it has no URL (''), and its consumer fetches (see `poll`)
+    # `poll`: no request is sent, the URL is '', and the consumer fetches events (`storage.feed`)
     mode: str = Field(default="push", sa_column_kwargs={"server_default": "push"})
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
@@ -55,7 +56,7 @@ class Endpoint(Record, table=True):
 
 class SigningKey(Record, table=True):
     """An RSA key of the service: `public` is its JWK, `sealed` its private part. It signs from
-    `signs_from` until a newer one does, and is in the key directory until `retired_at`."""
+    `signs_from` until a newer key does, and is in the key directory until `retired_at`."""
 
     __tablename__ = "signing_keys"
 
@@ -69,7 +70,7 @@ class SigningKey(Record, table=True):
 
 
 class Subscription(Record, table=True):
-    """Which event types go to which endpoint."""
+    """The event types, as patterns, that are sent to an endpoint."""
 
     __tablename__ = "subscriptions"
     __table_args__ = (
@@ -88,8 +89,8 @@ class Subscription(Record, table=True):
 
 
 class SubscriptionPattern(Record, table=True):
-    """One row per pattern of a subscription. A three-part event type can match only a dozen or so
-    patterns, so "who wants this event?" is an index lookup over those, however many subscribe."""
+    """One pattern of a subscription. A three-part event type can match only a dozen or so patterns,
+    so its subscribers are found by index look-ups of those, however many there are."""
 
     __tablename__ = "subscription_patterns"
     __table_args__ = (Index("ix_subscription_patterns_subscription", "subscription_id"),)
@@ -100,9 +101,9 @@ class SubscriptionPattern(Record, table=True):
 
 
 class EndpointLimits(Record, table=True):
-    """How fast an endpoint with a limit is being sent to: when its next request may start
-    (`next_slot_at`), up to when waiting deliveries were told to come back (`promised_until`), and
-    how long its requests take on average (`mean_seconds`)."""
+    """The state of an endpoint's rate limit: when its next request may start (`next_slot_at`), the
+    latest time at which a waiting delivery will retry (`promised_until`), and how long its requests
+    take on average (`mean_seconds`)."""
 
     __tablename__ = "endpoint_limits"
 
@@ -113,8 +114,8 @@ class EndpointLimits(Record, table=True):
 
 
 class InFlight(Record, table=True):
-    """A request under way to an endpoint with `max_in_flight`; free again at `until` at the latest,
-    should the worker that makes it die."""
+    """A request in flight to an endpoint with `max_in_flight`. Its slot is free again at `until` at
+    the latest, in case its worker dies."""
 
     __tablename__ = "in_flight"
     __table_args__ = (Index("ix_in_flight_endpoint", "endpoint_id", "until"),)
@@ -125,8 +126,8 @@ class InFlight(Record, table=True):
 
 
 class PollPosition(Record, table=True):
-    """How far the consumer that polls an endpoint has acknowledged the feed: a `Cursor`, in parts.
-    An endpoint that was never polled may have no row."""
+    """The place up to which a polling endpoint's consumer has acknowledged the feed: a `Cursor`, in
+    parts. An endpoint that was never polled may have no row."""
 
     __tablename__ = "poll_positions"
 

@@ -1,4 +1,4 @@
-"""The tables of what is emitted: event types, events and their idempotency keys."""
+"""The tables of events: event types, events and idempotency keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookfast.storage.tables.record import Record
 
 
 class EventType(Record, table=True):
-    """A registered event type; `json_schema`, where present, is enforced when one is emitted."""
+    """A registered event type. `json_schema`, if any, is enforced when an event is emitted."""
 
     __tablename__ = "event_types"
 
@@ -26,17 +26,17 @@ class EventType(Record, table=True):
 
 
 class Event(Record, table=True):
-    """One emitted fact. `body` is the exact bytes every `full` delivery sends and signs.
+    """One emitted event. `body` is the exact bytes that every `full` delivery sends and signs.
 
-    On PostgreSQL it is partitioned by ranges of its id, whose first part is the time (see
-    `partitions`). Hence no unique index but the id's; see IdempotencyKey.
+    On PostgreSQL the table is partitioned by ranges of the id, whose first part is the time (see
+    `partitions`). Hence only the id has a unique index; see IdempotencyKey.
     """
 
     __tablename__ = "events"
     __table_args__ = (
         Index("ix_events_tenant", "tenant_id", "id"),
         Index("ix_events_type", "type", "id"),
-        # the feed: everyone's, a tenant's, in the order in which events became visible
+        # the feed, of all tenants and of one, in the order in which events became visible
         Index("ix_events_feed", "position", "id"),
         Index("ix_events_tenant_feed", "tenant_id", "position", "id"),
         {"postgresql_partition_by": "RANGE (id)"},
@@ -50,20 +50,20 @@ class Event(Record, table=True):
     deliveries: int
     created_at: datetime = Field(sa_type=UtcDateTime)
     deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    inbox_id: str | None = None  # the request it came in with
-    # its place in the feed
+    inbox_id: str | None = None  # the request that it was received with
+    # its position in the feed
     position: int = Field(
         default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition()}
     )
 
 
 class IdempotencyKey(Record, table=True):
-    """An idempotency key that was used, and the event that it made. A table of its own, because it
-    is unique over all time, and `events` is in parts by time on PostgreSQL."""
+    """A used idempotency key, and the event that was created with it. A table of its own, because a
+    key is unique over all time, and `events` is partitioned by time on PostgreSQL."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (
-        # which are too old; and which an event has
+        # keys that are too old; the keys of an event
         Index("ix_idempotency_keys_event", "event_id"),
     )
 

@@ -1,5 +1,5 @@
-"""The tables of the receiving side: sources, what came in through them, and what makes it the same
-again."""
+"""The tables of the inbox: sources, the requests received from them, and the keys that detect
+duplicates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hookfast.storage.tables.record import Record
 
 class Source(Record, table=True):
     """A provider's account that sends to us. `secrets` is sealed (see `inbox.source_secrets`).
-    `event_types` maps the provider's names to others, `idempotency` names the business
-    fact (see `hookfast.inbox.verified_request`). Deleted sources keep their row, without secrets, because
-    the inbox still points to it."""
+    `event_types` maps the provider's names to others, `idempotency` names the business fact (see
+    `hookfast.inbox.verified_request`). Deleted sources keep their row, without secrets, because the
+    inbox still refers to it."""
 
     __tablename__ = "sources"
     __table_args__ = (
@@ -42,8 +42,8 @@ class Source(Record, table=True):
 
 
 class SourceStats(Record, table=True):
-    """How often a source's requests were taken in and refused. All but the refusals are counted in
-    the transaction that takes the request in."""
+    """Counts of a source's requests by result. All but the rejected ones are counted in the
+    transaction that stores the request."""
 
     __tablename__ = "source_stats"
 
@@ -60,7 +60,7 @@ class SourceStats(Record, table=True):
 
 
 class SourceEventType(Record, table=True):
-    """An event type that came to be registered by a request to this source."""
+    """An event type that was registered because of a request to this source."""
 
     __tablename__ = "source_event_types"
 
@@ -72,17 +72,17 @@ _NOT_ACCEPTED = text("status <> 'accepted'")
 
 
 class InboxEntry(Record, table=True):
-    """A verified request: its exact body, and what became of it. `headers` are those that are worth
-    forwarding, as pairs, and never hold a credential. A repetition adds to `duplicates`, one with
-    other bytes to `conflicts`, and leaves its hash.
+    """A verified request, with its exact body and its result. `headers` are the ones worth
+    forwarding, as pairs, without any credential. A repeated request adds to `duplicates`; one with
+    a different body also adds to `conflicts`, and its hash is kept.
 
-    On PostgreSQL it is partitioned by ranges of its id, whose first part is the time: dropping a
-    partition is how old rows go. Hence no unique index but the id's; see InboxKey.
+    On PostgreSQL the table is partitioned by ranges of the id, whose first part is the time: old
+    rows are deleted by dropping a partition. Hence only the id has a unique index; see InboxKey.
     """
 
     __tablename__ = "inbox"
     __table_args__ = (
-        # lists, newest first: a source's, a tenant's, what did not become an event
+        # lists, newest first: a source's, a tenant's, requests that did not become an event
         Index("ix_inbox_source", "source_id", "id"),
         Index("ix_inbox_tenant", "tenant_id", "id"),
         Index(
@@ -117,13 +117,13 @@ class InboxEntry(Record, table=True):
 
 
 class InboxKey(Record, table=True):
-    """What must not come twice to a source before `expires_at`: a delivery id (`d:…`) or a business
-    fact (`b:…`), and the inbox entry that came with it first. The primary key is what decides
-    between two at once."""
+    """A key that a source must not receive twice before `expires_at`: a delivery id (`d:…`) or a
+    business fact (`b:…`), and the inbox entry that had it first. The primary key decides between
+    two at the same time."""
 
     __tablename__ = "inbox_keys"
     __table_args__ = (
-        # which have run out
+        # expired keys
         Index("ix_inbox_keys_expiry", "expires_at"),
     )
 

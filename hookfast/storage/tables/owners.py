@@ -17,16 +17,16 @@ _NOTICE_SENT = text("sent_at IS NOT NULL")
 
 
 class Notice(Record, table=True):
-    """Something one owner of an endpoint is to be told by mail, once per (endpoint, episode, kind,
-    address). `facts` is what was known when it was decided. `status` is a
-    `hookfast.notice.NoticeStatus`; `error` says why it was refused or waits. `owner_hash` stands
-    for the address wherever the address must not be seen. `message_id` is set before the mail is
-    sent: what goes into one mail is then fixed, however often it is tried."""
+    """A notice to one owner of an endpoint, sent by mail once per (endpoint, episode, kind,
+    address). `facts` is what was known when it was created. `status` is a
+    `hookfast.owners.notice.NoticeStatus`; `error` says why it was rejected or waits. `owner_hash`
+    is used in place of the address wherever the address must not be seen. `message_id` is set
+    before the mail is sent: it fixes which notices are in one mail, however often that is tried."""
 
     __tablename__ = "notices"
     __table_args__ = (
         Index("uq_notices", "endpoint_id", "episode", "kind", "email", unique=True),
-        # what an endpoint's owners were told, newest first
+        # an endpoint's notices, newest first
         Index("ix_notices_endpoint", "endpoint_id", "id"),
         Index(
             "ix_notices_pending",
@@ -42,7 +42,7 @@ class Notice(Record, table=True):
             sqlite_where=_NOTICE_ASKS,
             postgresql_where=_NOTICE_ASKS,
         ),
-        # when one owner last got a mail of one kind
+        # an owner's last mail of a kind
         Index(
             "ix_notices_sent",
             "owner_hash",

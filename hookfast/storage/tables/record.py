@@ -1,4 +1,4 @@
-"""What every table class is."""
+"""The base class of all table classes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from sqlmodel import SQLModel
 
 
 class Record(SQLModel):
-    """What every table class is: gives typed access to its Core table."""
+    """The base class of all table classes, with typed access to the Core table."""
 
     __table__: ClassVar[Table]

@@ -1,5 +1,4 @@
-"""The tables of retention: what each run did, and what is left of the rows that went: their counts
-by day. Like `tables`, nothing but columns and indexes."""
+"""The tables of retention: what each run did, and the daily counts that outlive deleted rows."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from hookfast.storage.tables.record import Record
 
 
 class RetentionRun(Record, table=True):
-    """One run of retention: `status` is `running` or `done`. `partitions` were made for the days
-    ahead, `days` were counted."""
+    """One run of retention. `status` is `running` or `done`, `partitions` how many were created for
+    the days ahead, and `days` how many were counted."""
 
     __tablename__ = "retention_runs"
 
@@ -30,10 +29,10 @@ class RetentionRun(Record, table=True):
 
 
 class RetentionSweep(Record, table=True):
-    """One table in one run. Rows from before `cutoff` go (None: none do). `cursor` is the last row
-    that was looked at: it moves in the transaction that deletes, and `deleted` with it, so that a
-    crash neither loses nor doubles a count. `pinned` tells of PostgreSQL partitions that are past
-    their age and cannot be dropped."""
+    """One table in one run. Rows from before `cutoff` are deleted (None: none are). `cursor` is the
+    last row that was read: it moves, and `deleted` with it, in the transaction that deletes, so
+    that a crash neither loses nor doubles a count. `pinned` lists the old PostgreSQL partitions
+    that cannot be dropped, with the reasons."""
 
     __tablename__ = "retention_sweeps"
 
@@ -50,8 +49,8 @@ class RetentionSweep(Record, table=True):
 
 
 class CountedDay(Record, table=True):
-    """A day (UTC) whose rows in `delivery_days` are written. Once it is `final`, rows of that day
-    may go, and it is never counted again."""
+    """A day (UTC) whose counts are in `delivery_days`. Once it is `final`, rows of that day may be
+    deleted, and it is never counted again."""
 
     __tablename__ = "counted_days"
 
@@ -61,14 +60,14 @@ class CountedDay(Record, table=True):
 
 
 class DeliveryDay(Record, table=True):
-    """One endpoint's day (UTC), kept for ever: its deliveries by the day they were created and what
-    had become of them when it was counted (`open`: none of the others yet), its attempts by their
-    own day. `le_…` count the attempts that took at most so many milliseconds and more than the one
-    before; `le_max` all that took longer."""
+    """One endpoint's counts of one day (UTC), kept for ever: the deliveries created on that day by
+    their status when it was counted (`open`: not yet ended), and the attempts of that day. `le_…`
+    count the attempts that took at most this many milliseconds, and more than the bound before;
+    `le_max` counts the longer ones."""
 
     __tablename__ = "delivery_days"
     __table_args__ = (
-        # a tenant's, an endpoint's, by time
+        # a tenant's and an endpoint's days, by time
         Index("ix_delivery_days_tenant", "tenant_id", "day"),
         Index("ix_delivery_days_endpoint", "endpoint_id", "day"),
     )
