@@ -1,10 +1,10 @@
-"""Counts by day of what retention deletes, kept for ever: an endpoint's deliveries, by the day they
-were created, and its attempts, by their own.
+"""Daily counts per endpoint, kept for ever after retention has deleted the rows: deliveries by the
+day they were created on, attempts by the day they were made on.
 
-A day is counted by reading its rows and replacing its counts: any number of times, until it is
-final. Only then do rows of it go, and a final day is never counted again: a crash between counting
-and deleting neither doubles nor loses.
-What was still open on a final day stays counted as open, whatever became of it.
+A day is counted by reading its rows and replacing its counts, any number of times until it is
+final. Only then are its rows deleted, and a final day is never counted again: a crash between
+counting and deleting neither doubles nor loses a count. A delivery that was open when its day
+became final stays counted as open, however it ended.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Table, and_, case, delete, func, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import Prefix, first_id_at, time_of
 from hookfast.retention.ages import midnight
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Attempt, CountedDay, Delivery, DeliveryDay, Endpoint
 
 BUCKETS: Final = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
 """Upper bounds of the columns `le_…`, in milliseconds."""
 
 RECOUNTED: Final = timedelta(days=4)
-"""How long after its end a day is counted anew each night: the default plan takes three days."""
+"""A day is counted again each night for this long: the default plan takes three days."""
 
 _DELIVERIES: Table = Delivery.__table__
 _ATTEMPTS: Table = Attempt.__table__
@@ -42,25 +42,27 @@ Counts = Mapping[str, dict[str, Any]]
 """The columns of `delivery_days`, by endpoint."""
 
 
-async def due(connection: AsyncConnection, *, today: date, final_before: date | None) -> list[date]:
-    """The days that are over and are to be counted now, the oldest first: those never counted,
-    those whose counts may have changed, and those about to lose rows, for the last time."""
+async def days_to_count(
+    connection: AsyncConnection, *, today: date, final_before: date | None
+) -> list[date]:
+    """Return the past days to count now, the oldest first: days never counted, days whose counts
+    may have changed, and, for the last time, days whose rows are about to be deleted."""
     c = _COUNTED.c
     counted = {row.day: row.final for row in await connection.execute(select(c.day, c.final))}
-    opened = await connection.execute(select(_DAYS.c.day).where(_DAYS.c.open > 0).distinct())
-    changing = set(opened.scalars())
-    found = []
+    with_open = await connection.execute(select(_DAYS.c.day).where(_DAYS.c.open > 0).distinct())
+    changing = set(with_open.scalars())
+    days = []
     for day in await _days_with_rows(connection, today=today):
         again = day in changing or today - day <= RECOUNTED
         last_time = final_before is not None and day < final_before
         if not counted.get(day, False) and (day not in counted or again or last_time):
-            found.append(day)
-    return found
+            days.append(day)
+    return days
 
 
-async def count(database: Database, day: date, *, final: bool, now: datetime) -> bool:
-    """Count a day and replace its counts. `final`: its rows are about to go. Returns whether it was
-    done: a day that someone made final meanwhile stays as it is."""
+async def count_day(database: Database, day: date, *, final: bool, now: datetime) -> bool:
+    """Count a day and replace its counts. `final`: its rows are about to be deleted. Return whether
+    it was counted: a day that has become final meanwhile is left as it is."""
     async with database.read() as connection:
         counts = await _read(connection, day)
     rows = list(counts.values())
@@ -80,8 +82,9 @@ async def list_days(
     tenant_id: str | None = None,
     endpoint_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The counts of each day from `since`, the oldest first: of everything, of a tenant, or of an
-    endpoint. Days on which there was nothing are left out, and so is today."""
+    """Return the counts of each day from `since`, the oldest first: of all endpoints, of one
+    tenant's, or of one endpoint. Days without deliveries and attempts are left out, and so is
+    today."""
     sums = [func.sum(_DAYS.c[name]).label(name) for name in _zero()]
     statement = select(_DAYS.c.day, *sums).where(_DAYS.c.day >= since).group_by(_DAYS.c.day)
     if tenant_id is not None:
@@ -93,9 +96,8 @@ async def list_days(
 
 
 async def _mark(connection: AsyncConnection, day: date, *, final: bool, now: datetime) -> bool:
-    """Whether the day may be counted: it is not final yet. Locks it."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    row = dialect.insert(_COUNTED).values(day=day, final=final, counted_at=now)
+    """Mark a day as counted and return True, unless it is final already. Locks it."""
+    row = insert_into(connection, _COUNTED).values(day=day, final=final, counted_at=now)
     marked = await connection.execute(
         row.on_conflict_do_update(
             index_elements=["day"],
@@ -107,7 +109,7 @@ async def _mark(connection: AsyncConnection, day: date, *, final: bool, now: dat
 
 
 async def _days_with_rows(connection: AsyncConnection, *, today: date) -> list[date]:
-    """The days before `today` that have a row that is counted: two look-ups in an index each."""
+    """Return the days before `today` that have rows to count, with two index look-ups for each."""
     days: set[date] = set()
     tables: tuple[tuple[Prefix, Table], ...] = (("dlv", _DELIVERIES), ("att", _ATTEMPTS))
     for prefix, table in tables:
@@ -127,15 +129,15 @@ async def _read(connection: AsyncConnection, day: date) -> Counts:
     start = datetime.combine(day, time(), UTC)
     counts: dict[str, dict[str, Any]] = defaultdict(_zero)
     d, a = _DELIVERIES.c, _ATTEMPTS.c
-    made = await connection.execute(
+    by_status = await connection.execute(
         select(d.endpoint_id, d.status, func.count())
         .where(d.id >= first_id_at("dlv", start), d.id < first_id_at("dlv", start + _DAY))
         .group_by(d.endpoint_id, d.status)
     )
-    for endpoint_id, status, number in made:
+    for endpoint_id, status, number in by_status:
         counts[endpoint_id][_column(DeliveryStatus(status))] += number
     succeeded = case((a.result == Result.SUCCESS.value, 1), else_=0)
-    tried = await connection.execute(
+    attempts = await connection.execute(
         select(
             a.endpoint_id,
             func.count().label("attempts"),
@@ -146,9 +148,9 @@ async def _read(connection: AsyncConnection, day: date) -> Counts:
         .where(a.id >= first_id_at("att", start), a.id < first_id_at("att", start + _DAY))
         .group_by(a.endpoint_id)
     )
-    for row in tried.mappings():
-        facts = dict(row)
-        counts[facts.pop("endpoint_id")].update(facts)
+    for row in attempts.mappings():
+        columns = dict(row)
+        counts[columns.pop("endpoint_id")].update(columns)
     tenants = await _tenants(connection, list(counts))
     return {
         endpoint_id: columns
@@ -170,14 +172,14 @@ def _bucket_sums() -> list[Any]:
 
 
 async def _tenants(connection: AsyncConnection, endpoint_ids: Sequence[str]) -> dict[str, str]:
-    """Whose these endpoints are. Deleted ones keep their rows."""
+    """Return the tenants of these endpoints, deleted ones included."""
     c = Endpoint.__table__.c
-    found: dict[str, str] = {}
+    tenants: dict[str, str] = {}
     for start in range(0, len(endpoint_ids), _ROWS_AT_ONCE):
         some = endpoint_ids[start : start + _ROWS_AT_ONCE]
         rows = await connection.execute(select(c.id, c.tenant_id).where(c.id.in_(some)))
-        found |= {row.id: row.tenant_id for row in rows}
-    return found
+        tenants |= {row.id: row.tenant_id for row in rows}
+    return tenants
 
 
 def _column(status: DeliveryStatus) -> str:

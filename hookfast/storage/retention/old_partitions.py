@@ -1,9 +1,9 @@
-"""PostgreSQL's partitions that are past their age: dropped where nothing keeps a row of theirs. The
-rows around what is kept go in batches like any others (`retention`).
+"""Drops PostgreSQL's old partitions of which no row is needed. In other old partitions, the rows
+that are not needed are deleted in batches like any others (`sweeps`).
 
-A partition is dropped in one transaction that has the whole table for itself (`partitions.lock`):
-whoever was about to make a delivery of one of its events has committed by then, so what is asked
-under the lock is so. It asks one index for one row, and drops.
+A partition is dropped in one transaction that has the whole table locked (`partitions.lock`): a
+transaction that was about to create a delivery of one of its events has committed by then, so the
+check under the lock is reliable. It looks up one row in one index, and drops the partition.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """A partition past its age that stays, and why."""
+    """An old partition that stays, and why."""
 
     partition: str
     reason: str
 
     def facts(self) -> dict[str, Any]:
-        """As it is stored with the run."""
+        """Return the members to store with the run."""
         return {"partition": self.partition, "reason": self.reason}
 
 
@@ -51,79 +51,78 @@ async def drop_old(
     *,
     cutoffs: Cutoffs,
     dry_run: bool,
-    beat: Callable[[str], None],
+    heartbeat: Callable[[str], None],
 ) -> None:
-    """Drop those partitions of this sweep's table that may go, and tell of those that may not. In a
-    dry run only count them: their rows are counted in batches with all others. `beat` hears of each
-    that is dealt with."""
+    """Drop the old partitions of a sweep's table of which no row is needed, and record why others
+    stay. A dry run only counts partitions: their rows are counted in batches with all others.
+    `heartbeat` is called with the name of each partition that was processed."""
     before = cutoffs[name]
     if database.kind != "postgresql" or name not in PARTITIONED or before is None:
         return
     end = first_id_at(PARTITIONED[name], before)
     async with database.read() as connection:
-        listed = await partitions.listed(connection, name)
-    pins = []
-    for one in listed:
+        existing = await partitions.list_partitions(connection, name)
+    pinned = []
+    for one in existing:
         if one.until is None or one.until > end:
             continue
-        pinned = await _drop(database, run_id, one, cutoffs=cutoffs, dry_run=dry_run)
-        if pinned is not None:
-            pins.append(pinned.facts())
-        beat(one.name)
+        stays = await _drop(database, run_id, one, cutoffs=cutoffs, dry_run=dry_run)
+        if stays is not None:
+            pinned.append(stays.facts())
+        heartbeat(one.name)
     async with database.write() as connection:
-        await retention_runs.pin(connection, run_id, name, pins)
+        await retention_runs.set_pinned(connection, run_id, name, pinned)
 
 
 async def _drop(
     database: Database, run_id: str, one: Partition, *, cutoffs: Cutoffs, dry_run: bool
 ) -> Pinned | None:
-    """Why the partition stays; None once it is dropped."""
+    """Drop a partition, or return why it stays."""
     async with database.read() as connection:
-        if pinned := await _pin(connection, one, cutoffs=cutoffs, dry_run=dry_run):
+        if pinned := await _find_pin(connection, one, cutoffs=cutoffs, dry_run=dry_run):
             return pinned
-        # before the lock, for it reads the whole partition: nothing new gets so old an id
+        # before the lock, because it reads the whole partition; no new row gets such an old id
         rows = await connection.execute(select(func.count()).select_from(table(one.name)))
         count = rows.scalar_one()
     try:
         async with database.write() as connection:
             if not dry_run:
                 await partitions.lock(connection, one.table)
-                if pinned := await _pin(connection, one, cutoffs=cutoffs, dry_run=False):
+                if pinned := await _find_pin(connection, one, cutoffs=cutoffs, dry_run=False):
                     return pinned
                 await partitions.drop(connection, one)
-            await retention_runs.dropped(
+            await retention_runs.count_dropped(
                 connection, run_id, one.table, rows=0 if dry_run else count
             )
     except DBAPIError as error:
-        if (reason := partitions.not_now(error)) is None:
+        if (reason := partitions.reason_to_skip(error)) is None:
             raise
-        log.warning("An old partition is not dropped now.", partition=one.name, reason=reason)
+        log.warning("Could not drop an old partition for now.", partition=one.name, reason=reason)
         return Pinned(partition=one.name, reason=reason)
     return None
 
 
-async def _pin(
+async def _find_pin(
     connection: AsyncConnection, one: Partition, *, cutoffs: Cutoffs, dry_run: bool
 ) -> Pinned | None:
-    """What keeps a row of this partition, if anything."""
+    """Find a row of another table that needs a row of this partition."""
     if one.table == "events":
         c = _DELIVERIES.c
-        keeping = select(c.id, c.status).where(_within(c.event_id, one))
+        needing = select(c.id, c.status).where(_within(c.event_id, one))
         if dry_run:
-            keeping = keeping.where(kept_deliveries(cutoffs))
-        found = (await connection.execute(keeping.order_by(c.event_id).limit(1))).first()
-        if found is not None:
-            return Pinned(
-                partition=one.name, reason=f"The delivery {found.id} ({found.status}) is kept."
-            )
+            needing = needing.where(kept_deliveries(cutoffs))
+        row = (await connection.execute(needing.order_by(c.event_id).limit(1))).first()
+        if row is not None:
+            reason = f"The delivery {row.id} ({row.status}) is kept."
+            return Pinned(partition=one.name, reason=reason)
     if one.table == "inbox":
         i, e = _INBOX.c, _EVENTS.c
-        keeping = select(e.id).join_from(_INBOX, _EVENTS, e.id == i.event_id)
+        needing = select(e.id).join_from(_INBOX, _EVENTS, e.id == i.event_id)
         if dry_run:
-            keeping = keeping.where(kept_events(cutoffs))
-        found = (await connection.execute(keeping.where(_within(i.id, one)).limit(1))).first()
-        if found is not None:
-            return Pinned(partition=one.name, reason=f"The event {found.id} is kept.")
+            needing = needing.where(kept_events(cutoffs))
+        row = (await connection.execute(needing.where(_within(i.id, one)).limit(1))).first()
+        if row is not None:
+            return Pinned(partition=one.name, reason=f"The event {row.id} is kept.")
     return None
 
 

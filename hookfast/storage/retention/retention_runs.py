@@ -1,4 +1,4 @@
-"""Statements on `retention_runs` and `retention_sweeps`: what each run did, and how far it is."""
+"""Statements on `retention_runs` and `retention_sweeps`: each run's progress and results."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, delete, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Table, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.retention.sweeps import Batch
 from hookfast.storage.tables import RetentionRun, RetentionSweep
 
@@ -23,7 +23,7 @@ _R, _S = _RUNS.c, _SWEEPS.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run with its sweeps, in their order."""
+    """A run of retention with its sweeps, in their order."""
 
     run: RetentionRun
     sweeps: Sequence[RetentionSweep]
@@ -35,10 +35,9 @@ async def begin(
     *,
     cutoffs: Mapping[str, datetime | None],
 ) -> None:
-    """Write down that a run begins, and what it will delete. The second time changes nothing: the
-    cutoffs of a run are those of its beginning, whenever it is continued."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    row = dialect.insert(_RUNS).values(run.model_dump()).on_conflict_do_nothing()
+    """Add a run and its sweeps with their cutoffs. A second call changes nothing: a run keeps the
+    cutoffs of its beginning, whenever it is continued."""
+    row = insert_into(connection, _RUNS).values(run.model_dump()).on_conflict_do_nothing()
     if (await connection.execute(row)).rowcount != 1:
         return
     await connection.execute(
@@ -60,35 +59,35 @@ async def begin(
     )
 
 
-async def prepared(connection: AsyncConnection, run_id: str, *, partitions: int, days: int) -> None:
-    """Note what came before the sweeps."""
+async def record_preparation(
+    connection: AsyncConnection, run_id: str, *, partitions: int, days: int
+) -> None:
+    """Record how many partitions were created, and days counted, before the sweeps."""
     await connection.execute(
         update(_RUNS).where(_R.id == run_id).values(partitions=partitions, days=days)
     )
 
 
 async def sweeps(connection: AsyncConnection, run_id: str) -> dict[str, RetentionSweep]:
-    """A run's sweeps by name, in their order."""
+    """Return a run's sweeps by name, in their order."""
     rows = await connection.execute(
         select(_SWEEPS).where(_S.run_id == run_id).order_by(_S.position)
     )
     return {row["name"]: RetentionSweep(**row) for row in rows.mappings()}
 
 
-async def locked(connection: AsyncConnection, run_id: str, name: str) -> RetentionSweep:
-    """One sweep, which nobody else moves in this transaction: an activity that Temporal gave up may
-    still be at it when the next one begins."""
-    rows = await connection.execute(
-        select(_SWEEPS).where(_S.run_id == run_id, _S.name == name).with_for_update()
-    )
+async def lock_sweep(connection: AsyncConnection, run_id: str, name: str) -> RetentionSweep:
+    """Return a sweep, locked until the transaction ends: an activity that timed out in Temporal may
+    still run when its retry begins."""
+    rows = await connection.execute(select(_SWEEPS).where(_is(run_id, name)).with_for_update())
     return RetentionSweep(**rows.mappings().one())
 
 
 async def advance(connection: AsyncConnection, run_id: str, name: str, batch: Batch) -> None:
-    """Move a sweep by a batch that this transaction makes."""
+    """Move a sweep's cursor, and add to its counts, after a batch of this transaction."""
     await connection.execute(
         update(_SWEEPS)
-        .where(_S.run_id == run_id, _S.name == name)
+        .where(_is(run_id, name))
         .values(
             cursor=batch.cursor,
             deleted=_S.deleted + batch.deleted,
@@ -98,28 +97,26 @@ async def advance(connection: AsyncConnection, run_id: str, name: str, batch: Ba
     )
 
 
-async def dropped(
+async def count_dropped(
     connection: AsyncConnection, run_id: str, name: str, *, rows: int, partitions: int = 1
 ) -> None:
-    """Count partitions that this transaction drops, with the rows in them."""
+    """Add to a sweep's counts the partitions that this transaction drops, and their rows."""
     await connection.execute(
         update(_SWEEPS)
-        .where(_S.run_id == run_id, _S.name == name)
+        .where(_is(run_id, name))
         .values(deleted=_S.deleted + rows, partitions=_S.partitions + partitions)
     )
 
 
-async def pin(
+async def set_pinned(
     connection: AsyncConnection, run_id: str, name: str, pins: list[dict[str, Any]]
 ) -> None:
-    """Tell which partitions are past their age and stay, and why."""
-    await connection.execute(
-        update(_SWEEPS).where(_S.run_id == run_id, _S.name == name).values(pinned=pins)
-    )
+    """Record which old partitions of a sweep's table stay, and why."""
+    await connection.execute(update(_SWEEPS).where(_is(run_id, name)).values(pinned=pins))
 
 
 async def finish(connection: AsyncConnection, run_id: str, *, now: datetime) -> None:
-    """Note that a run is over."""
+    """Mark a run as done."""
     await connection.execute(
         update(_RUNS)
         .where(_R.id == run_id, _R.finished_at.is_(None))
@@ -127,15 +124,15 @@ async def finish(connection: AsyncConnection, run_id: str, *, now: datetime) -> 
     )
 
 
-async def forget(connection: AsyncConnection, *, before: datetime) -> int:
-    """Delete what is known of the runs from before then; returns how many runs."""
+async def delete_before(connection: AsyncConnection, *, before: datetime) -> int:
+    """Delete the runs that began before this time, with their sweeps, and return how many."""
     first = first_id_at("ret", before)
     await connection.execute(delete(_SWEEPS).where(_S.run_id < first))
     return (await connection.execute(delete(_RUNS).where(_R.id < first))).rowcount
 
 
 async def get(connection: AsyncConnection, run_id: str) -> Run | None:
-    """One run."""
+    """Return a run by its id."""
     rows = await connection.execute(select(_RUNS).where(_R.id == run_id))
     row = rows.mappings().first()
     if row is None:
@@ -144,7 +141,7 @@ async def get(connection: AsyncConnection, run_id: str) -> Run | None:
 
 
 async def kept_since(connection: AsyncConnection, name: str) -> datetime | None:
-    """The latest time from before which some run deleted this table's rows; None where none did."""
+    """Return the latest cutoff with which a run deleted a table's rows; None if no run did."""
     rows = await connection.execute(
         select(func.max(_S.cutoff))
         .join_from(_SWEEPS, _RUNS, _R.id == _S.run_id)
@@ -154,14 +151,18 @@ async def kept_since(connection: AsyncConnection, name: str) -> datetime | None:
     return cutoff
 
 
-async def newest(connection: AsyncConnection, *, limit: int) -> list[Run]:
-    """The last runs, the newest first."""
+async def list_newest(connection: AsyncConnection, *, limit: int) -> list[Run]:
+    """Return the last runs, the newest first."""
     rows = await connection.execute(newest_first(select(_RUNS), _R.id, after=None, limit=limit))
     runs = [RetentionRun(**row) for row in rows.mappings()]
-    of_run: dict[str, list[RetentionSweep]] = {run.id: [] for run in runs}
-    found = await connection.execute(
-        select(_SWEEPS).where(_S.run_id.in_(of_run)).order_by(_S.position)
+    by_run: dict[str, list[RetentionSweep]] = {run.id: [] for run in runs}
+    swept = await connection.execute(
+        select(_SWEEPS).where(_S.run_id.in_(by_run)).order_by(_S.position)
     )
-    for row in found.mappings():
-        of_run[row["run_id"]].append(RetentionSweep(**row))
-    return [Run(run=run, sweeps=of_run[run.id]) for run in runs]
+    for row in swept.mappings():
+        by_run[row["run_id"]].append(RetentionSweep(**row))
+    return [Run(run=run, sweeps=by_run[run.id]) for run in runs]
+
+
+def _is(run_id: str, name: str) -> ColumnElement[bool]:
+    return and_(_S.run_id == run_id, _S.name == name)

@@ -37,11 +37,11 @@ async def in_daily_partitions(database: Database, *days: datetime) -> None:
         return
     async with database.write() as connection:
         for table in partitions.PARTITIONED:
-            for one in await partitions.listed(connection, table):
+            for one in await partitions.list_partitions(connection, table):
                 if one.until is not None:
                     await partitions.drop(connection, one)
     for day in days:
-        await partitions.make_ahead(database, now=day)
+        await partitions.create_ahead(database, now=day)
 
 
 async def add(database: Database, table: Any, **columns: Any) -> str:

@@ -148,7 +148,7 @@ async def test_a_final_day_is_not_counted_again_by_one_that_read_it_before(
     await add_endpoint(database)
     await add_delivery(database, "evt_1", BEFORE)
     day = BEFORE.date()
-    assert await delivery_days.count(database, day, final=True, now=NOW)
+    assert await delivery_days.count_day(database, day, final=True, now=NOW)
     await sweep(database, NOW)
-    assert not await delivery_days.count(database, day, final=False, now=NOW)
+    assert not await delivery_days.count_day(database, day, final=False, now=NOW)
     assert await days(database) == {day: {"delivered": 1}}

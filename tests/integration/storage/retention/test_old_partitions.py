@@ -44,7 +44,7 @@ async def postgresql(postgresql_url: str) -> AsyncIterator[Database]:
 
 async def names(database: Database, table: str) -> list[str]:
     async with database.read() as connection:
-        return [one.name for one in await partitions.listed(connection, table)]
+        return [one.name for one in await partitions.list_partitions(connection, table)]
 
 
 async def explained(connection: AsyncConnection, statement: Select[Any]) -> str:
@@ -71,9 +71,9 @@ async def test_the_days_ahead_have_partitions_from_the_start(postgresql: Databas
     for name in PARTITIONED:
         expected = [f"{name}_{day}" for day in days]
         assert await names(postgresql, name) == [*expected, f"{name}_default"]
-    assert await partitions.make_ahead(postgresql, now=today) == 0
+    assert await partitions.create_ahead(postgresql, now=today) == 0
     # the next day one more of each is made
-    assert await partitions.make_ahead(postgresql, now=today + DAY) == len(PARTITIONED)
+    assert await partitions.create_ahead(postgresql, now=today + DAY) == len(PARTITIONED)
 
 
 async def test_a_row_lies_in_its_day(postgresql: Database) -> None:
@@ -93,7 +93,7 @@ async def test_a_day_without_a_partition_fails_no_insert_and_goes_in_batches(
     old = await add_event(postgresql, BEFORE)
     new = await add_event(postgresql, NOW + DAY)
     # neither that day's nor any other row in the default partition is lost when days are made
-    assert await partitions.make_ahead(postgresql, now=NOW) > 0
+    assert await partitions.create_ahead(postgresql, now=NOW) > 0
     found = await names(postgresql, "events")
     assert "events_20261120" in found
     assert "events_20261121" not in found  # its rows are where they are
@@ -171,11 +171,11 @@ async def test_a_role_that_owns_no_table_deletes_in_batches(postgresql: Database
         ):
             await connection.execute(text(statement))
     # the pool has this one connection, which stays the role's
-    assert await partitions.make_ahead(postgresql, now=NOW + 30 * DAY) == 0
+    assert await partitions.create_ahead(postgresql, now=NOW + 30 * DAY) == 0
     swept, pinned = await sweep(postgresql, "events")
     assert (swept.deleted, swept.partitions) == (1, 0)
     assert [pin["reason"] for pin in pinned] == [
-        "The database role may not: the tables are another's."
+        "The database role does not own the tables."
     ]
 
 
@@ -193,7 +193,7 @@ async def test_partitions_are_made_while_someone_writes(postgresql: Database) ->
                 "created_at": NOW,
             },
         )
-        assert await partitions.make_ahead(postgresql, now=NOW + DAY) == len(PARTITIONED)
+        assert await partitions.create_ahead(postgresql, now=NOW + DAY) == len(PARTITIONED)
 
 
 async def test_a_delivery_s_attempts_are_not_looked_for_before_it_was_made(
@@ -204,7 +204,7 @@ async def test_a_delivery_s_attempts_are_not_looked_for_before_it_was_made(
     delivery = new_id("dlv", NOW - 2 * DAY)
     early = await add_attempt(postgresql, delivery, NOW - 2 * DAY - timedelta(hours=20))
     late = await add_attempt(postgresql, delivery, NOW)
-    statement = select(Attempt.__table__.c.id).where(attempts.of([delivery]))
+    statement = select(Attempt.__table__.c.id).where(attempts.where_delivery_in([delivery]))
     async with postgresql.read() as connection:
         found = set((await connection.execute(statement)).scalars())
         read = await explained(connection, statement)

@@ -128,7 +128,7 @@ async def test_runs_are_remembered_for_a_year(database: Database) -> None:
     for now in (NOW - 370 * DAY, NOW - 360 * DAY, NOW):
         await run(database, now=now, only=())
     async with database.read() as connection:
-        runs = await retention_runs.newest(connection, limit=10)
+        runs = await retention_runs.list_newest(connection, limit=10)
         sweeps = await connection.execute(
             select(func.count(distinct(RetentionSweep.__table__.c.run_id)))
         )
