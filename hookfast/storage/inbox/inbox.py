@@ -1,6 +1,6 @@
-"""The inbox: verified requests in, once each, as events.
+"""The inbox: stores verified requests, and emits an event for each that is not a duplicate.
 
-It commits in groups. A request is answered once the transaction that holds it is committed.
+It commits in groups. A request is answered once the transaction with it is committed.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
 from hookfast.storage.inbox.inbox_batch import (
     Arrival,
-    Facts,
-    Taken,
-    as_text,
-    checks_of,
+    InboxResult,
+    Lookups,
+    describe_faults,
     look_up,
-    take_in,
+    schema_checks,
+    store_arrivals,
 )
 
 _MAX_BATCH = 100
-_MAX_BATCH_BYTES = 16 * 1024 * 1024  # how long the others' writes may have to wait for one of ours
+_MAX_BATCH_BYTES = 16 * 1024 * 1024  # limits how long other writers wait for one of our batches
 _THREAD_CHARACTERS = 65_536
-"""Applying schemas to more data than this moves to a thread."""
+"""With more data than this, schemas are checked in a thread."""
 _PATIENCE_SECONDS = 8.0
-"""After so long a request is told to come again. GitHub waits for 10 s. Should it be committed all
-the same, the repetition is a duplicate."""
+"""After this long a sender is asked to retry. GitHub waits for 10 s. If the request was committed
+after all, the retry is a duplicate."""
 
 
 class Inbox:
-    """One per process. `take` returns once the arrival is committed."""
+    """Stores verified requests in groups; one per process."""
 
     def __init__(self, database: Database, doorbell: Doorbell, *, clock: Clock = utc_now) -> None:
         self._database = database
@@ -43,7 +43,7 @@ class Inbox:
         self._schemas = SchemaCache()
         self._checks = SchemaChecks()
         self._group = GroupCommit(
-            self._take,
+            self._store_group,
             name="inbox",
             most=_MAX_BATCH,
             size=lambda arrival: len(arrival.body),
@@ -51,45 +51,48 @@ class Inbox:
             patience=_PATIENCE_SECONDS,
         )
 
-    async def take(self, arrival: Arrival) -> Taken:
-        """Commit a request, its event and the event's deliveries, unless it came before.
+    async def store(self, arrival: Arrival) -> InboxResult:
+        """Commit a request with its event and deliveries, unless it is a duplicate, and return the
+        result.
 
-        Raises Unavailable when the database is too busy, and the database's errors. Whether it was
-        committed is then unknown, and whoever sends it again finds out.
+        Raises Unavailable when the database is too busy, and the database's errors. Whether the
+        request was committed is then unknown; a retry finds out.
         """
-        taken = await self._group.add(arrival)
-        return await self._take_alone(arrival) if taken is None else taken
+        result = await self._group.add(arrival)
+        return await self._store_alone(arrival) if result is None else result
 
     async def close(self) -> None:
-        """Wait for what is being taken in."""
+        """Wait for the requests that are being stored."""
         await self._group.close()
 
-    async def _take(self, arrivals: Sequence[Arrival]) -> list[Taken | None]:
-        """What became of each; None for one that is to be taken in alone, and was not now."""
-        facts = await self._look_up(arrivals)
+    async def _store_group(self, arrivals: Sequence[Arrival]) -> list[InboxResult | None]:
+        """Return one result per arrival. None: too slow to check in this group; store it alone."""
+        lookups = await self._look_up(arrivals)
         faults = await self._checks.together(
-            [checks_of(facts, one) for one in facts.arrivals],
+            [schema_checks(lookups, one) for one in lookups.arrivals],
             short=sum(len(one.data) for one in arrivals) <= _THREAD_CHARACTERS,
         )
         ready = [place for place, found in enumerate(faults) if found is not None]
-        checked = replace(facts, arrivals=[facts.arrivals[place] for place in ready])
-        found_in = [as_text(found) for found in faults if found is not None]
-        taken = iter(await self._take_checked(checked, found_in) if ready else ())
-        return [None if found is None else next(taken) for found in faults]
+        checked = replace(lookups, arrivals=[lookups.arrivals[place] for place in ready])
+        errors = [describe_faults(found) for found in faults if found is not None]
+        results = iter(await self._store_checked(checked, errors) if ready else ())
+        return [None if found is None else next(results) for found in faults]
 
-    async def _take_alone(self, arrival: Arrival) -> Taken:
-        facts = await self._look_up([arrival])
-        faults = await self._checks.alone(checks_of(facts, facts.arrivals[0]))
-        [taken] = await self._take_checked(facts, [as_text(faults)])
-        return taken
+    async def _store_alone(self, arrival: Arrival) -> InboxResult:
+        lookups = await self._look_up([arrival])
+        faults = await self._checks.alone(schema_checks(lookups, lookups.arrivals[0]))
+        [result] = await self._store_checked(lookups, [describe_faults(faults)])
+        return result
 
-    async def _look_up(self, arrivals: Sequence[Arrival]) -> Facts:
+    async def _look_up(self, arrivals: Sequence[Arrival]) -> Lookups:
         async with self._database.read() as connection:
             return await look_up(connection, arrivals, schemas=self._schemas)
 
-    async def _take_checked(self, facts: Facts, faults: Sequence[str | None]) -> list[Taken]:
+    async def _store_checked(
+        self, lookups: Lookups, errors: Sequence[str | None]
+    ) -> list[InboxResult]:
         async with self._database.write() as connection:
-            taken = await take_in(connection, facts, faults, now=self._clock())
-        if any(one.event_id is not None and not one.duplicate for one in taken):
+            results = await store_arrivals(connection, lookups, errors, now=self._clock())
+        if any(one.event_id is not None and not one.duplicate for one in results):
             self._doorbell.ring()
-        return taken
+        return results

@@ -1,6 +1,7 @@
-"""Taking verified requests in, all in one transaction: who came first, and what follows from it.
+"""Stores a group of verified requests in one transaction: finds the duplicates, emits the others.
 
-Every look-up that can be made before is: SQLite's one writer is held for the inserts and a commit.
+Every look-up that can be made before the transaction is made before, so that SQLite's one writer is
+locked only for the inserts and the commit.
 """
 
 from __future__ import annotations
@@ -22,15 +23,21 @@ from hookfast.storage.events.schema_checks import Check, Fault
 from hookfast.storage.events.schemas import Schema, SchemaCache
 from hookfast.storage.inbox import inbox_entries, inbox_keys, source_stats, sources
 from hookfast.storage.inbox.inbox_entries import EntrySummary, InboxStatus, Repeats
-from hookfast.storage.inbox.inbox_keys import BUSINESS, DELIVERY, DELIVERY_KEY_LIFE, Claim, Held
+from hookfast.storage.inbox.inbox_keys import (
+    BUSINESS,
+    DELIVERY,
+    DELIVERY_KEY_LIFE,
+    Claim,
+    KeyHolder,
+)
 
 _MAX_ERROR = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A verified request on its way into the inbox. `data` is its payload as JSON text and `value`
-    what that means; `business_window` says for how long `business_key` counts."""
+    """A verified request to be stored in the inbox. `data` is its payload as JSON text and `value`
+    the same, parsed; a repeated `business_key` counts as a duplicate for `business_window`."""
 
     source_id: str
     tenant_id: str
@@ -50,9 +57,9 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What became of an arrival. A `duplicate` tells of the entry that came first: its event id is
-    None too when that is no longer kept. `conflict`: it came with other bytes then."""
+class InboxResult:
+    """The result of an arrival. With `duplicate` it describes the entry that came first, whose
+    event id is also None if it is no longer kept. `conflict`: the first one had another body."""
 
     id: str
     event_type: str
@@ -64,8 +71,8 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What the database says about the arrivals, whose event types are the final ones."""
+class Lookups:
+    """The arrivals, with their final event types, and what was looked up for them."""
 
     arrivals: Sequence[Arrival]
     schemas: Mapping[str, Schema]
@@ -74,12 +81,12 @@ class Facts:
 
 async def look_up(
     connection: AsyncConnection, arrivals: Sequence[Arrival], *, schemas: SchemaCache
-) -> Facts:
-    """What has to be known before anything is written. An event type that is not registered will
-    be; for a source that has registered too many it is `<provider>.other.received` instead."""
+) -> Lookups:
+    """Look up what is needed to store these arrivals. An unknown event type will be registered; for
+    a source that has registered too many it becomes `<provider>.other.received` instead."""
     known = await schemas.load(connection, {one.event_type for one in arrivals})
     new = {one.source_id for one in arrivals if one.event_type not in known}
-    if new and (full := await sources.without_room(connection, new)):
+    if new and (full := await sources.at_event_type_limit(connection, new)):
         arrivals = [
             replace(one, event_type=f"{one.provider}.other.received")
             if one.source_id in full and one.event_type not in known
@@ -88,22 +95,22 @@ async def look_up(
         ]
         known |= await schemas.load(connection, {one.event_type for one in arrivals})
     audiences = {(one.event_type, one.tenant_id) for one in arrivals}
-    return Facts(
+    return Lookups(
         arrivals=arrivals,
         schemas=known,
         subscribers=await find_subscribers(connection, audiences),
     )
 
 
-def checks_of(facts: Facts, one: Arrival) -> list[Check]:
-    """What one of the arrivals has to be checked for."""
-    schema = facts.schemas.get(one.event_type)
+def schema_checks(lookups: Lookups, one: Arrival) -> list[Check]:
+    """Return the schema checks that an arrival needs."""
+    schema = lookups.schemas.get(one.event_type)
     return [] if schema is None else [(schema, one)]
 
 
-def as_text(faults: Iterable[Fault]) -> str | None:
-    """Why an arrival's event is not taken: where and which rule, nothing of the value; None where
-    nothing is in the way."""
+def describe_faults(faults: Iterable[Fault]) -> str | None:
+    """Return why an arrival violates its schema: where, and which rule, but not the value. None if
+    it is valid."""
     error = next((fault for fault in faults if fault is not None), None)
     if isinstance(error, InvalidInput) and error.errors:
         where = "; ".join(f"{one.pointer} {one.detail}" for one in error.errors)
@@ -111,14 +118,15 @@ def as_text(faults: Iterable[Fault]) -> str | None:
     return None if error is None else f"{error.code}: {error.message}"[:_MAX_ERROR]
 
 
-async def take_in(
-    connection: AsyncConnection, facts: Facts, faults: Sequence[str | None], *, now: datetime
-) -> list[Taken]:
-    """Take the arrivals in; what became of each, in order. The doorbell is the caller's to ring.
+async def store_arrivals(
+    connection: AsyncConnection, lookups: Lookups, errors: Sequence[str | None], *, now: datetime
+) -> list[InboxResult]:
+    """Store the arrivals, with the schema error of each or None, and return one result for each, in
+    order. The caller rings the doorbell.
 
-    Raises Unavailable when a key ran out in the very moment it was asked for.
+    Raises Unavailable when a key expired and was deleted at the moment of its claim.
     """
-    arrivals = facts.arrivals
+    arrivals = lookups.arrivals
     ids = [new_id("inb", one.at) for one in arrivals]
     first = await inbox_keys.claim(
         connection,
@@ -126,8 +134,8 @@ async def take_in(
     )
     holders = [first[one.source_id, f"{DELIVERY}{one.key}"] for one in arrivals]
     new = [place for place, holder in enumerate(holders) if holder.inbox_id == ids[place]]
-    # An event that a schema refuses is not emitted now, so it does not stand for its fact either.
-    emitting = [place for place in new if faults[place] is None]
+    # An event that violates its schema is not emitted now, so it must not claim its business key.
+    emitting = [place for place in new if errors[place] is None]
     suppressed = await _suppressed(connection, arrivals, ids, emitting)
     entries: dict[int, dict[str, Any]] = {}
     drafts: list[Draft] = []
@@ -135,12 +143,12 @@ async def take_in(
         one, inbox_id = arrivals[place], ids[place]
         status: InboxStatus = "accepted"
         draft = None
-        if faults[place] is not None:
+        if errors[place] is not None:
             status = "failed"
         elif place in suppressed:
             status = "suppressed"
         else:
-            draft = _draft(one, inbox_id, facts)
+            draft = _draft(one, inbox_id, lookups)
             drafts.append(draft)
         entries[place] = _entry(
             one,
@@ -148,7 +156,7 @@ async def take_in(
             status=status,
             event_id=None if draft is None else draft.committed.id,
             suppressed_by=suppressed.get(place),
-            last_error=faults[place],
+            last_error=errors[place],
         )
     await inbox_entries.add(connection, list(entries.values()))
     await sources.register_types(
@@ -156,26 +164,26 @@ async def take_in(
         [
             (arrivals[place].source_id, arrivals[place].provider, arrivals[place].event_type)
             for place in new
-            if arrivals[place].event_type not in facts.schemas
+            if arrivals[place].event_type not in lookups.schemas
         ],
         at=now,
     )
     if drafts:
         await commit_drafts(connection, drafts)
         await notify_dead(connection, drafts, now=now)
-        count_committed(drafts, origin="inbox")  # a commit that fails after this is counted too
-    earlier = await _repeat(connection, arrivals, holders, skip=entries.keys())
-    taken = [
-        _first_taken(entries[place])
+        count_committed(drafts, origin="inbox")  # counts them even if the commit then fails
+    earlier = await _count_repeats(connection, arrivals, holders, skip=entries.keys())
+    results = [
+        _new_result(entries[place])
         if place in entries
-        else _again(one, holders[place], earlier.get(holders[place].inbox_id))
+        else _duplicate_result(one, holders[place], earlier.get(holders[place].inbox_id))
         for place, one in enumerate(arrivals)
     ]
-    await source_stats.count(connection, _counts(arrivals, taken), at=now)
-    return taken
+    await source_stats.count(connection, _counts(arrivals, results), at=now)
+    return results
 
 
-def _draft(one: Arrival, inbox_id: str, facts: Facts) -> Draft:
+def _draft(one: Arrival, inbox_id: str, lookups: Lookups) -> Draft:
     event = NewEvent(
         type=one.event_type,
         data=one.data,
@@ -183,11 +191,11 @@ def _draft(one: Arrival, inbox_id: str, facts: Facts) -> Draft:
         tenant_id=one.tenant_id,
         inbox_id=inbox_id,
     )
-    return Draft.of(
+    return Draft.create(
         event,
         at=one.at,
         traceparent=one.traceparent,
-        subscribers=facts.subscribers[event.audience],
+        subscribers=lookups.subscribers[event.audience],
     )
 
 
@@ -211,7 +219,7 @@ def business_claim(
     window: timedelta,
     at: datetime,
 ) -> Claim:
-    """The claim of an entry to be the one that stands for its business fact."""
+    """Return the claim of an inbox entry to its business key."""
     return Claim(
         source_id=source_id,
         key=f"{BUSINESS}{business_key}",
@@ -228,7 +236,7 @@ async def _suppressed(
     ids: Sequence[str],
     places: Sequence[int],
 ) -> dict[int, str]:
-    """By place, those arrivals whose business fact has an entry already, and which."""
+    """Return the inbox entries that already have an arrival's business key, by its place."""
     claims: dict[int, Claim] = {}
     for place in places:
         one = arrivals[place]
@@ -241,11 +249,11 @@ async def _suppressed(
                 window=one.business_window,
                 at=one.at,
             )
-    held = await inbox_keys.claim(connection, claims.values())
+    holders = await inbox_keys.claim(connection, claims.values())
     return {
         place: holder.inbox_id
         for place, one in claims.items()
-        if (holder := held[one.name]).inbox_id != ids[place]
+        if (holder := holders[one.name]).inbox_id != ids[place]
     }
 
 
@@ -258,7 +266,7 @@ def _entry(
     suppressed_by: str | None,
     last_error: str | None,
 ) -> dict[str, Any]:
-    """The row of InboxEntry; as one of those it would take five times as long to make."""
+    """Return an InboxEntry's row. Creating the InboxEntry would take five times as long."""
     return {
         "id": inbox_id,
         "source_id": one.source_id,
@@ -282,14 +290,14 @@ def _entry(
     }
 
 
-async def _repeat(
+async def _count_repeats(
     connection: AsyncConnection,
     arrivals: Sequence[Arrival],
-    holders: Sequence[Held],
+    holders: Sequence[KeyHolder],
     *,
     skip: Container[int],
 ) -> dict[str, EntrySummary]:
-    """Count what came again; the entries it came for, as far as they are kept."""
+    """Count the repeated arrivals, and return the entries that came first, if they are kept."""
     repeats: dict[str, Repeats] = {}
     for place, (one, holder) in enumerate(zip(arrivals, holders, strict=True)):
         if place in skip:
@@ -302,12 +310,12 @@ async def _repeat(
             counted.conflict_sha256 = one.sha256
     if not repeats:
         return {}
-    await inbox_entries.repeat(connection, repeats)
+    await inbox_entries.count_repeats(connection, repeats)
     return await inbox_entries.summaries(connection, repeats.keys())
 
 
-def _first_taken(row: Mapping[str, Any]) -> Taken:
-    return Taken(
+def _new_result(row: Mapping[str, Any]) -> InboxResult:
+    return InboxResult(
         id=row["id"],
         event_type=row["event_type"],
         status=row["status"],
@@ -316,38 +324,30 @@ def _first_taken(row: Mapping[str, Any]) -> Taken:
     )
 
 
-def _again(one: Arrival, holder: Held, earlier: EntrySummary | None) -> Taken:
-    conflict = one.sha256 != holder.payload_sha256
-    if earlier is None:
-        return Taken(
-            id=holder.inbox_id,
-            event_type=one.event_type,
-            status="accepted",
-            event_id=None,
-            duplicate=True,
-            conflict=conflict,
-        )
-    return Taken(
-        id=earlier.id,
-        event_type=earlier.event_type,
-        status=earlier.status,
-        event_id=earlier.event_id,
-        suppressed_by=earlier.suppressed_by,
+def _duplicate_result(one: Arrival, holder: KeyHolder, earlier: EntrySummary | None) -> InboxResult:
+    return InboxResult(
+        id=holder.inbox_id,
+        event_type=one.event_type if earlier is None else earlier.event_type,
+        status="accepted" if earlier is None else earlier.status,
+        event_id=None if earlier is None else earlier.event_id,
+        suppressed_by=None if earlier is None else earlier.suppressed_by,
         duplicate=True,
-        conflict=conflict,
+        conflict=one.sha256 != holder.payload_sha256,
     )
 
 
-def _counts(arrivals: Sequence[Arrival], taken: Sequence[Taken]) -> dict[str, source_stats.Taken]:
-    counts: defaultdict[str, source_stats.Taken] = defaultdict(source_stats.Taken)
-    for one, what in zip(arrivals, taken, strict=True):
+def _counts(
+    arrivals: Sequence[Arrival], results: Sequence[InboxResult]
+) -> dict[str, source_stats.ResultCounts]:
+    counts: defaultdict[str, source_stats.ResultCounts] = defaultdict(source_stats.ResultCounts)
+    for one, result in zip(arrivals, results, strict=True):
         count = counts[one.source_id]
-        if what.duplicate:
+        if result.duplicate:
             count.duplicates += 1
-            count.conflicts += what.conflict
-        elif what.status == "suppressed":
+            count.conflicts += result.conflict
+        elif result.status == "suppressed":
             count.suppressed += 1
-        elif what.status == "failed":
+        elif result.status == "failed":
             count.failed += 1
         else:
             count.accepted += 1

@@ -1,4 +1,4 @@
-"""Statements on `inbox`. Lists leave the bodies where they are: they can be large."""
+"""Statements on `inbox`. Lists do not read the bodies, which can be large."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ InboxStatus: TypeAlias = Literal["accepted", "suppressed", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxFilter:
-    """Which entries: those for which everything given is so."""
+    """Selects the entries that match all given fields."""
 
     source_id: str | None = None
     tenant_id: str | None = None
     status: InboxStatus | None = None
     event_type: str | None = None
 
-    def fits(self, entry: EntrySummary) -> bool:
-        """Whether an entry is one of them."""
-        wanted = (self.source_id, self.tenant_id, self.status, self.event_type)
-        given = (entry.source_id, entry.tenant_id, entry.status, entry.event_type)
-        return all(want is None or want == have for want, have in zip(wanted, given, strict=True))
+    def matches(self, entry: EntrySummary) -> bool:
+        """Whether an entry matches the filter."""
+        names = ("source_id", "tenant_id", "status", "event_type")
+        return all(getattr(self, name) in (None, getattr(entry, name)) for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySummary:
-    """An entry without its body, whose length in bytes is `size`, and without headers."""
+    """An inbox entry without its headers and its body, whose length in bytes is `size`."""
 
     id: str
     source_id: str
@@ -66,7 +65,7 @@ class EntrySummary:
 
 @dataclass(slots=True)
 class Repeats:
-    """Requests that came again for one entry."""
+    """The repeated requests of one inbox entry."""
 
     last_at: datetime
     duplicates: int = 0
@@ -76,7 +75,7 @@ class Repeats:
 
 _ADD = insert(_INBOX)
 _TIME = _C.last_seen_at.type
-_REPEAT = (
+_COUNT_REPEATS = (
     update(_INBOX)
     .where(_C.id == bindparam("b_id"))
     .values(
@@ -89,13 +88,13 @@ _REPEAT = (
 
 
 async def add(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
-    """Store new entries: a value for each column of InboxEntry."""
+    """Add entries, each with a value for every column of InboxEntry."""
     if rows:
         await connection.execute(_ADD, rows)
 
 
-async def repeat(connection: AsyncConnection, repeats: Mapping[str, Repeats]) -> None:
-    """Count what came again, by entry."""
+async def count_repeats(connection: AsyncConnection, repeats: Mapping[str, Repeats]) -> None:
+    """Add to the entries' counts of repeated requests."""
     rows = [
         {
             "b_id": inbox_id,
@@ -104,16 +103,16 @@ async def repeat(connection: AsyncConnection, repeats: Mapping[str, Repeats]) ->
             "b_sha256": one.conflict_sha256,
             "b_at": one.last_at,
         }
-        for inbox_id, one in sorted(repeats.items())  # in one order, whoever else counts
+        for inbox_id, one in sorted(repeats.items())  # all transactions lock in the same order
     ]
     if rows:
-        await connection.execute(_REPEAT, rows)
+        await connection.execute(_COUNT_REPEATS, rows)
 
 
 async def get(
     connection: AsyncConnection, inbox_id: str, *, lock: bool = False
 ) -> InboxEntry | None:
-    """One entry, with its body. `lock` keeps it from being changed until the transaction ends
+    """Return an entry with its body. `lock` keeps it from being changed until the transaction ends
     (SQLite's write transactions do anyway)."""
     statement = select(_INBOX).where(_C.id == inbox_id)
     rows = await connection.execute(statement.with_for_update() if lock else statement)
@@ -124,7 +123,7 @@ async def get(
 async def summaries(
     connection: AsyncConnection, inbox_ids: Collection[str]
 ) -> dict[str, EntrySummary]:
-    """Those of these entries that are still kept, by id."""
+    """Return those of these entries that are still kept, by id."""
     rows = await connection.execute(select(*_SUMMARY).where(_C.id.in_(sorted(inbox_ids))))
     return {row["id"]: EntrySummary(**row) for row in rows.mappings()}
 
@@ -132,13 +131,14 @@ async def summaries(
 async def list_page(
     connection: AsyncConnection, chosen: InboxFilter, *, after: str | None, limit: int
 ) -> list[EntrySummary]:
-    """The newest `limit` entries that fit, beyond the id `after`."""
+    """Return the newest `limit` matching entries beyond the id `after`."""
     rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
     return [EntrySummary(**row) for row in rows.mappings()]
 
 
 def page_statement(chosen: InboxFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """The statement of `list_page`. A source leads, else a tenant, else the status."""
+    """Return the statement of `list_page`. It uses the index of the source, else of the tenant,
+    else of the status."""
     statement = select(*_SUMMARY)
     leads = chosen.source_id is not None
     if chosen.source_id is not None:
@@ -157,7 +157,7 @@ def page_statement(chosen: InboxFilter, *, after: str | None, limit: int) -> Sel
     return newest_first(statement, _C.id, after=after, limit=limit)
 
 
-async def settle(
+async def set_result(
     connection: AsyncConnection,
     inbox_id: str,
     *,
@@ -165,7 +165,7 @@ async def settle(
     event_id: str | None,
     suppressed_by: str | None,
 ) -> None:
-    """Say what became of an entry that had failed."""
+    """Set the result of retrying an entry that had failed."""
     await connection.execute(
         update(_INBOX)
         .where(_C.id == inbox_id)
@@ -175,7 +175,7 @@ async def settle(
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """What came in, to be sent on as it came."""
+    """A received request, to be forwarded unchanged."""
 
     body: bytes
     content_type: str
@@ -185,7 +185,7 @@ class RawRequest:
 async def raw_requests(
     connection: AsyncConnection, inbox_ids: Iterable[str]
 ) -> dict[str, RawRequest]:
-    """The requests of those of these entries that are still kept, by id."""
+    """Return the requests of these entries by id, without entries that are no longer kept."""
     rows = await connection.execute(
         select(_C.id, _C.body, _C.content_type, _C.headers).where(_C.id.in_(sorted(inbox_ids)))
     )
@@ -197,7 +197,7 @@ async def raw_requests(
     }
 
 
-async def sources_of(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, str]:
-    """The sources of those of these entries that are still kept, by id."""
+async def source_ids(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, str]:
+    """Return the source ids of these entries by id, without entries that are no longer kept."""
     rows = await connection.execute(select(_C.id, _C.source_id).where(_C.id.in_(sorted(inbox_ids))))
     return {row.id: row.source_id for row in rows}

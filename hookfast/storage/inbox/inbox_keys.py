@@ -1,7 +1,7 @@
-"""Statements on `inbox_keys`: who came first with a delivery id or a business fact.
+"""Statements on `inbox_keys`: which inbox entry was first with a delivery id or a business fact.
 
-The prefix keeps one kind from passing for the other. A key that has run out is taken over in the
-statement that claims it, so nothing depends on when old ones are deleted.
+A prefix keeps the two kinds of keys apart. An expired key is taken over by the statement that
+claims it, so nothing depends on when expired keys are deleted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _C = _KEYS.c
 DELIVERY = "d:"
 BUSINESS = "b:"
 DELIVERY_KEY_LIFE = timedelta(days=30)
-"""How long a delivery id stays known: longer than any provider sends one again (three days), and
-as long as the inbox is kept."""
+"""How long a delivery id is kept: longer than any provider retries (three days), and as long as the
+inbox is kept."""
 
 KeyName = tuple[str, str]
-"""A source's id and a key."""
+"""The id of a source, and a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A key that an entry wants to be the first with."""
+    """A key that an inbox entry claims; it gets the key if no other entry has it."""
 
     source_id: str
     key: str
@@ -44,19 +44,19 @@ class Claim:
 
     @property
     def name(self) -> KeyName:
-        """What is unique."""
+        """The columns that identify the key."""
         return self.source_id, self.key
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Who has a key."""
+class KeyHolder:
+    """The inbox entry that has a key, and the hash of its payload."""
 
     inbox_id: str
     payload_sha256: str
 
 
-def _taking(dialect: Any) -> Any:
+def _claim_statement(dialect: Any) -> Any:
     adding = dialect.insert(_KEYS)
     new = adding.excluded
     return adding.on_conflict_do_update(
@@ -66,24 +66,23 @@ def _taking(dialect: Any) -> Any:
     ).returning(_C.source_id, _C.key)
 
 
-# Made once: building a statement anew costs as much as running it.
-_TAKE = {"postgresql": _taking(postgresql), "sqlite": _taking(sqlite)}
+# Built once: building a statement costs as much as running it.
+_CLAIM = {"postgresql": _claim_statement(postgresql), "sqlite": _claim_statement(sqlite)}
 
 
-async def claim(connection: AsyncConnection, claims: Iterable[Claim]) -> dict[KeyName, Held]:
-    """Take these keys where they are free; gives who has each of them now. Of several claims to one
-    key the first counts.
+async def claim(connection: AsyncConnection, claims: Iterable[Claim]) -> dict[KeyName, KeyHolder]:
+    """Claim these keys, and return the holder of each. If there are several claims to one key, the
+    first counts.
 
-    Raises Unavailable when one ran out and went in the very moment it was asked for.
+    Raises Unavailable when a key expired and was deleted at the moment of the claim.
     """
-    # once each, for a statement cannot take one row twice; in order, so that two transactions that
-    # share keys wait for each other in one order
-    wanted: dict[KeyName, Claim] = {}
+    # One claim per key, because a statement cannot change one row twice; in order, so that two
+    # transactions that share keys wait for each other in one order.
+    first: dict[KeyName, Claim] = {}
     for one in claims:
-        wanted.setdefault(one.name, one)
-    if not wanted:
+        first.setdefault(one.name, one)
+    if not first:
         return {}
-    taking = _TAKE[connection.dialect.name]
     rows = [
         {
             "source_id": one.source_id,
@@ -93,36 +92,39 @@ async def claim(connection: AsyncConnection, claims: Iterable[Claim]) -> dict[Ke
             "seen_at": one.seen_at,
             "expires_at": one.expires_at,
         }
-        for _, one in sorted(wanted.items())
+        for _, one in sorted(first.items())
     ]
-    taken = {(row.source_id, row.key) for row in await connection.execute(taking, rows)}
-    held = {
-        name: Held(one.inbox_id, one.payload_sha256)
-        for name, one in wanted.items()
-        if name in taken
+    claimed = await connection.execute(_CLAIM[connection.dialect.name], rows)
+    new = {(row.source_id, row.key) for row in claimed}
+    holders = {
+        name: KeyHolder(one.inbox_id, one.payload_sha256)
+        for name, one in first.items()
+        if name in new
     }
-    if others := wanted.keys() - taken:
-        held |= await holders(connection, sorted(others))
-    if held.keys() != wanted.keys():
-        raise Unavailable("A key ran out while it was in use; send the request again.")
-    return held
+    if others := first.keys() - new:
+        holders |= await find_holders(connection, sorted(others))
+    if holders.keys() != first.keys():
+        raise Unavailable("A duplicate's key has just expired; send the request again.")
+    return holders
 
 
-async def holders(connection: AsyncConnection, names: Sequence[KeyName]) -> Mapping[KeyName, Held]:
-    """Who has these keys, run out or not; those that nobody has are left out."""
+async def find_holders(
+    connection: AsyncConnection, names: Sequence[KeyName]
+) -> Mapping[KeyName, KeyHolder]:
+    """Return the holders of these keys, expired or not, without keys that have no holder."""
     rows = await connection.execute(
         select(_C.source_id, _C.key, _C.inbox_id, _C.payload_sha256).where(
             tuple_(_C.source_id, _C.key).in_(names)
         )
     )
-    return {(row.source_id, row.key): Held(row.inbox_id, row.payload_sha256) for row in rows}
+    return {(row.source_id, row.key): KeyHolder(row.inbox_id, row.payload_sha256) for row in rows}
 
 
 async def expire(connection: AsyncConnection, *, now: datetime, limit: int) -> int:
-    """Delete at most `limit` keys that have run out; returns how many."""
+    """Delete at most `limit` expired keys, and return how many were deleted."""
     old = select(_C.source_id, _C.key).where(_C.expires_at <= now).limit(limit)
     if connection.dialect.name == "postgresql":
-        old = old.with_for_update(skip_locked=True)  # one that is being taken over is not old
+        old = old.with_for_update(skip_locked=True)  # a key that is being taken over is not old
     names = [tuple(row) for row in await connection.execute(old)]
     if not names:
         return 0

@@ -1,5 +1,5 @@
-"""Emitting the event of an entry that its schema refused, once the schema or the data's reader is
-mended: with the entry's own event type and business key, and new subscribers."""
+"""Retries an inbox entry that failed its schema, once the schema or the code that reads the data is
+fixed: with the entry's event type and business key, and with the subscribers of now."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from hookfast.telemetry import spans, traceparent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retried:
-    """What to emit for an entry. `window` is for how long its business key counts."""
+class RetryInput:
+    """The inbox entry to retry, with its data. `window` is how long its business key counts."""
 
     entry: InboxEntry
     data: str = field(repr=False)
@@ -32,26 +32,26 @@ class Retried:
     window: timedelta
 
 
-async def retry(connection: AsyncConnection, retried: Retried, *, now: datetime) -> None:
-    """Emit, or find that another entry has stood for the same fact since. The doorbell is the
-    caller's to ring.
+async def retry(connection: AsyncConnection, input: RetryInput, *, now: datetime) -> None:
+    """Emit an entry's event, unless another entry has got its business key since. The caller rings
+    the doorbell.
 
-    Raises InvalidInput (`schema_…`) when the schema still refuses it, Conflict (`not_failed`) when
-    the entry has not failed, or no longer, and NotFound when it is gone: what was written has to be
-    rolled back then.
+    Raises InvalidInput (`schema_…`) when the data still violates the schema, Conflict
+    (`not_failed`) when the entry is not failed, or no longer, and NotFound when it was deleted. The
+    caller must then roll back.
     """
-    entry = retried.entry
+    entry = input.entry
     schemas = await SchemaCache().load(connection, {entry.event_type})
     if entry.event_type in schemas:
-        [fault] = await SchemaChecks().alone([(schemas[entry.event_type], retried)])
+        [fault] = await SchemaChecks().alone([(schemas[entry.event_type], input)])
         if fault is not None:
             raise fault
-    # Keys, event type, event, and the entry last, as in `take_in`: a retry and a batch in which
-    # the entry comes again never wait for each other, nor do two retries.
-    suppressed_by = await _suppressor(connection, retried, now=now)
-    draft = None if suppressed_by is not None else await _emit(connection, retried, now=now)
+    # Keys, event type, event, and the entry last, as in `store_arrivals`: a retry and a batch in
+    # which the entry comes again never wait for each other, nor do two retries.
+    suppressed_by = await _suppressed_by(connection, input, now=now)
+    draft = None if suppressed_by is not None else await _emit(connection, input, now=now)
     await _lock_failed(connection, entry.id)
-    await inbox_entries.settle(
+    await inbox_entries.set_result(
         connection,
         entry.id,
         status="suppressed" if draft is None else "accepted",
@@ -59,46 +59,46 @@ async def retry(connection: AsyncConnection, retried: Retried, *, now: datetime)
         suppressed_by=suppressed_by,
     )
     if draft is None:
-        counts = source_stats.Taken(suppressed=1, failed=-1)
+        counts = source_stats.ResultCounts(suppressed=1, failed=-1)
     else:
-        counts = source_stats.Taken(accepted=1, failed=-1)
+        counts = source_stats.ResultCounts(accepted=1, failed=-1)
         count_committed([draft], origin="inbox")
     await source_stats.count(connection, {entry.source_id: counts}, at=now)
 
 
-async def _suppressor(
-    connection: AsyncConnection, retried: Retried, *, now: datetime
+async def _suppressed_by(
+    connection: AsyncConnection, input: RetryInput, *, now: datetime
 ) -> str | None:
-    """The other entry that stands for the same fact."""
-    entry = retried.entry
-    if entry.business_key is None or not retried.window:
+    """Claim the entry's business key, and return the other entry that has it, if any."""
+    entry = input.entry
+    if entry.business_key is None or not input.window:
         return None
     claim = business_claim(
         source_id=entry.source_id,
         business_key=entry.business_key,
         inbox_id=entry.id,
         sha256=entry.payload_sha256,
-        window=retried.window,
+        window=input.window,
         at=now,
     )
     holder = (await inbox_keys.claim(connection, [claim]))[claim.name].inbox_id
     return None if holder == entry.id else holder
 
 
-async def _emit(connection: AsyncConnection, retried: Retried, *, now: datetime) -> Draft:
-    entry = retried.entry
+async def _emit(connection: AsyncConnection, input: RetryInput, *, now: datetime) -> Draft:
+    entry = input.entry
     event = NewEvent(
         type=entry.event_type,
-        data=retried.data,
-        value=retried.value,
+        data=input.data,
+        value=input.value,
         tenant_id=entry.tenant_id,
         inbox_id=entry.id,
     )
     subscribers = await find_subscribers(connection, [event.audience])
     await sources.register_types(
-        connection, [(entry.source_id, retried.provider, entry.event_type)], at=now
+        connection, [(entry.source_id, input.provider, entry.event_type)], at=now
     )
-    draft = Draft.of(
+    draft = Draft.create(
         event,
         at=now,
         traceparent=spans.current() or traceparent.new(),
@@ -115,5 +115,5 @@ async def _lock_failed(connection: AsyncConnection, inbox_id: str) -> None:
         raise NotFound("Nothing has this id, or this key may not see it.")
     if entry.status != "failed":
         raise Conflict(
-            f"Only what failed can be tried again; this was {entry.status}.", code="not_failed"
+            f"Only a failed entry can be retried; this one is {entry.status}.", code="not_failed"
         )

@@ -1,5 +1,4 @@
-"""The requests that events came in with, for deliveries that send them on as they came (payload
-style `raw`); the last ones are remembered, by size."""
+"""A cache of received requests, for deliveries that forward them unchanged (payload `raw`)."""
 
 from __future__ import annotations
 
@@ -14,26 +13,27 @@ from hookfast.storage.inbox.inbox_entries import RawRequest
 _CACHE_BYTES = 64 * 1024 * 1024
 
 
-class RawRequests:
-    """One per process. A request never changes, so what is remembered is right."""
+class RawRequestCache:
+    """Caches the requests that were used last, up to 64 MiB of bodies; one per process. A received
+    request never changes, so a cached one is always right."""
 
     def __init__(self) -> None:
-        self._known: LRUCache[str, RawRequest] = LRUCache(
+        self._cached: LRUCache[str, RawRequest] = LRUCache(
             _CACHE_BYTES, getsizeof=lambda raw: len(raw.body)
         )
 
-    def known(self, inbox_id: str) -> RawRequest | None:
-        """The request, where it is remembered."""
-        return self._known.get(inbox_id)
+    def cached(self, inbox_id: str) -> RawRequest | None:
+        """Return an inbox entry's request if it is cached."""
+        return self._cached.get(inbox_id)
 
     async def load(
         self, connection: AsyncConnection, inbox_ids: Iterable[str]
     ) -> dict[str, RawRequest]:
-        """The requests of these entries; one whose entry is no longer kept is left out."""
-        wanted = set(inbox_ids)
-        found = {one: raw for one in wanted if (raw := self._known.get(one)) is not None}
-        if missing := wanted - found.keys():
+        """Return the requests of these inbox entries, without entries that are no longer kept."""
+        ids = set(inbox_ids)
+        found = {one: raw for one in ids if (raw := self._cached.get(one)) is not None}
+        if missing := ids - found.keys():
             loaded = await inbox_entries.raw_requests(connection, missing)
-            self._known.update(loaded)
+            self._cached.update(loaded)
             found |= loaded
         return found

@@ -1,4 +1,4 @@
-"""Statements on `source_stats`: how often a source's requests were taken in and refused."""
+"""Statements on `source_stats`: counts of each source's requests by result."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _TIME = _C.last_accepted_at.type
 
 
 @dataclass(slots=True)
-class Taken:
-    """What became of requests that were verified."""
+class ResultCounts:
+    """How many verified requests of a source had each result."""
 
     accepted: int = 0
     duplicates: int = 0
@@ -28,8 +28,8 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Refusals:
-    """Requests that were refused, and why the last one was."""
+class Rejections:
+    """How many requests of a source were rejected, and why the last one was."""
 
     number: int
     last_at: datetime
@@ -47,7 +47,7 @@ _COUNT = (
         last_accepted_at=func.coalesce(bindparam("b_at", type_=_TIME), _C.last_accepted_at),
     )
 )
-_REFUSE = (
+_COUNT_REJECTED = (
     update(_STATS)
     .where(_C.source_id == bindparam("b_source"))
     .values(
@@ -59,28 +59,30 @@ _REFUSE = (
 
 
 async def add(connection: AsyncConnection, source_id: str) -> None:
-    """The row of a new source."""
+    """Add the row of a new source."""
     await connection.execute(insert(_STATS).values(SourceStats(source_id=source_id).model_dump()))
 
 
 async def get(connection: AsyncConnection, source_id: str) -> SourceStats | None:
-    """A source's counts."""
+    """Return a source's counts."""
     rows = await connection.execute(select(_STATS).where(_C.source_id == source_id))
     row = rows.mappings().one_or_none()
     return None if row is None else SourceStats(**row)
 
 
-async def of_sources(
+async def list_by_source(
     connection: AsyncConnection, source_ids: Collection[str]
 ) -> dict[str, SourceStats]:
-    """The counts of these sources, by their ids."""
+    """Return the counts of these sources, by their ids."""
     rows = await connection.execute(select(_STATS).where(_C.source_id.in_(sorted(source_ids))))
     return {row["source_id"]: SourceStats(**row) for row in rows.mappings()}
 
 
-async def count(connection: AsyncConnection, taken: Mapping[str, Taken], *, at: datetime) -> None:
-    """Add to the counts of these sources, as the last thing of a transaction: each row is one that
-    every other transaction with requests to its source waits for."""
+async def count(
+    connection: AsyncConnection, counts: Mapping[str, ResultCounts], *, at: datetime
+) -> None:
+    """Add to the counts of these sources. Call it last in a transaction: all other transactions
+    with requests to a source wait for its row."""
     rows = [
         {
             "b_source": source_id,
@@ -91,14 +93,16 @@ async def count(connection: AsyncConnection, taken: Mapping[str, Taken], *, at: 
             "b_failed": one.failed,
             "b_at": at if one.accepted else None,
         }
-        for source_id, one in sorted(taken.items())
+        for source_id, one in sorted(counts.items())
     ]
     if rows:
         await connection.execute(_COUNT, rows)
 
 
-async def refuse(connection: AsyncConnection, refused: Iterable[tuple[str, Refusals]]) -> None:
-    """Add refusals, by source."""
+async def count_rejected(
+    connection: AsyncConnection, rejections: Iterable[tuple[str, Rejections]]
+) -> None:
+    """Add to the counts of rejected requests, by source."""
     rows = [
         {
             "b_source": source_id,
@@ -106,7 +110,7 @@ async def refuse(connection: AsyncConnection, refused: Iterable[tuple[str, Refus
             "b_at": one.last_at,
             "b_error": one.last_error,
         }
-        for source_id, one in sorted(refused, key=lambda pair: pair[0])
+        for source_id, one in sorted(rejections, key=lambda pair: pair[0])
     ]
     if rows:
-        await connection.execute(_REFUSE, rows)
+        await connection.execute(_COUNT_REJECTED, rows)

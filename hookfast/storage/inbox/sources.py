@@ -1,5 +1,5 @@
-"""Statements on `sources`. A deleted source keeps its row, as the inbox points to it, and is
-otherwise unknown."""
+"""Statements on `sources`. A deleted source keeps its row, because the inbox refers to it, and is
+otherwise treated as unknown."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Table, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.inbox import source_stats
 from hookfast.storage.tables import EventType, Source, SourceEventType
 
@@ -22,7 +22,7 @@ _OWN_TYPES: Table = SourceEventType.__table__
 _TYPES: Table = EventType.__table__
 
 MAX_EVENT_TYPES = 1_000
-"""Event types one source may register by what it sends."""
+"""The most event types that requests to one source may register."""
 
 
 async def add(connection: AsyncConnection, source: Source) -> None:
@@ -34,7 +34,7 @@ async def add(connection: AsyncConnection, source: Source) -> None:
 async def get(
     connection: AsyncConnection, source_id: str, *, lock: bool = False, deleted: bool = False
 ) -> Source | None:
-    """The source with this id; with `deleted`, even a deleted one. `lock` keeps it from being
+    """Return a source by its id; with `deleted`, even a deleted one. `lock` keeps it from being
     changed until the transaction ends (SQLite's write transactions do anyway)."""
     statement = select(_SOURCES).where(_C.id == source_id)
     if not deleted:
@@ -52,7 +52,7 @@ async def list_page(
     after: str | None,
     limit: int,
 ) -> list[Source]:
-    """Sources, newest first: one tenant's (None: everyone's), of one provider (None: of any)."""
+    """List sources, newest first: of one tenant (None: of all), of one provider (None: of any)."""
     statement = select(_SOURCES).where(_LIVE)
     if tenant_id is not None:
         statement = statement.where(_C.tenant_id == tenant_id)
@@ -63,7 +63,7 @@ async def list_page(
 
 
 async def count_of_tenant(connection: AsyncConnection, tenant_id: str) -> int:
-    """How many sources a tenant has."""
+    """Return how many sources a tenant has."""
     counted = await connection.scalar(
         select(func.count()).select_from(_SOURCES).where(_C.tenant_id == tenant_id, _LIVE)
     )
@@ -76,14 +76,14 @@ async def change(connection: AsyncConnection, source_id: str, values: dict[str, 
 
 
 async def mark_deleted(connection: AsyncConnection, source_id: str, *, at: datetime) -> None:
-    """Delete a source and its secrets."""
+    """Mark a source as deleted, and delete its secrets."""
     await change(connection, source_id, {"deleted_at": at, "updated_at": at, "secrets": []})
 
 
 async def mark_deleted_of_tenant(
     connection: AsyncConnection, tenant_id: str, *, at: datetime
 ) -> None:
-    """Delete every source of a tenant, with its secrets."""
+    """Mark all sources of a tenant as deleted, and delete their secrets."""
     await connection.execute(
         update(_SOURCES)
         .where(_C.tenant_id == tenant_id, _LIVE)
@@ -91,8 +91,8 @@ async def mark_deleted_of_tenant(
     )
 
 
-async def without_room(connection: AsyncConnection, source_ids: Collection[str]) -> set[str]:
-    """Those of these sources that have registered MAX_EVENT_TYPES event types."""
+async def at_event_type_limit(connection: AsyncConnection, source_ids: Collection[str]) -> set[str]:
+    """Return those of these sources that have registered MAX_EVENT_TYPES event types."""
     c = _OWN_TYPES.c
     rows = await connection.execute(
         select(c.source_id)
@@ -106,23 +106,23 @@ async def without_room(connection: AsyncConnection, source_ids: Collection[str])
 async def register_types(
     connection: AsyncConnection, new: Iterable[tuple[str, str, str]], *, at: datetime
 ) -> None:
-    """Register event types that came in: a source's id, its provider, the name. One that is there
-    already stays as it is."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    """Register the event types of received requests, as tuples of source id, provider and name.
+    Event types that exist are not changed."""
     # in the order of their names: two transactions that share some wait for each other in one order
-    wanted = sorted({name: (source, provider) for source, provider, name in new}.items())
-    if not wanted:
+    by_name = sorted({name: (source, provider) for source, provider, name in new}.items())
+    if not by_name:
         return
     await connection.execute(
-        dialect.insert(_TYPES).on_conflict_do_nothing(index_elements=["name"]),
+        insert_into(connection, _TYPES).on_conflict_do_nothing(index_elements=["name"]),
         [
             EventType(
                 name=name, description=f"From {provider}.", created_at=at, updated_at=at
             ).model_dump()
-            for name, (_, provider) in wanted
+            for name, (_, provider) in by_name
         ],
     )
+    own = insert_into(connection, _OWN_TYPES)
     await connection.execute(
-        dialect.insert(_OWN_TYPES).on_conflict_do_nothing(index_elements=["source_id", "name"]),
-        [{"source_id": source, "name": name} for name, (source, _) in wanted],
+        own.on_conflict_do_nothing(index_elements=["source_id", "name"]),
+        [{"source_id": source, "name": name} for name, (source, _) in by_name],
     )

@@ -22,7 +22,7 @@ from hookfast.storage.inbox import inbox_keys, sources
 from hookfast.storage.inbox.inbox import Inbox
 from hookfast.storage.inbox.inbox_batch import Arrival
 from hookfast.storage.inbox.inbox_entries import InboxFilter, page_statement
-from hookfast.storage.inbox.inbox_keys import Claim, Held
+from hookfast.storage.inbox.inbox_keys import Claim, KeyHolder
 from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables import InboxKey, Tenant
 from hookfast.telemetry.traceparent import new as new_traceparent
@@ -46,11 +46,11 @@ def claim(key: str, inbox_id: str, *, at: datetime = NOW, lasts: timedelta = HOU
     )
 
 
-def held_by(inbox_id: str) -> Held:
-    return Held(inbox_id, f"hash of {inbox_id}")
+def held_by(inbox_id: str) -> KeyHolder:
+    return KeyHolder(inbox_id, f"hash of {inbox_id}")
 
 
-async def claimed(database: Database, *claims: Claim) -> dict[Any, Held]:
+async def claimed(database: Database, *claims: Claim) -> dict[Any, KeyHolder]:
     async with database.write() as connection:
         return await inbox_keys.claim(connection, claims)
 
@@ -96,7 +96,7 @@ async def test_a_key_that_somebody_asks_for_does_not_run_out_under_them(
         expiring = asyncio.create_task(expire())
         if database.kind == "postgresql":
             assert await expiring == 0  # it passes by what somebody holds
-        assert await inbox_keys.holders(asking, [almost.name]) == {almost.name: held_by("1")}
+        assert await inbox_keys.find_holders(asking, [almost.name]) == {almost.name: held_by("1")}
     if database.kind == "sqlite":
         assert await expiring == 1  # it had to wait
 
@@ -185,7 +185,7 @@ async def test_processes_that_take_the_same_at_once_agree_on_who_was_first(
     source = await seed_source(database, tenant)
     async with process(database.url) as one, process(database.url) as two:
         takes = [
-            inbox.take(arrival_of(source, tenant, f"id:{n}"))
+            inbox.store(arrival_of(source, tenant, f"id:{n}"))
             for inbox, order in ((one, range(30)), (two, reversed(range(30))))
             for n in order
         ]
@@ -199,7 +199,7 @@ async def test_processes_that_take_the_same_fact_at_once_emit_it_once(database: 
     source = await seed_source(database, tenant)
     async with process(database.url) as one, process(database.url) as two:
         takes = [
-            inbox.take(arrival_of(source, tenant, f"id:{name}{n}", business_key=f"fact {n % 10}"))
+            inbox.store(arrival_of(source, tenant, f"id:{name}{n}", business_key=f"fact {n % 10}"))
             for name, inbox, order in (("a", one, range(30)), ("b", two, reversed(range(30))))
             for n in order
         ]
@@ -221,7 +221,7 @@ async def test_one_that_cannot_be_stored_does_not_fail_those_it_came_with(
     arrivals[3] = replace(arrivals[3], content_type=broken)
     async with process(database.url) as inbox:
         results = await asyncio.gather(
-            *(inbox.take(one) for one in arrivals), return_exceptions=True
+            *(inbox.store(one) for one in arrivals), return_exceptions=True
         )
     failed = [n for n, one in enumerate(results) if isinstance(one, BaseException)]
     assert failed == [3]

@@ -13,7 +13,7 @@ from hookfast.errors import Conflict
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import inbox_entries, inbox_retry, sources
 from hookfast.storage.inbox.inbox_entries import Repeats
-from hookfast.storage.inbox.inbox_retry import Retried
+from hookfast.storage.inbox.inbox_retry import RetryInput
 from hookfast.storage.tables import Endpoint, Event, InboxEntry
 from tests.support.seed import seed_endpoint
 from tests.support.seed_inbox import seed_entry, seed_source
@@ -41,7 +41,7 @@ async def entry_of(database: Database, inbox_id: str) -> InboxEntry:
 
 
 async def retry(database: Database, entry: InboxEntry) -> None:
-    retried = Retried(
+    retried = RetryInput(
         entry=entry, data="{}", value={}, provider="github", window=timedelta(hours=1)
     )
     async with database.write() as connection:
@@ -75,7 +75,7 @@ async def test_a_retry_and_repetitions_of_its_entry_never_wait_for_each_other(
         await sources.register_types(taking, [(entry.source_id, "github", TYPE)], at=now)
         retrying = asyncio.create_task(retry(database, entry))
         await somebody_waits(database)
-        await inbox_entries.repeat(taking, {entry.id: Repeats(now, duplicates=1)})
+        await inbox_entries.count_repeats(taking, {entry.id: Repeats(now, duplicates=1)})
     async with asyncio.timeout(PATIENCE):
         await retrying
     after = await entry_of(database, entry.id)
