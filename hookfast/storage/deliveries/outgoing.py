@@ -243,7 +243,7 @@ class OutgoingLoader:
         if event is None or endpoint is None:
             return None
         inbox_id = _raw_id(row, event)
-        raw = None if inbox_id is None else self._raws.known(inbox_id)
+        raw = None if inbox_id is None else self._raws.cached(inbox_id)
         if inbox_id is not None and raw is None:
             return None
         return _outgoing(

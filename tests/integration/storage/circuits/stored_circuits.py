@@ -1,15 +1,15 @@
-"""An endpoint's circuit in the database, and what a test does to it: each in one transaction, as
-workers do. Times are seconds after noon."""
+"""Steps of tests on an endpoint's stored circuit, each in one transaction, as in workers. Times are
+seconds after noon."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from sqlalchemy import select
 
 from hookfast.deliveries.facts import Action, Attempt
-from hookfast.deliveries.life import Life, Phase, next_step
+from hookfast.deliveries.life import Phase, next_step
 from hookfast.endpoints.circuit import (
     AttemptResult,
     Cause,
@@ -26,23 +26,19 @@ from hookfast.storage.deliveries.admission import Decision
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import announcements
 from hookfast.storage.tables import Event, Notice
+from tests.integration.storage.deliveries.stored_lives import NOON, at, stored_life
 from tests.integration.storage.retention.ended import success
 from tests.support.seed import seed_delivery
 
-NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 POLICY = Policy()
 OWNERS = ["ann@example.com", "bob@example.com"]
 
 
-def at(seconds: float) -> datetime:
-    return NOON + timedelta(seconds=seconds)
-
-
 async def record(
     database: Database, endpoint: str, *seconds: float, succeeded: bool = False
 ) -> bool:
-    """Count an attempt that began at each of these times, in one transaction."""
+    """Count attempts that began at these times, in one transaction."""
     results = [
         (endpoint, AttemptResult(delivery_id="dlv_1", at=at(second), succeeded=succeeded))
         for second in seconds
@@ -53,9 +49,9 @@ async def record(
 
 async def circuit_of(database: Database, endpoint: str) -> Circuit:
     async with database.read() as connection:
-        owned = await circuits.get(connection, endpoint)
-    assert owned is not None
-    return owned.circuit
+        found = await circuits.get(connection, endpoint)
+    assert found is not None
+    return found.circuit
 
 
 async def change(
@@ -63,7 +59,7 @@ async def change(
 ) -> Circuit:
     async with database.write() as connection:
         changed = await circuits.change(
-            connection, endpoint, lambda owned: transition(owned.circuit), now=at(second)
+            connection, endpoint, lambda locked: transition(locked.circuit), now=at(second)
         )
     assert changed is not None
     return changed[1]
@@ -80,26 +76,19 @@ async def draining(database: Database, endpoint: str) -> Circuit:
     )
 
 
-async def held(database: Database, endpoint: str) -> int:
+async def held_count(database: Database, endpoint: str) -> int:
     async with database.read() as connection:
         return await circuits.count_held(connection, endpoint)
 
 
 async def seed_due(database: Database, endpoint: str) -> str:
-    """A delivery that is due; returns its id."""
+    """Store a delivery that is due. Returns its id."""
     return await seed_delivery(database, endpoint, due_at=NOON, next_attempt_at=NOON)
 
 
-async def life_of(database: Database, delivery: str) -> Life:
-    async with database.read() as connection:
-        life = await lives.read(connection, delivery)
-    assert life is not None
-    return life
-
-
 async def planned(database: Database, endpoint: str, delivery: str) -> Attempt:
-    """The attempt that a delivery makes next, as its worker reads it."""
-    life = await life_of(database, delivery)
+    """Return the attempt that a delivery makes next, as its worker reads it."""
+    life = await stored_life(database, delivery)
     async with database.read() as connection:
         gate = (await circuits.gates(connection, [endpoint]))[endpoint].gate
     attempt = next_step(life, at(600), probe=gate.probes(delivery))
@@ -107,10 +96,10 @@ async def planned(database: Database, endpoint: str, delivery: str) -> Attempt:
     return attempt
 
 
-async def judged(
+async def decide(
     database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
 ) -> Decision:
-    """What the attempt asks that finds its endpoint's gate shut."""
+    """Decide on an attempt whose endpoint's gate is closed."""
     attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:
         return await admission.decide(
@@ -124,33 +113,36 @@ async def judged(
         )
 
 
-async def ask(database: Database, endpoint: str, delivery: str) -> bool:
-    """Whether a delivery whose endpoint's gate is shut goes after all; else it is held."""
-    decision = await judged(database, endpoint, delivery)
+async def admitted(database: Database, endpoint: str, delivery: str) -> bool:
+    """Return whether an attempt is admitted although its endpoint's gate is closed. Otherwise its
+    delivery is held."""
+    decision = await decide(database, endpoint, delivery)
     assert decision.admitted or decision.change.after.phase is Phase.HELD
     return decision.admitted
 
 
 async def release(database: Database, delivery: str) -> None:
-    """Let a held delivery go, as a drain does."""
+    """Release a held delivery, as a drain does."""
     async with database.write() as connection:
         await lives.apply(connection, [(delivery, Action.RELEASE)], now=at(600), wake=2)
 
 
 async def close(database: Database, endpoint: str, second: float = 700) -> bool:
-    """Close a circuit that holds nothing, as the drain does; whether it is closed."""
+    """Close a circuit that holds nothing, as the drain does. Returns whether it is closed."""
     async with database.write() as connection:
-        [owned] = await circuits.lock(connection, [endpoint])
-        after = closed(owned.circuit, held=await circuits.count_held(connection, endpoint))
+        [locked] = await circuits.lock(connection, [endpoint])
+        after = closed(locked.circuit, held=await circuits.count_held(connection, endpoint))
         if after.state is not State.CLOSED:
             return False
         await circuits.store(connection, endpoint, after, now=at(second))
-        await announcements.circuit_changed(connection, owned, after, policy=POLICY, now=at(second))
+        await announcements.circuit_changed(
+            connection, locked, after, policy=POLICY, now=at(second)
+        )
         return True
 
 
-async def told(database: Database) -> tuple[list[tuple[str, str]], list[str]]:
-    """Which notices there are, with their owners, and which operational events, oldest first."""
+async def notified(database: Database) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the notices with their owners, and the operational events, oldest first."""
     n, e = Notice.__table__.c, Event.__table__.c
     async with database.read() as connection:
         notices = await connection.execute(select(n.kind, n.email).order_by(n.created_at, n.email))
@@ -165,7 +157,7 @@ def to_owners(*kinds: str) -> list[tuple[str, str]]:
 
 
 async def deliver(database: Database, delivery: str) -> None:
-    """Record that it arrived."""
+    """Record a successful attempt."""
     async with database.write() as connection:
         life = (await lives.lock(connection, [delivery]))[delivery].life
         await lives.apply(connection, [(delivery, success(life, at(650)))], now=at(651))

@@ -1,10 +1,9 @@
-"""Circuits as they are kept: shared by several workers on one database, each with its own pool."""
+"""Stored circuits, shared by several workers on one database."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -27,20 +26,20 @@ from tests.integration.storage.circuits.stored_circuits import (
     NOON,
     OWNERS,
     POLICY,
-    ask,
+    admitted,
     at,
     change,
     circuit_of,
     close,
     deliver,
     draining,
-    held,
+    held_count,
+    notified,
     open_circuit,
     record,
     release,
     seed_due,
     to_owners,
-    told,
 )
 from tests.support.seed import delivery_row, seed_endpoint
 
@@ -48,27 +47,19 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def workers(database_url: str) -> AsyncIterator[list[Database]]:
-    """The databases of three workers: what one knows, the others know from the tables alone."""
-    async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Database(database_url)) for _ in range(3)]
-
-
-@pytest.fixture
-async def endpoint(database_url: str) -> str:
-    """An endpoint with two owners; gives its id."""
-    async with Database(database_url) as database:
-        return await seed_endpoint(database, "https://example.com/hook", owner_emails=OWNERS)
+async def endpoint(database: Database) -> str:
+    """The id of an endpoint with two owners."""
+    return await seed_endpoint(database, "https://example.com/hook", owner_emails=OWNERS)
 
 
 # -- counting -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("before", [0, 4])
-async def test_the_threshold_is_crossed_once_whoever_counts(
+async def test_the_circuit_opens_once_when_several_workers_count_failures(
     workers: list[Database], endpoint: str, before: int
 ) -> None:
-    """Also where there is no row to lock yet when all of them begin."""
+    """With `before` 0, no row exists yet that the workers could lock."""
     for second in range(before):
         await record(workers[0], endpoint, second)
     await asyncio.gather(
@@ -77,10 +68,10 @@ async def test_the_threshold_is_crossed_once_whoever_counts(
     circuit = await circuit_of(workers[0], endpoint)
     assert (circuit.state, circuit.episode, circuit.cause) == (State.OPEN, 1, Cause.FAILURES)
     assert circuit.consecutive_failures == before + 24
-    assert await told(workers[0]) == (to_owners("opened"), [Kind.CIRCUIT_OPENED])
+    assert await notified(workers[0]) == (to_owners("opened"), [Kind.CIRCUIT_OPENED])
 
 
-async def test_a_threshold_that_is_crossed_and_rolled_back_is_not_crossed(
+async def test_a_rolled_back_transaction_does_not_open_the_circuit(
     database: Database, endpoint: str
 ) -> None:
     async with database.write() as connection:
@@ -90,12 +81,12 @@ async def test_a_threshold_that_is_crossed_and_rolled_back_is_not_crossed(
         ]
         assert await endpoint_health.count(connection, results, policy=POLICY, now=at(20))
         await connection.rollback()
-    assert await told(database) == ([], [])
+    assert await notified(database) == ([], [])
     assert await record(database, endpoint, *range(20))
-    assert await told(database) == (to_owners("opened"), [Kind.CIRCUIT_OPENED])
+    assert await notified(database) == (to_owners("opened"), [Kind.CIRCUIT_OPENED])
 
 
-async def test_successes_of_a_healthy_endpoint_write_nothing_and_wait_for_nobody(
+async def test_successes_of_a_healthy_endpoint_write_nothing_and_wait_for_no_lock(
     database: Database, endpoint: str
 ) -> None:
     statements: list[str] = []
@@ -111,7 +102,7 @@ async def test_successes_of_a_healthy_endpoint_write_nothing_and_wait_for_nobody
                 connection, [(endpoint, result)], policy=POLICY, now=at(100)
             )
 
-    await succeed()  # it never failed: there is no row
+    await succeed()  # the endpoint never failed: it has no row
     await record(database, endpoint, 0)
     await record(database, endpoint, 50, succeeded=True)
     healthy = await circuit_of(database, endpoint)
@@ -139,36 +130,38 @@ async def test_each_endpoint_is_counted_by_its_own_policy(database: Database) ->
     assert (await circuit_of(database, usual)).state is State.CLOSED
 
 
-async def test_an_outage_is_told_of_once_however_it_goes(database: Database, endpoint: str) -> None:
+async def test_owners_are_notified_once_of_an_outage_and_of_the_recovery(
+    database: Database, endpoint: str
+) -> None:
     await open_circuit(database, endpoint)
     await record(database, endpoint, 100, succeeded=True)
     await record(database, endpoint, 101, 102, 103, 104, 105)  # the drain fails
     assert (await circuit_of(database, endpoint)).state is State.OPEN
     await record(database, endpoint, 200, succeeded=True)
     delivery = await seed_due(database, endpoint)
-    assert not await ask(database, endpoint, delivery)
-    async with database.write() as connection:  # and somebody pauses it meanwhile
+    assert not await admitted(database, endpoint, delivery)
+    async with database.write() as connection:  # a person pauses it meanwhile
         assert await endpoint_state.pause(connection, endpoint, now=at(300))
         assert await endpoint_state.resume(connection, endpoint, now=at(310))
-    assert await told(database) == (to_owners("opened"), [Kind.CIRCUIT_OPENED])
+    assert await notified(database) == (to_owners("opened"), [Kind.CIRCUIT_OPENED])
     assert not await close(database, endpoint)
     await deliver(database, delivery)
     assert await close(database, endpoint)
     both = [Kind.CIRCUIT_OPENED, Kind.CIRCUIT_CLOSED]
-    assert await told(database) == (to_owners("opened", "recovered"), both)
+    assert await notified(database) == (to_owners("opened", "recovered"), both)
 
 
 # -- holding ------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_held_behind_a_circuit_that_closed(
+async def test_no_delivery_stays_held_when_the_circuit_has_closed(
     workers: list[Database], endpoint: str
 ) -> None:
     async def hold_and_drain(index: int, delivery: str) -> None:
         database = workers[index % 3]
-        if not await ask(database, endpoint, delivery):
+        if not await admitted(database, endpoint, delivery):
             circuit = await circuit_of(database, endpoint)
-            assert circuit.state is State.DRAINING, "held, and nobody will let it go"
+            assert circuit.state is State.DRAINING, "held, and no drain will release it"
             await deliver(database, delivery)
 
     async def close_when_empty() -> None:
@@ -178,18 +171,20 @@ async def test_nothing_is_held_behind_a_circuit_that_closed(
     for _ in range(8):
         await draining(workers[0], endpoint)
         waiting, *deliveries = [await seed_due(workers[0], endpoint) for _ in range(17)]
-        assert not await ask(workers[0], endpoint, waiting)
+        assert not await admitted(workers[0], endpoint, waiting)
         async with asyncio.TaskGroup() as group:
             group.create_task(close_when_empty())
             group.create_task(deliver(workers[2], waiting))
             for index, delivery in enumerate(deliveries):
                 group.create_task(hold_and_drain(index, delivery))
         assert (await circuit_of(workers[0], endpoint)).state is State.CLOSED
-        assert await held(workers[0], endpoint) == 0
+        assert await held_count(workers[0], endpoint) == 0
 
 
-async def test_nothing_is_held_behind_an_endpoint_that_was_resumed(workers: list[Database]) -> None:
-    """An endpoint that never failed has no circuit's row to lock."""
+async def test_no_delivery_stays_held_when_its_endpoint_was_resumed(
+    workers: list[Database],
+) -> None:
+    """An endpoint that never failed has no row of its circuit that could be locked."""
     for _ in range(8):
         endpoint = await seed_endpoint(workers[0], "https://example.com/hook", state="paused")
         deliveries = [await seed_due(workers[0], endpoint) for _ in range(8)]
@@ -198,45 +193,50 @@ async def test_nothing_is_held_behind_an_endpoint_that_was_resumed(workers: list
             async with workers[1].write() as connection:
                 assert await endpoint_state.resume(connection, endpoint, now=at(0))
 
-        asking = [
-            ask(workers[index % 3], endpoint, delivery) for index, delivery in enumerate(deliveries)
+        attempts = [
+            admitted(workers[index % 3], endpoint, delivery)
+            for index, delivery in enumerate(deliveries)
         ]
-        *verdicts, _ = await asyncio.gather(*asking[:4], *asking[4:], resume())
-        count = verdicts.count(False)
-        assert await held(workers[0], endpoint) == count
+        *results, _ = await asyncio.gather(*attempts, resume())
+        count = results.count(False)
+        assert await held_count(workers[0], endpoint) == count
         expected = State.DRAINING if count else State.CLOSED
         assert (await circuit_of(workers[0], endpoint)).state is expected
 
 
-async def test_an_armed_circuit_is_claimed_by_one(workers: list[Database], endpoint: str) -> None:
+async def test_only_one_delivery_becomes_the_probe_of_a_half_open_circuit(
+    workers: list[Database], endpoint: str
+) -> None:
     await open_circuit(workers[0], endpoint)
     await change(workers[0], endpoint, lambda now: begin_probe(now, None, until=at(0)))
     await change(workers[0], endpoint, lambda now: replace(now, workflow_started=True))
     deliveries = [await seed_due(workers[0], endpoint) for _ in range(12)]
-    verdicts = await asyncio.gather(
-        *(ask(workers[index % 3], endpoint, one) for index, one in enumerate(deliveries))
+    results = await asyncio.gather(
+        *(admitted(workers[index % 3], endpoint, one) for index, one in enumerate(deliveries))
     )
-    assert sorted(verdicts) == [False] * 11 + [True]
-    [probe] = [one for one, goes in zip(deliveries, verdicts, strict=True) if goes]
+    assert sorted(results) == [False] * 11 + [True]
+    [probe] = [one for one, is_probe in zip(deliveries, results, strict=True) if is_probe]
     circuit = await circuit_of(workers[0], endpoint)
     assert (circuit.probe_delivery_id, circuit.probed_last) == (probe, probe)
     assert circuit.probe_until == at(700)
-    assert not circuit.workflow_started  # its workflow has to hear of it
-    assert await held(workers[0], endpoint) == 11
+    assert not circuit.workflow_started  # its workflow has to be woken
+    assert await held_count(workers[0], endpoint) == 11
 
 
-async def test_a_probe_has_its_time_from_when_it_is_sent(database: Database, endpoint: str) -> None:
+async def test_the_deadline_of_a_probe_counts_from_when_it_is_sent(
+    database: Database, endpoint: str
+) -> None:
     await open_circuit(database, endpoint)
     chosen, other = [await seed_due(database, endpoint) for _ in range(2)]
     await change(database, endpoint, lambda now: begin_probe(now, chosen, until=at(601)))
     before = await change(database, endpoint, lambda now: replace(now, workflow_started=True))
-    assert not await ask(database, endpoint, other)
+    assert not await admitted(database, endpoint, other)
     assert await circuit_of(database, endpoint) == before
-    assert await ask(database, endpoint, chosen)
+    assert await admitted(database, endpoint, chosen)
     assert await circuit_of(database, endpoint) == replace(before, probe_until=at(700))
 
 
-async def test_a_held_delivery_says_why_and_when_it_looks_by_itself(
+async def test_a_held_delivery_has_a_reason_and_a_time_to_check_again(
     database: Database, endpoint: str
 ) -> None:
     delivery = await seed_due(database, endpoint)
@@ -246,28 +246,26 @@ async def test_a_held_delivery_says_why_and_when_it_looks_by_itself(
         else:
             async with database.write() as connection:
                 await endpoint_state.pause(connection, endpoint, now=at(0))
-            await release(database, delivery)  # which is over when it is held again
-        assert not await ask(database, endpoint, delivery)
+            await release(database, delivery)  # holding it again ends the release
+        assert not await admitted(database, endpoint, delivery)
         row = await delivery_row(database, delivery)
         assert (row.status, row.reason, row.attempts) == ("held", reason, 0)
         assert row.next_attempt_at == row.recheck_at == at(600) + 6 * HOUR
         assert not row.released
 
 
-async def test_probes_go_round_so_that_one_bad_delivery_is_not_the_only_probe(
-    database: Database, endpoint: str
-) -> None:
+async def test_held_deliveries_take_turns_as_probe(database: Database, endpoint: str) -> None:
     await open_circuit(database, endpoint)
     deliveries = [await seed_due(database, endpoint) for _ in range(3)]
     for one in deliveries:
-        assert not await ask(database, endpoint, one)
+        assert not await admitted(database, endpoint, one)
     chosen = []
     for number in range(5):
         async with database.write() as connection:
-            [owned] = await circuits.lock(connection, [endpoint])
-            probe = await circuits.next_probe(connection, owned)
+            [locked] = await circuits.lock(connection, [endpoint])
+            probe = await circuits.next_probe(connection, locked)
             assert probe is not None
-            after = begin_probe(owned.circuit, probe, until=at(600))
+            after = begin_probe(locked.circuit, probe, until=at(600))
             await circuits.store(connection, endpoint, after, now=at(500))
         chosen.append(probe)
         failed = AttemptResult(delivery_id=probe, at=at(500 + number), succeeded=False)
@@ -278,30 +276,31 @@ async def test_probes_go_round_so_that_one_bad_delivery_is_not_the_only_probe(
     assert chosen == [*deliveries, *deliveries[:2]]
 
 
-# -- asking for the workflow --------------------------------------------------------------------
+# -- requests for the workflow ------------------------------------------------------------------
 
 
-async def asking(database: Database) -> list[Any]:
+async def requests(database: Database) -> list[Any]:
     async with database.read() as connection:
         return await CircuitWorkflowRequests().find(connection, limit=100)
 
 
-async def mark(database: Database, wanted: list[Any]) -> None:
+async def mark(database: Database, found: list[Any]) -> None:
     async with database.write() as connection:
-        await CircuitWorkflowRequests().mark(connection, wanted, now=at(800))
+        await CircuitWorkflowRequests().mark(connection, found, now=at(800))
 
 
-async def test_a_circuit_asks_until_its_workflow_was_told(
+async def test_an_open_circuit_requests_its_workflow_until_it_is_marked(
     database: Database, endpoint: str
 ) -> None:
     await record(database, endpoint, 0)
-    assert await asking(database) == []
+    assert await requests(database) == []
     await open_circuit(database, endpoint)
-    [wanted] = await asking(database)
-    assert (wanted.workflow_id, wanted.argument) == (f"circuit/{endpoint}", CircuitInput(endpoint))
-    assert len(await asking(database)) == 1
-    await mark(database, [wanted])
-    assert await asking(database) == []
+    [request] = await requests(database)
+    assert request.workflow_id == f"circuit/{endpoint}"
+    assert request.argument == CircuitInput(endpoint)
+    assert len(await requests(database)) == 1
+    await mark(database, [request])
+    assert await requests(database) == []
     assert (await circuit_of(database, endpoint)).workflow_started
 
 
@@ -323,7 +322,7 @@ async def _disable(database: Database, endpoint: str) -> None:
 
 async def _claim(database: Database, endpoint: str) -> None:
     await change(database, endpoint, lambda now: begin_probe(now, None, until=at(0)))
-    assert await ask(database, endpoint, await seed_due(database, endpoint))
+    assert await admitted(database, endpoint, await seed_due(database, endpoint))
 
 
 async def _fail_again(database: Database, endpoint: str) -> None:
@@ -333,54 +332,56 @@ async def _fail_again(database: Database, endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("happens", [_succeed, _probe_now, _disable, _claim, _fail_again])
-async def test_a_circuit_that_changed_while_its_workflow_was_told_keeps_asking(
+async def test_a_circuit_that_changed_since_it_was_read_still_requests_its_workflow(
     database: Database, endpoint: str, happens: Callable[[Database, str], Awaitable[None]]
 ) -> None:
     await open_circuit(database, endpoint)
-    seen = await asking(database)
+    seen = await requests(database)
     await happens(database, endpoint)
     await mark(database, seen)
-    [wanted] = await asking(database)
-    await mark(database, [wanted])
-    assert await asking(database) == []
+    [request] = await requests(database)
+    await mark(database, [request])
+    assert await requests(database) == []
 
 
 @pytest.mark.parametrize(
-    ("next_probe", "told_at", "asks"),
+    ("next_probe", "woken_at", "stalled"),
     [
         (-2 * HOUR, -2 * HOUR, True),
         (None, -2 * HOUR, True),  # a drain
-        (HOUR / 2, -2 * HOUR, False),  # it waits, as it should
+        (HOUR / 2, -2 * HOUR, False),  # it waits for its probe
         (-HOUR / 2, -2 * HOUR, False),
-        (-2 * HOUR, -HOUR / 2, False),  # it has just been told
+        (-2 * HOUR, -HOUR / 2, False),  # it has just been woken
     ],
 )
-async def test_only_a_circuit_that_has_not_moved_for_long_is_asked_for_again(
+async def test_only_the_workflow_of_a_stalled_circuit_is_requested_again(
     database: Database,
     endpoint: str,
     next_probe: timedelta | None,
-    told_at: timedelta,
-    asks: bool,
+    woken_at: timedelta,
+    stalled: bool,
 ) -> None:
     await open_circuit(database, endpoint)
     h = EndpointHealth.__table__
     due = None if next_probe is None else NOON + next_probe
     async with database.write() as connection:
         await connection.execute(
-            update(h).values(next_probe_at=due, workflow_started_at=NOON + told_at)
+            update(h).values(next_probe_at=due, workflow_started_at=NOON + woken_at)
         )
     async with database.write() as connection:
-        assert await circuits.request_stalled_workflows(
-            connection, overdue_since=NOON - HOUR
-        ) == int(asks)
-    assert len(await asking(database)) == int(asks)
+        count = await circuits.request_stalled_workflows(connection, overdue_since=NOON - HOUR)
+    assert count == int(stalled)
+    assert len(await requests(database)) == int(stalled)
 
 
-async def test_a_closed_circuit_is_never_asked_for_again(database: Database, endpoint: str) -> None:
+async def test_the_workflow_of_a_closed_circuit_is_never_requested_again(
+    database: Database, endpoint: str
+) -> None:
     await open_circuit(database, endpoint)
     await record(database, endpoint, 100, succeeded=True)
     assert await close(database, endpoint, 100)
     async with database.write() as connection:
+        overdue_since = NOON + 9 * HOUR
         assert (
-            await circuits.request_stalled_workflows(connection, overdue_since=NOON + 9 * HOUR) == 0
+            await circuits.request_stalled_workflows(connection, overdue_since=overdue_since) == 0
         )

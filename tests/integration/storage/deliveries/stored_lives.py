@@ -1,4 +1,4 @@
-"""Deliveries in the database, in any status: brought there by facts, as workers and people do."""
+"""Stored deliveries in any status, reached by applying facts, as workers and people do."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-# What has happened by `at(10)` to a delivery that was due at noon. The first attempt failed where
-# there was one: then the plan's next is due at `at(61.005)`.
+# The facts by which a delivery that was due at noon is in each status at `at(10)`. If the first
+# attempt failed, the plan's next one is due at `at(61.005)`.
 _FAILED = (1.0, ended(FIRST, 503, at(1)))
 BEFORE: Final[dict[str, tuple[tuple[float, Fact], ...]]] = {
     "pending": (),
@@ -44,7 +44,7 @@ ENDED: Final = ("delivered", "dead", "gone", "cancelled")
 
 
 def life_after(facts: Iterable[tuple[float, Fact]]) -> Life:
-    """The life of a delivery that was due at noon, after these, each at so many seconds."""
+    """Return the life of a delivery that was due at noon after these (seconds, fact) pairs."""
     life = Life(due_at=NOON)
     for seconds, fact in facts:
         life = apply_fact(life, fact, now=at(seconds))
@@ -52,7 +52,7 @@ def life_after(facts: Iterable[tuple[float, Fact]]) -> Life:
 
 
 async def seed_life(database: Database, endpoint: str, before: str = "pending") -> str:
-    """A delivery to which that has happened, and whose workflow knows; returns its id."""
+    """Store a delivery in the status `before`, with a started workflow. Returns its id."""
     delivery = await seed_delivery(
         database, endpoint, created_at=NOON, updated_at=NOON, due_at=NOON, next_attempt_at=NOON
     )

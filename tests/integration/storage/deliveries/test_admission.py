@@ -1,4 +1,4 @@
-"""Whether an attempt may be made, judged under locks: by the delivery as it is by then."""
+"""Admission of attempts, decided under locks for the delivery's current state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import Attempt
 from hookfast.deliveries.life import Phase
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.limits import Go, Limits
@@ -17,30 +17,23 @@ from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.storage.circuits.stored_circuits import (
-    NOON,
-    ask,
-    at,
+    admitted,
     circuit_of,
+    decide,
     deliver,
     draining,
-    held,
-    judged,
-    life_of,
+    held_count,
     open_circuit,
     planned,
     release,
     seed_due,
 )
+from tests.integration.storage.deliveries.stored_lives import FIRST, NOON, at, stored_life
 from tests.support.seed import delivery_row, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
 ONE_A_MINUTE = Limits(rate_per_second=1 / 60)
-
-
-@pytest.fixture
-async def endpoint(database: Database) -> str:
-    return await seed_endpoint(database, "https://example.com/hook")
 
 
 async def do(database: Database, delivery: str, action: UserAction) -> None:
@@ -51,7 +44,7 @@ async def do(database: Database, delivery: str, action: UserAction) -> None:
 async def turn(
     database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
 ) -> Go | Change:
-    """What an attempt asks whose endpoint has limits."""
+    """Take a turn for an attempt whose endpoint has limits."""
     attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:
         return await admission.take_turn(
@@ -69,27 +62,27 @@ async def turn(
 # -- the gate -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("over", ["disabled", "deleted"])
-async def test_an_attempt_at_an_endpoint_that_is_over_makes_its_delivery_a_dead_letter(
-    database: Database, over: str
+@pytest.mark.parametrize("state", ["disabled", "deleted"])
+async def test_an_attempt_at_a_disabled_or_deleted_endpoint_makes_a_dead_letter(
+    database: Database, state: str
 ) -> None:
-    columns = {"state": over} if over == "disabled" else {"deleted_at": at(0)}
+    columns = {"state": state} if state == "disabled" else {"deleted_at": at(0)}
     endpoint = await seed_endpoint(database, "https://example.com/hook", **columns)
     delivery = await seed_due(database, endpoint)
-    decision = await judged(database, endpoint, delivery)
+    decision = await decide(database, endpoint, delivery)
     assert (decision.admitted, decision.change.died) == (False, True)
     row = await delivery_row(database, delivery)
-    assert (row.status, row.reason) == ("dead", f"endpoint_{over}")
+    assert (row.status, row.reason) == ("dead", f"endpoint_{state}")
     assert (row.attempts, row.next_attempt_at, row.finished_at) == (0, None, at(600))
-    assert row.last_error == f"Nothing was sent: the endpoint is {over}."
+    assert row.last_error == f"Nothing was sent: the endpoint is {state}."
 
 
-@pytest.mark.parametrize("shut", ["open", "disabled"])
+@pytest.mark.parametrize("gate", ["open", "disabled"])
 @pytest.mark.parametrize("action", ["cancel", "pause", "deliver", "resend"])
-async def test_what_was_decided_about_a_delivery_that_moved_on_changes_nothing(
-    database: Database, endpoint: str, action: UserAction, shut: str
+async def test_a_late_decision_on_a_delivery_that_moved_on_changes_nothing(
+    database: Database, endpoint: str, action: UserAction, gate: str
 ) -> None:
-    """A worker was frozen between reading the gate and what it makes of the delivery."""
+    """A worker was frozen between reading the gate and changing the delivery."""
     await open_circuit(database, endpoint)
     delivery = await seed_due(database, endpoint)
     attempt = await planned(database, endpoint, delivery)
@@ -97,35 +90,35 @@ async def test_what_was_decided_about_a_delivery_that_moved_on_changes_nothing(
         await deliver(database, delivery)
     else:
         await do(database, delivery, action)
-    if shut == "disabled":
+    if gate == "disabled":
         async with database.write() as connection:
             assert await endpoint_state.disable(
                 connection, endpoint, cause=Cause.DISABLED, reason="By request.", now=at(599)
             )
     before = await delivery_row(database, delivery)
-    decision = await judged(database, endpoint, delivery, attempt)
+    decision = await decide(database, endpoint, delivery, attempt)
     assert (decision.admitted, decision.change.after) == (False, decision.change.before)
     assert await delivery_row(database, delivery) == before
-    assert await held(database, endpoint) == 0
+    assert await held_count(database, endpoint) == 0
 
 
-async def test_a_delivery_that_was_held_already_is_not_held_for_longer(
+async def test_holding_a_held_delivery_again_does_not_prolong_the_hold(
     database: Database, endpoint: str
 ) -> None:
-    """Two workers were given the same step; the circuit closed and let it go in between."""
+    """Two workers got the same step; the circuit closed and released the delivery in between."""
     await open_circuit(database, endpoint)
     delivery = await seed_due(database, endpoint)
     attempt = await planned(database, endpoint, delivery)
-    assert not await ask(database, endpoint, delivery)
+    assert not await admitted(database, endpoint, delivery)
     before = await delivery_row(database, delivery)
-    await judged(database, endpoint, delivery, attempt)
+    await decide(database, endpoint, delivery, attempt)
     assert await delivery_row(database, delivery) == before
 
 
 # -- the limits -----------------------------------------------------------------------------------
 
 
-async def test_an_attempt_that_has_to_wait_for_its_turn_spends_nothing(
+async def test_an_attempt_that_waits_for_its_turn_does_not_count(
     database: Database, endpoint: str
 ) -> None:
     first, second = [await seed_due(database, endpoint) for _ in range(2)]
@@ -139,27 +132,26 @@ async def test_an_attempt_that_has_to_wait_for_its_turn_spends_nothing(
     assert row.waiting_since == at(600)
 
 
-@pytest.mark.parametrize("let_go", [False, True])
-async def test_a_delivery_that_waits_for_its_turn_is_held_no_more(
-    database: Database, endpoint: str, let_go: bool
+@pytest.mark.parametrize("released", [False, True])
+async def test_a_released_delivery_that_waits_for_its_turn_is_counted_as_drained_once(
+    database: Database, endpoint: str, released: bool
 ) -> None:
-    """And counts as drained, once."""
     other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
     await draining(database, endpoint)
-    if let_go:
-        assert not await ask(database, endpoint, delivery)
+    if released:
+        assert not await admitted(database, endpoint, delivery)
         await release(database, delivery)
     assert isinstance(await turn(database, endpoint, other), Go)
     for _ in range(2):
-        change = await turn(database, endpoint, delivery, attempt=_first())
+        change = await turn(database, endpoint, delivery, attempt=FIRST)
         assert isinstance(change, Change)
         assert change.after.phase is Phase.LIMITED
-    assert (await circuit_of(database, endpoint)).drained == int(let_go)
-    assert await held(database, endpoint) == 0
+    assert (await circuit_of(database, endpoint)).drained == int(released)
+    assert await held_count(database, endpoint) == 0
 
 
 @pytest.mark.parametrize("action", ["cancel", "pause", "resend", "deliver"])
-async def test_a_turn_for_a_delivery_that_moved_on_changes_nothing(
+async def test_a_late_turn_of_a_delivery_that_moved_on_changes_nothing(
     database: Database, endpoint: str, action: UserAction
 ) -> None:
     other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
@@ -176,22 +168,18 @@ async def test_a_turn_for_a_delivery_that_moved_on_changes_nothing(
     assert await delivery_row(database, delivery) == before
 
 
-async def test_a_resend_that_waits_for_its_turn_leaves_the_plan_as_it_was(
+async def test_a_resend_that_waits_for_its_turn_leaves_the_plan_unchanged(
     database: Database, endpoint: str
 ) -> None:
     other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
     await do(database, delivery, "pause")
     await do(database, delivery, "resend")
     assert isinstance(await turn(database, endpoint, other), Go)
-    before = await life_of(database, delivery)
+    before = await stored_life(database, delivery)
     assert isinstance(await turn(database, endpoint, delivery), Change)
-    after = await life_of(database, delivery)
+    after = await stored_life(database, delivery)
     assert after.resend is not None
     assert before.resend is not None
     assert after.resend.not_before == after.next_attempt_at
     assert replace(after, resend=before.resend, due_at=before.due_at) == before
     assert (after.phase, before.due_at) == (Phase.PAUSED, NOON)
-
-
-def _first() -> Attempt:
-    return Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)

@@ -1,4 +1,4 @@
-"""Whose turn it is in the outbox: a backlog is its owner's."""
+"""Fair turns in the outbox: a backlog delays only its owner."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LEASE: Final = timedelta(minutes=5)
 
 
 class Outbox:
-    """An outbox, and a relay that takes from it and never gives anything back."""
+    """An outbox with a relay that leases rows and never ends their leases."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.fair = FairClaim()
 
     async def fill(self, backlog: dict[tuple[str, str], int], **columns: Any) -> None:
-        """So many deliveries of each endpoint, with its tenant."""
+        """Store this many deliveries for each (tenant, endpoint)."""
         now = utc_now()
         row = {
             "event_id": "evt_1",
@@ -69,17 +69,21 @@ def by_endpoint(free: FreeRows) -> Counter[str]:
     return Counter(row.endpoint_id for row in free.rows)
 
 
-async def test_a_tenant_with_one_does_not_wait_for_one_with_many(box: Outbox) -> None:
+async def test_a_tenant_with_one_delivery_does_not_wait_for_another_ones_backlog(
+    box: Outbox,
+) -> None:
     await box.fill({("tnt_a", "ep_a"): 60, ("tnt_b", "ep_b"): 1})
     assert by_endpoint(await box.take(4)) == {"ep_a": 3, "ep_b": 1}
 
 
-async def test_an_endpoint_with_one_does_not_wait_for_one_with_many(box: Outbox) -> None:
+async def test_an_endpoint_with_one_delivery_does_not_wait_for_another_ones_backlog(
+    box: Outbox,
+) -> None:
     await box.fill({("tnt_a", "ep_1"): 60, ("tnt_a", "ep_2"): 1, ("tnt_a", "ep_3"): 1})
     assert by_endpoint(await box.take(6)) == {"ep_1": 4, "ep_2": 1, "ep_3": 1}
 
 
-async def test_tenants_share_alike_however_many_endpoints_they_have(box: Outbox) -> None:
+async def test_tenants_have_equal_shares_however_many_endpoints_they_have(box: Outbox) -> None:
     await box.fill({("tnt_a", f"ep_a{n}"): 10 for n in range(4)} | {("tnt_b", "ep_b"): 40})
     taken: Counter[str] = Counter()
     for _ in range(4):
@@ -88,8 +92,8 @@ async def test_tenants_share_alike_however_many_endpoints_they_have(box: Outbox)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 40])
-async def test_everybody_has_a_turn_before_anybody_has_a_second(box: Outbox, limit: int) -> None:
-    """More tenants and more endpoints than are asked at once."""
+async def test_all_endpoints_have_a_turn_before_one_has_a_second(box: Outbox, limit: int) -> None:
+    """There are more tenants and endpoints than one query reads."""
     backlog = {(f"tnt_{n:02}", f"ep_{n:02}"): 2 for n in range(36)}
     backlog |= {("tnt_99", f"ep_99_{n:02}"): 2 for n in range(36)}
     await box.fill(backlog)
@@ -104,8 +108,8 @@ async def test_everybody_has_a_turn_before_anybody_has_a_second(box: Outbox, lim
     assert len(set(wide[:36])) >= 30
 
 
-async def test_a_turn_begins_again_when_nobody_waits_after_the_last(box: Outbox) -> None:
-    """As many endpoints as are asked at once, then one of the first again."""
+async def test_turns_start_over_when_no_endpoint_after_the_last_waits(box: Outbox) -> None:
+    """As many endpoints as one query reads, then the first of them again."""
     await box.fill({("tnt_a", f"ep_{n:02}"): 1 for n in range(32)})
     assert len((await box.take(32)).rows) == 32
     async with box.database.write() as connection:
@@ -114,7 +118,7 @@ async def test_a_turn_begins_again_when_nobody_waits_after_the_last(box: Outbox)
     assert by_endpoint(await box.take(32)) == {"ep_00": 1}
 
 
-async def test_the_oldest_of_an_endpoint_go_first(box: Outbox) -> None:
+async def test_the_oldest_deliveries_of_an_endpoint_are_first(box: Outbox) -> None:
     await box.fill({("tnt_a", "ep_a"): 9})
     ids = [row.delivery_id for _ in range(3) for row in (await box.take(3)).rows]
     assert ids == sorted(ids)
@@ -126,21 +130,21 @@ async def test_an_endpoint_gets_no_more_than_it_has_room_for(box: Outbox) -> Non
     room = {"ep_1": 2, "ep_2": 0}
     free = await box.take(30, room=room.__getitem__)
     assert by_endpoint(free) == {"ep_1": 2}
-    assert not free.more  # nothing that there is room for
+    assert not free.more  # the rest has no room
 
 
-async def test_what_is_wished_for_is_not_bounded(box: Outbox) -> None:
+async def test_actions_of_people_are_not_limited_by_room(box: Outbox) -> None:
     await box.fill({("tnt_a", "ep_a"): 3}, urgency=Urgency.PERSON)
     assert by_endpoint(await box.take(30, room=lambda _: 0)) == {"ep_a": 3}
 
 
-async def test_what_is_urgent_goes_first_whoever_s_turn_it_is(box: Outbox) -> None:
+async def test_urgent_rows_are_first_even_if_it_is_another_tenants_turn(box: Outbox) -> None:
     await box.fill({("tnt_a", "ep_a"): 3})
     await box.fill({("tnt_b", "ep_b"): 3}, urgency=Urgency.PERSON)
     assert by_endpoint(await box.take(4)) == {"ep_b": 3, "ep_a": 1}
 
 
-async def test_it_says_whether_there_may_be_more(box: Outbox) -> None:
+async def test_the_result_says_whether_more_rows_may_be_free(box: Outbox) -> None:
     await box.fill({("tnt_a", "ep_a"): 5})
     assert (await box.take(3)).more
     last = await box.take(3)
@@ -148,7 +152,7 @@ async def test_it_says_whether_there_may_be_more(box: Outbox) -> None:
     assert await box.take(3) == FreeRows([], more=False)
 
 
-async def test_what_a_batch_has_in_hand_is_free_when_its_time_is_over(box: Outbox) -> None:
+async def test_rows_of_a_batch_are_free_when_its_lease_has_ended(box: Outbox) -> None:
     await box.fill({("tnt_a", "ep_a"): 1})
     now = utc_now()
     async with box.database.write() as connection:

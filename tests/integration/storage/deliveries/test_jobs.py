@@ -1,4 +1,4 @@
-"""Jobs as rows: what they choose, how they move on, and when they ask for their workflow."""
+"""Stored jobs: their selections, their progress, and their requests for a workflow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TENANT, OTHER = "tnt_" + "a" * 32, "tnt_" + "b" * 32
 
 
 async def add_deliveries(database: Database, *rows: dict[str, Any]) -> list[str]:
-    """Deliveries a second apart; returns their ids."""
+    """Store deliveries that were created a second apart. Returns their ids."""
     complete = []
     for number, row in enumerate(rows):
         at = NOW + timedelta(seconds=number)
@@ -87,7 +87,7 @@ async def stored(database: Database, job: Job) -> Job:
 
 
 async def all_chunks(database: Database, chosen: DeliverySelection, *, limit: int) -> list[str]:
-    """Everything chosen, read a chunk at a time."""
+    """Read the whole selection in chunks. Returns the ids."""
     found: list[str] = []
     while True:
         after = found[-1] if found else None
@@ -99,8 +99,7 @@ async def all_chunks(database: Database, chosen: DeliverySelection, *, limit: in
         found += ids
 
 
-# -- what is chosen
-
+# -- selections -----------------------------------------------------------------------------------
 
 FULL = DeliverySelection(
     tenant_id=TENANT,
@@ -121,15 +120,15 @@ FULL = DeliverySelection(
         DeliverySelection(after="dlv_1", without=(FULL, DeliverySelection(statuses=(DEAD,)))),
     ],
 )
-async def test_a_choice_is_the_same_after_it_was_stored(
+async def test_a_selection_is_the_same_after_it_was_stored(
     database: Database, chosen: DeliverySelection
 ) -> None:
     job = await add_job(database, chosen=chosen.document())
     assert DeliverySelection.from_document((await stored(database, job)).chosen) == chosen
 
 
-# What is chosen, and which of the six deliveries below that is.
-CHOICES = [
+# A selection, and the positions of the selected ones of the six deliveries below.
+SELECTIONS = [
     (DeliverySelection(), [0, 1, 2, 3, 4, 5]),
     (DeliverySelection(statuses=(DEAD,)), [0, 3]),
     (DeliverySelection(statuses=(DEAD, DeliveryStatus.GONE)), [0, 1, 3]),
@@ -155,8 +154,8 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize(("chosen", "expected"), CHOICES)
-async def test_what_is_chosen_is_counted_and_read_oldest_first(
+@pytest.mark.parametrize(("chosen", "expected"), SELECTIONS)
+async def test_selected_deliveries_are_counted_and_read_oldest_first(
     database: Database, chosen: DeliverySelection, expected: list[int]
 ) -> None:
     ids = await add_deliveries(
@@ -181,7 +180,7 @@ async def test_what_is_chosen_is_counted_and_read_oldest_first(
     assert all(counted.values())
 
 
-async def test_a_count_says_how_many_there_are_in_each_status(database: Database) -> None:
+async def test_selected_deliveries_are_counted_by_status(database: Database) -> None:
     await add_deliveries(database, {}, {}, {"status": "gone"}, {"status": "delivered"})
     async with database.read() as connection:
         some = DeliverySelection(statuses=(DEAD, DeliveryStatus.GONE, DeliveryStatus.HELD))
@@ -190,7 +189,7 @@ async def test_a_count_says_how_many_there_are_in_each_status(database: Database
     assert everything == {"delivered": 1, "dead": 2, "gone": 1}
 
 
-async def test_listed_ids_are_chosen_where_the_rest_of_the_filter_fits(database: Database) -> None:
+async def test_listed_ids_are_selected_if_they_match_the_filter(database: Database) -> None:
     ids = await add_deliveries(database, {}, {"tenant_id": OTHER}, {"status": "held"}, {})
     chosen = DeliverySelection(ids=(ids[2], ids[1], ids[0], "dlv_unknown"))
     assert await all_chunks(database, chosen, limit=2) == ids[:3]
@@ -201,7 +200,7 @@ async def test_listed_ids_are_chosen_where_the_rest_of_the_filter_fits(database:
     assert await all_chunks(database, replace(chosen, statuses=(DEAD,)), limit=2) == ids[:2]
 
 
-async def test_deliveries_that_come_later_do_not_join(database: Database) -> None:
+async def test_later_deliveries_are_not_added_to_a_selection(database: Database) -> None:
     async with database.read() as connection:
         nothing = await selection.newest_id(connection)
     earlier = await add_deliveries(database, {}, {"status": "delivered"})
@@ -215,8 +214,8 @@ async def test_deliveries_that_come_later_do_not_join(database: Database) -> Non
         assert await all_chunks(database, replace(chosen, up_to=nothing), limit=50) == []
 
 
-# What another job chose and has yet to come to, and which of the five deliveries below are left for
-# a job that chose them all.
+# The part of another job's selection that it has not processed, and the positions of those of the
+# five deliveries below that remain for a job that selects them all.
 WITHOUT = [
     (DeliverySelection(), []),
     (DeliverySelection(statuses=(DEAD,)), [2, 3, 4]),
@@ -231,7 +230,7 @@ WITHOUT = [
 
 
 @pytest.mark.parametrize(("other", "expected"), WITHOUT)
-async def test_what_another_job_has_yet_to_come_to_is_left_out(
+async def test_deliveries_that_another_job_has_still_to_process_are_left_out(
     database: Database, other: DeliverySelection, expected: list[int]
 ) -> None:
     ids = await add_deliveries(
@@ -250,7 +249,7 @@ async def test_what_another_job_has_yet_to_come_to_is_left_out(
         assert sum(counted.values()) == len(expected)
 
 
-async def test_what_another_job_has_come_to_already_is_not_left_out(database: Database) -> None:
+async def test_deliveries_that_another_job_has_processed_are_included(database: Database) -> None:
     ids = await add_deliveries(database, {}, {}, {}, {})
     others = (
         DeliverySelection(statuses=(DEAD,), after=ids[1]),
@@ -260,21 +259,21 @@ async def test_what_another_job_has_come_to_already_is_not_left_out(database: Da
     assert await all_chunks(database, chosen, limit=50) == ids[:2]
 
 
-# How a delivery stands that a job has asked to send again, and whether the job waits for it.
+# A delivery for which a job has requested a resend, and whether the job waits for it.
 PATIENCE = timedelta(minutes=1)
 RESENDS: list[tuple[dict[str, Any], bool]] = [
     ({"status": "retrying", "resend_asked_at": NOW}, True),
     ({"status": "paused", "resend_asked_at": NOW}, True),
     ({"status": "retrying"}, False),  # its attempt was made
     ({"status": "dead"}, False),
-    ({"status": "held", "resend_asked_at": NOW}, False),  # its endpoint is not well
+    ({"status": "held", "resend_asked_at": NOW}, False),  # its endpoint is failing
     ({"resend_asked_at": NOW, "resend_not_before": NOW + PATIENCE / 2}, True),
     ({"resend_asked_at": NOW, "resend_not_before": NOW + PATIENCE}, False),
 ]
 
 
 @pytest.mark.parametrize(("columns", "waits"), RESENDS)
-async def test_a_job_waits_for_a_resend_that_can_be_made_before_long(
+async def test_a_job_waits_only_for_resends_that_are_expected_soon(
     database: Database, columns: dict[str, Any], waits: bool
 ) -> None:
     [delivery, _] = await add_deliveries(database, columns, columns)
@@ -284,7 +283,7 @@ async def test_a_job_waits_for_a_resend_that_can_be_made_before_long(
         assert found == [one for one in ids if one == delivery and waits]
 
 
-# -- how a job moves on
+# -- progress -------------------------------------------------------------------------------------
 
 
 async def test_a_job_begins_once(database: Database) -> None:
@@ -312,42 +311,37 @@ async def test_progress_adds_up(database: Database) -> None:
     assert (job.cursor, job.in_hand) == ("dlv_2", ["dlv_1"])
 
 
-async def test_two_workers_at_one_job_take_turns(database_url: str) -> None:
-    """One was only thought dead: what it counts goes on where the other's transaction ended."""
-    async with Database(database_url) as database, Database(database_url) as twin:
-        job = await add_job(database)
+async def test_two_workers_that_process_the_same_job_count_nothing_twice(
+    workers: list[Database],
+) -> None:
+    """One of them was wrongly considered dead. Each continues after the other's transaction."""
+    job = await add_job(workers[0])
 
-        async def advance(database: Database) -> None:
-            async with database.write() as connection:
-                locked = await jobs.lock(connection, job.id)
-                assert locked is not None
-                number = 1 + int((locked.cursor or "dlv_0").removeprefix("dlv_"))
-                await asyncio.sleep(0)  # the other one's turn to ask for the row
-                await jobs.record_progress(
-                    connection,
-                    locked,
-                    cursor=f"dlv_{number}",
-                    in_hand=[],
-                    done=1,
-                    skipped=0,
-                    now=LATER,
-                )
+    async def advance(database: Database) -> None:
+        async with database.write() as connection:
+            locked = await jobs.lock(connection, job.id)
+            assert locked is not None
+            cursor = f"dlv_{1 + int((locked.cursor or 'dlv_0').removeprefix('dlv_'))}"
+            await asyncio.sleep(0)  # lets the other worker try to lock the row
+            await jobs.record_progress(
+                connection, locked, cursor=cursor, in_hand=[], done=1, skipped=0, now=LATER
+            )
 
-        await asyncio.gather(*(advance(one) for one in (database, twin) * 8))
-        moved = await stored(database, job)
+    await asyncio.gather(*(advance(one) for one in workers[:2] * 8))
+    moved = await stored(workers[0], job)
     assert (moved.cursor, moved.done) == ("dlv_16", 16)
 
 
-async def test_a_job_that_sends_again_is_known_while_it_is_under_way(database: Database) -> None:
+async def test_unfinished_resend_jobs_are_found(database: Database) -> None:
     resending = await add_job(database, status="running")
     await add_job(database, action="pause")
     await add_job(database, status="done")
-    await add_job(database, status="running", cancel_requested=True)  # it asks no more
+    await add_job(database, status="running", cancel_requested=True)  # it resends no more
     async with database.read() as connection:
         assert [one.id for one in await jobs.unfinished_resends(connection)] == [resending.id]
 
 
-async def test_a_job_that_has_ended_stays_as_it_is(database: Database) -> None:
+async def test_an_ended_job_does_not_change(database: Database) -> None:
     job = await add_job(database)
     async with database.write() as connection:
         ended = await jobs.finish(connection, job.id, status=JobStatus.CANCELLED, now=NOW)
@@ -372,7 +366,7 @@ async def test_jobs_are_listed_newest_first(database: Database) -> None:
         {},
         {"tenant_id": TENANT, "status": "done"},
     ]
-    made = [
+    ids = [
         (await add_job(database, id=new_id("job", NOW + timedelta(seconds=n)), **member)).id
         for n, member in enumerate(members)
     ]
@@ -384,32 +378,34 @@ async def test_jobs_are_listed_newest_first(database: Database) -> None:
             rows = await jobs.list_page(
                 connection, tenant_id=tenant_id, status=status, after=after, limit=3
             )
-        return [made.index(row.id) for row in rows]
+        return [ids.index(row.id) for row in rows]
 
     assert await listed() == [3, 2, 1]
-    assert await listed(after=made[1]) == [0]
+    assert await listed(after=ids[1]) == [0]
     assert await listed(TENANT) == [3, 0]
     assert await listed(TENANT, JobStatus.PENDING) == [0]
     assert await listed(status=JobStatus.DONE) == [3, 1]
 
 
-# -- asking for the workflow
+# -- requests for the workflow --------------------------------------------------------------------
 
 
-async def test_a_new_job_asks_for_its_workflow_until_it_is_started(database: Database) -> None:
+async def test_a_new_job_requests_its_workflow_until_it_is_marked(database: Database) -> None:
     job = await add_job(database)
     async with database.write() as connection:
-        [wanted] = await JobWorkflowRequests().find(connection, limit=10)
-        await JobWorkflowRequests().mark(connection, [wanted], now=LATER)
-    assert wanted.workflow_id == f"job/{job.id}"
-    assert wanted.argument == JobInput(job.id, "resend", JobProgress(total=1_200))
-    assert wanted.summary == "action: resend 1,200 deliveries"
+        [request] = await JobWorkflowRequests().find(connection, limit=10)
+        await JobWorkflowRequests().mark(connection, [request], now=LATER)
+    assert request.workflow_id == f"job/{job.id}"
+    assert request.argument == JobInput(job.id, "resend", JobProgress(total=1_200))
+    assert request.summary == "action: resend 1,200 deliveries"
     async with database.read() as connection:
         assert await JobWorkflowRequests().find(connection, limit=10) == []
     assert (await stored(database, job)).workflow_started_at == LATER
 
 
-async def test_a_job_that_is_cancelled_while_it_is_started_still_asks(database: Database) -> None:
+async def test_a_job_that_is_cancelled_while_it_is_started_requests_its_workflow_again(
+    database: Database,
+) -> None:
     job = await add_job(database)
     async with database.read() as connection:
         seen = await JobWorkflowRequests().find(connection, limit=10)
@@ -418,13 +414,13 @@ async def test_a_job_that_is_cancelled_while_it_is_started_still_asks(database: 
         await JobWorkflowRequests().mark(connection, seen, now=LATER)
 
     async with database.write() as connection:
-        [wanted] = await JobWorkflowRequests().find(connection, limit=10)
-        assert wanted.workflow_id == f"job/{job.id}"
-        await JobWorkflowRequests().mark(connection, [wanted], now=LATER)
+        [request] = await JobWorkflowRequests().find(connection, limit=10)
+        assert request.workflow_id == f"job/{job.id}"
+        await JobWorkflowRequests().mark(connection, [request], now=LATER)
         assert await JobWorkflowRequests().find(connection, limit=10) == []
 
 
-async def test_a_job_that_has_ended_asks_for_nothing(database: Database) -> None:
+async def test_an_ended_job_requests_no_workflow(database: Database) -> None:
     job = await add_job(database)
     async with database.write() as connection:
         await jobs.finish(connection, job.id, status=JobStatus.DONE, now=LATER)
@@ -432,30 +428,29 @@ async def test_a_job_that_has_ended_asks_for_nothing(database: Database) -> None
 
 
 @pytest.mark.parametrize(
-    ("status", "moved", "told", "asks"),
+    ("status", "moved", "woken", "stalled"),
     [
         ("running", -2, -2, True),
         ("pending", -2, -2, True),  # its workflow was lost before it began
-        ("running", -0.5, -2, False),  # it moves
-        ("running", -2, -0.5, False),  # it has just been told
+        ("running", -0.5, -2, False),  # it has made progress
+        ("running", -2, -0.5, False),  # it has just been woken
         ("done", -2, -2, False),
     ],
 )
-async def test_only_a_job_that_has_not_moved_for_long_is_asked_for_again(
-    database: Database, status: str, moved: float, told: float, asks: bool
+async def test_only_the_workflow_of_a_stalled_job_is_requested_again(
+    database: Database, status: str, moved: float, woken: float, stalled: bool
 ) -> None:
-    """`moved` and `told` are hours from now."""
+    """`moved` and `woken` are hours from now."""
     hour = timedelta(hours=1)
     job = await add_job(
         database,
         status=status,
         updated_at=NOW + moved * hour,
-        workflow_started_at=NOW + told * hour,
+        workflow_started_at=NOW + woken * hour,
     )
     async with database.write() as connection:
-        assert await jobs.request_stalled_workflows(connection, unmoved_since=NOW - hour) == int(
-            asks
-        )
+        count = await jobs.request_stalled_workflows(connection, unmoved_since=NOW - hour)
+    assert count == int(stalled)
     async with database.read() as connection:
-        wanted = await JobWorkflowRequests().find(connection, limit=10)
-    assert [one.workflow_id for one in wanted] == [f"job/{job.id}"] * asks
+        requests = await JobWorkflowRequests().find(connection, limit=10)
+    assert [one.workflow_id for one in requests] == [f"job/{job.id}"] * stalled

@@ -1,11 +1,9 @@
-"""Lives as they are stored: read back as they were, and changed by one transaction at a time."""
+"""Stored lives: read back as they were written, and changed by one transaction at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +17,7 @@ from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
-from tests.integration.storage.circuits.stored_circuits import told
+from tests.integration.storage.circuits.stored_circuits import notified
 from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
     FIRST,
@@ -30,17 +28,10 @@ from tests.integration.storage.deliveries.stored_lives import (
     stored_life,
 )
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
-from tests.support.seed import delivery_row, seed_endpoint
+from tests.support.seed import delivery_row
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def workers(database_url: str) -> AsyncIterator[list[Database]]:
-    """The databases of two workers."""
-    async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Database(database_url)) for _ in range(2)]
 
 
 async def apply(
@@ -55,8 +46,9 @@ async def apply(
 
 
 @pytest.mark.parametrize("before", BEFORE)
-async def test_a_life_is_read_as_it_was_written(database: Database, before: str) -> None:
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
+async def test_a_life_is_read_as_it_was_written(
+    database: Database, endpoint: str, before: str
+) -> None:
     delivery = await seed_life(database, endpoint, before)
     expected = life_after(BEFORE[before])
     assert await stored_life(database, delivery) == expected
@@ -66,11 +58,10 @@ async def test_a_life_is_read_as_it_was_written(database: Database, before: str)
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_life_is_the_same_in_the_database_and_in_memory(
-    database: Database, seed: int
+    database: Database, endpoint: str, seed: int
 ) -> None:
-    """Whatever happens to it, one fact after the other."""
+    """After each of many random facts."""
     dice = random.Random(seed)
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
     delivery = await seed_life(database, endpoint)
     life, now = Life(due_at=NOON), 0.0
     met = set()
@@ -106,10 +97,9 @@ def _any_fact(dice: random.Random, life: Life, now: float) -> Fact:
     return dice.choice(list(Action))
 
 
-async def test_many_are_changed_in_one_go_and_the_others_are_left_alone(
-    database: Database,
+async def test_many_deliveries_are_changed_at_once_and_others_stay_unchanged(
+    database: Database, endpoint: str
 ) -> None:
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
     ids = {before: await seed_life(database, endpoint, before) for before in BEFORE}
     rows = {before: await delivery_row(database, one) for before, one in ids.items()}
     facts = [(one, Action.PAUSE) for one in reversed(ids.values())]
@@ -132,8 +122,9 @@ async def test_many_are_changed_in_one_go_and_the_others_are_left_alone(
             assert change.after == change.before
 
 
-async def test_several_facts_of_one_delivery_are_one_change(database: Database) -> None:
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
+async def test_several_facts_of_one_delivery_are_one_change(
+    database: Database, endpoint: str
+) -> None:
     delivery = await seed_life(database, endpoint)
     facts = [(delivery, one) for one in (Action.PAUSE, Action.RESUME, Action.PAUSE)]
     async with database.write() as connection:
@@ -142,8 +133,9 @@ async def test_several_facts_of_one_delivery_are_one_change(database: Database) 
     assert (await delivery_row(database, delivery)).wakes == 1
 
 
-async def test_a_change_that_is_rolled_back_has_not_been(database: Database) -> None:
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
+async def test_a_rolled_back_change_leaves_the_row_unchanged(
+    database: Database, endpoint: str
+) -> None:
     delivery = await seed_life(database, endpoint)
     before = await delivery_row(database, delivery)
     async with database.write() as connection:
@@ -154,7 +146,7 @@ async def test_a_change_that_is_rolled_back_has_not_been(database: Database) -> 
 
 # -- two at once ----------------------------------------------------------------------------------
 
-# What happens first, and what another worker has found out before that and comes with then.
+# A first fact, and a stale fact that another worker computed before the first was committed.
 FIRSTS: dict[str, Fact] = {
     "cancelled": Action.CANCEL,
     "paused": Action.PAUSE,
@@ -167,7 +159,7 @@ FIRSTS: dict[str, Fact] = {
 PUT_OFF: dict[str, Fact] = {
     "held": Held(FIRST, Reason.ENDPOINT_PAUSED, at(7200)),
     "limited": Limited(FIRST, at(60)),
-    "refused": Undeliverable(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent."),
+    "undeliverable": Undeliverable(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent."),
 }
 STALE: dict[str, Fact] = PUT_OFF | {
     "arrived": ended(FIRST, 200, at(6)),
@@ -178,13 +170,12 @@ STALE: dict[str, Fact] = PUT_OFF | {
 
 @pytest.mark.parametrize("stale", STALE)
 @pytest.mark.parametrize("first", FIRSTS)
-async def test_a_fact_that_comes_late_is_judged_by_the_life_as_it_is_by_then(
-    workers: list[Database], first: str, stale: str
+async def test_a_stale_fact_is_applied_to_the_current_life(
+    workers: list[Database], endpoint: str, first: str, stale: str
 ) -> None:
-    """Both have read the delivery; the second one comes while the first one's transaction is open,
-    waits for its row, and does not write over what it has changed."""
-    here, there = workers
-    endpoint = await seed_endpoint(here, "https://example.com/hook")
+    """Both workers have read the delivery. The second waits for the row while the transaction of
+    the first is open, and does not overwrite its change."""
+    here, there, _ = workers
     delivery = await seed_life(here, endpoint)
     assert next_step(await stored_life(there, delivery), at(5)) == FIRST
 
@@ -199,16 +190,15 @@ async def test_a_fact_that_comes_late_is_judged_by_the_life_as_it_is_by_then(
     assert change.before == moved
     assert change.after == apply_fact(moved, STALE[stale], now=at(8))
     assert await stored_life(here, delivery) == change.after
-    if stale in PUT_OFF:  # it is about an attempt that is not what comes next
+    if stale in PUT_OFF:  # it is about an attempt that is no longer the next one
         assert change.after == change.before
     if first in ("cancelled", "delivered"):
         assert change.after.phase is Phase(first)
 
 
-async def test_deliveries_that_two_change_at_once_are_locked_in_one_order(
-    workers: list[Database],
+async def test_simultaneous_changes_of_the_same_deliveries_do_not_deadlock(
+    workers: list[Database], endpoint: str
 ) -> None:
-    endpoint = await seed_endpoint(workers[0], "https://example.com/hook")
     ids = [await seed_life(workers[0], endpoint) for _ in range(12)]
 
     async def change(number: int) -> None:
@@ -226,25 +216,26 @@ async def test_deliveries_that_two_change_at_once_are_locked_in_one_order(
 
 
 async def _until_it_waits(database: Database, task: asyncio.Task[Any]) -> None:
-    """Until the other worker's transaction waits for ours."""
+    """Wait until the other worker's transaction waits for ours."""
     waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
     while True:
         await asyncio.sleep(0.02)
         assert not task.done()
-        if database.kind == "sqlite":  # whose writers wait where nobody can see them
+        if database.kind == "sqlite":  # its waiting writers are not visible
             return
         async with database.read() as connection:
             if (await connection.execute(waiting)).scalar_one():
                 return
 
 
-# -- the outbox and the operator ------------------------------------------------------------------
+# -- the outbox and notifications -----------------------------------------------------------------
 
 
-async def test_a_workflow_that_acts_is_known_to_have_been_started(database: Database) -> None:
+async def test_a_fact_of_its_workflow_marks_a_delivery_as_started(
+    database: Database, endpoint: str
+) -> None:
     """The relay may have died before it marked the row. But a delivery that was put back into the
-    outbox stays there: its workflow has not heard of that yet."""
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
+    outbox stays there, because its workflow has not been woken yet."""
     for wakes in (0, 1):
         delivery = await seed_life(database, endpoint)
         await _put_back(database, delivery, wakes=wakes)
@@ -253,16 +244,17 @@ async def test_a_workflow_that_acts_is_known_to_have_been_started(database: Data
         assert (row.status, row.started_at) == ("retrying", None if wakes else at(2))
 
 
-async def test_what_becomes_a_dead_letter_is_told_once(database: Database) -> None:
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
+async def test_operators_are_notified_once_of_a_dead_letter(
+    database: Database, endpoint: str
+) -> None:
     delivery = await seed_life(database, endpoint)
-    refused = Undeliverable(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent.")
-    assert (await apply(database, delivery, refused, now=1)).died
-    assert not (await apply(database, delivery, refused, now=2)).died
-    assert (await told(database))[1] == [Kind.DELIVERY_DEAD]
+    undeliverable = Undeliverable(FIRST, Reason.ENDPOINT_DISABLED, "Nothing was sent.")
+    assert (await apply(database, delivery, undeliverable, now=1)).died
+    assert not (await apply(database, delivery, undeliverable, now=2)).died
+    assert (await notified(database))[1] == [Kind.DELIVERY_DEAD]
     await apply(database, delivery, Action.RESEND, now=3, wake=Urgency.PERSON)
     await apply(database, delivery, Action.CANCEL, now=4, wake=Urgency.PERSON)
-    assert (await told(database))[1] == [Kind.DELIVERY_DEAD]
+    assert (await notified(database))[1] == [Kind.DELIVERY_DEAD]
 
 
 async def _put_back(database: Database, delivery: str, *, wakes: int) -> None:

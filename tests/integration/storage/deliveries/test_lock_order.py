@@ -1,5 +1,5 @@
-"""Processes that change the same rows at once: they lock them in one order, or pass by what others
-hold. Else PostgreSQL ends one of them after a second."""
+"""Lock order of processes that change the same rows at once: they lock rows in the same order, or
+skip locked rows. Otherwise PostgreSQL cancels one of them after a second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.tables import Delivery, Endpoint
-from tests.integration.storage.circuits.stored_circuits import HOUR, NOON, open_circuit
+from tests.integration.storage.circuits.stored_circuits import HOUR, open_circuit
+from tests.integration.storage.deliveries.stored_lives import NOON
 from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
 from tests.support.waiting import PATIENCE
 
@@ -24,12 +25,12 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def postgresql(postgresql_url: str) -> AsyncIterator[Database]:
-    """A database with locks on rows: SQLite has one writer."""
+    """A database with row locks, unlike SQLite, which has one writer."""
     async with Database(postgresql_url) as database:
         yield database
 
 
-async def test_a_lost_delivery_whose_attempt_is_being_recorded_is_passed_by(
+async def test_the_sweep_skips_a_lost_delivery_whose_attempt_is_being_recorded(
     postgresql: Database,
 ) -> None:
     endpoint = await seed_endpoint(postgresql, "https://example.com/hook")
@@ -46,24 +47,23 @@ async def test_a_lost_delivery_whose_attempt_is_being_recorded_is_passed_by(
     assert (await delivery_row(postgresql, recorded)).wakes == 0
 
 
-async def test_a_circuit_that_is_being_moved_is_not_asked_for_again(postgresql: Database) -> None:
-    moving, unmoved = [
+async def test_the_sweep_skips_a_stalled_circuit_that_is_locked(postgresql: Database) -> None:
+    moving, stalled = [
         await seed_endpoint(postgresql, "https://example.com/hook") for _ in range(2)
     ]
-    for endpoint in (moving, unmoved):
+    for endpoint in (moving, stalled):
         await open_circuit(postgresql, endpoint)
     async with postgresql.write() as workflow_starter:
-        wanted = await CircuitWorkflowRequests().find(workflow_starter, limit=9)
-        await CircuitWorkflowRequests().mark(workflow_starter, wanted, now=NOON)
+        requests = await CircuitWorkflowRequests().find(workflow_starter, limit=9)
+        await CircuitWorkflowRequests().mark(workflow_starter, requests, now=NOON)
     async with postgresql.write() as other, asyncio.timeout(PATIENCE):
         await circuits.lock(other, [moving])
         async with postgresql.write() as sweep:
-            assert (
-                await circuits.request_stalled_workflows(sweep, overdue_since=NOON + 2 * HOUR) == 1
-            )
+            overdue_since = NOON + 2 * HOUR
+            assert await circuits.request_stalled_workflows(sweep, overdue_since=overdue_since) == 1
     async with postgresql.read() as connection:
-        [asking] = await CircuitWorkflowRequests().find(connection, limit=9)
-    assert asking.key[0] == unmoved
+        [request] = await CircuitWorkflowRequests().find(connection, limit=9)
+    assert request.key[0] == stalled
 
 
 async def test_circuits_are_marked_in_the_order_in_which_attempts_lock_them(
@@ -78,7 +78,7 @@ async def test_circuits_are_marked_in_the_order_in_which_attempts_lock_them(
                 update(table).where(table.c.id == endpoint).values(mode="push")
             )
     async with postgresql.read() as connection:
-        for plan in ("indexscan", "bitmapscan", "mergejoin"):  # as it may be with other statistics
+        for plan in ("indexscan", "bitmapscan", "mergejoin"):  # as other statistics may cause
             await connection.execute(text(f"SET LOCAL enable_{plan} = off"))
-        wanted = await CircuitWorkflowRequests().find(connection, limit=9)
-    assert [one.key[0] for one in wanted] == endpoints
+        requests = await CircuitWorkflowRequests().find(connection, limit=9)
+    assert [one.key[0] for one in requests] == endpoints

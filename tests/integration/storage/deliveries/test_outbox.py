@@ -1,9 +1,8 @@
-"""The outbox: what relays take from it, in which order, and what stays there for the next one."""
+"""The outbox: which rows relays lease, in which order, and which rows stay in it."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from hookfast.storage.deliveries.outbox import PendingDelivery
 from tests.integration.storage.deliveries.stored_lives import FIRST, at, life_after
 from tests.integration.storage.retention.ended import ended
 from tests.support.seed import claim as seed_claim
-from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
+from tests.support.seed import delivery_row, seed_delivery
 
 pytestmark = pytest.mark.anyio
 
@@ -25,13 +24,8 @@ LEASE: Final = timedelta(seconds=30)
 EVERYTHING: Final = (Urgency.PERSON, Urgency.RETRY, Urgency.FIRST, Urgency.JOB)
 
 
-@pytest.fixture
-async def endpoint(database: Database) -> str:
-    return await seed_endpoint(database, "https://example.com/hook")
-
-
 async def seed(database: Database, endpoint: str, **columns: Any) -> str:
-    """A delivery in the outbox, emitted at noon; returns its id."""
+    """Store a delivery in the outbox, created at noon. Returns its id."""
     given = {"created_at": at(0), "updated_at": at(0), "due_at": at(0), "next_attempt_at": at(0)}
     return await seed_delivery(database, endpoint, **given | columns)
 
@@ -60,7 +54,7 @@ async def wake(database: Database, *ids: str, urgency: int) -> None:
 # -- claiming -------------------------------------------------------------------------------------
 
 
-async def test_the_most_urgent_go_first_and_of_those_the_oldest(
+async def test_the_most_urgent_rows_are_first_and_of_those_the_oldest(
     database: Database, endpoint: str
 ) -> None:
     by_urgency: dict[int, list[str]] = {urgency: [] for urgency in EVERYTHING}
@@ -72,7 +66,7 @@ async def test_the_most_urgent_go_first_and_of_those_the_oldest(
     assert await claimed_ids(database) == []
 
 
-async def test_a_new_delivery_goes_after_retries_and_before_jobs(
+async def test_a_new_delivery_has_the_urgency_of_first_attempts(
     database: Database, endpoint: str
 ) -> None:
     await seed(database, endpoint)
@@ -89,7 +83,7 @@ async def test_a_new_delivery_goes_after_retries_and_before_jobs(
         ({"most_urgent": Urgency.RETRY, "least_urgent": Urgency.FIRST}, [2, 3]),
     ],
 )
-async def test_a_relay_may_take_some_urgencies_only(
+async def test_a_relay_may_lease_rows_of_some_urgencies_only(
     database: Database, endpoint: str, given: dict[str, int], expected: list[int]
 ) -> None:
     for urgency in EVERYTHING:
@@ -97,7 +91,7 @@ async def test_a_relay_may_take_some_urgencies_only(
     assert [row.urgency for row in await claim(database, **given)] == expected
 
 
-async def test_what_is_leased_is_free_again_when_the_lease_has_run_out(
+async def test_a_leased_row_is_free_again_when_its_lease_has_ended(
     database: Database, endpoint: str
 ) -> None:
     delivery = await seed(database, endpoint)
@@ -107,25 +101,22 @@ async def test_what_is_leased_is_free_again_when_the_lease_has_run_out(
     assert await claimed_ids(database, now=LEASE.total_seconds() + 1) == [delivery]
 
 
-async def test_two_relays_take_nothing_twice(database_url: str) -> None:
-    async with AsyncExitStack() as stack:
-        relays = [await stack.enter_async_context(Database(database_url)) for _ in range(3)]
-        endpoint = await seed_endpoint(relays[0], "https://example.com/hook")
-        ids = [await seed(relays[0], endpoint) for _ in range(40)]
-        taken: list[str] = []
+async def test_several_relays_lease_no_row_twice(workers: list[Database], endpoint: str) -> None:
+    ids = [await seed(workers[0], endpoint) for _ in range(40)]
+    leased: list[str] = []
 
-        async def take_all(relay: Database) -> None:
-            while found := await claimed_ids(relay, limit=4):
-                taken.extend(found)
+    async def lease_all(worker: Database) -> None:
+        while found := await claimed_ids(worker, limit=4):
+            leased.extend(found)
 
-        await asyncio.gather(*(take_all(relay) for relay in relays))
-    assert sorted(taken) == ids
+    await asyncio.gather(*(lease_all(worker) for worker in workers))
+    assert sorted(leased) == ids
 
 
 # -- marking --------------------------------------------------------------------------------------
 
 
-async def test_what_was_started_has_left_the_outbox(database: Database, endpoint: str) -> None:
+async def test_a_started_delivery_has_left_the_outbox(database: Database, endpoint: str) -> None:
     delivery = await seed(database, endpoint)
     await claim(database)
     await mark(database, delivery, leased_until=at(0) + LEASE)
@@ -134,10 +125,8 @@ async def test_what_was_started_has_left_the_outbox(database: Database, endpoint
     assert await claimed_ids(database, now=3600) == []
 
 
-async def test_a_lease_that_is_not_ones_own_marks_and_frees_nothing(
-    database: Database, endpoint: str
-) -> None:
-    """A relay that was frozen: its lease ran out, and another starts the delivery just now."""
+async def test_an_ended_lease_marks_and_frees_nothing(database: Database, endpoint: str) -> None:
+    """A relay was frozen until its lease ended, and another is starting the delivery now."""
     delivery = await seed(database, endpoint)
     await claim(database, now=0)
     await claim(database, now=31)
@@ -152,10 +141,10 @@ async def test_a_lease_that_is_not_ones_own_marks_and_frees_nothing(
 
 
 @pytest.mark.parametrize("how", ["wake", "action", "job", "release"])
-async def test_a_delivery_that_is_woken_again_while_it_is_being_told_stays_in_the_outbox(
+async def test_a_delivery_that_changes_while_it_is_relayed_stays_in_the_outbox(
     database: Database, endpoint: str, how: str
 ) -> None:
-    """What the relay tells its workflow may have been read before the change."""
+    """Its workflow may have read the row before the change."""
     columns = {"status": "held", "recheck_at": at(3600)} if how == "release" else {}
     delivery = await seed(database, endpoint, **columns)
     await claim(database)
@@ -176,12 +165,12 @@ async def test_a_delivery_that_is_woken_again_while_it_is_being_told_stays_in_th
         await outbox.release(connection, [delivery], leased_until=at(0) + LEASE)
     stored = await delivery_row(database, delivery)
     assert (stored.started_at, stored.leased_until, stored.wakes) == (None, None, 1)
-    # the other relay need not wait for the lease
+    # another relay need not wait for the lease
     [again] = await claim(database, now=1)
     assert again.wakes == 1
 
 
-async def test_what_could_not_be_started_is_free_at_once(database: Database, endpoint: str) -> None:
+async def test_a_released_row_is_free_at_once(database: Database, endpoint: str) -> None:
     mine, marked = [await seed(database, endpoint) for _ in range(2)]
     await claim(database)
     lease = at(0) + LEASE
@@ -191,7 +180,7 @@ async def test_what_could_not_be_started_is_free_at_once(database: Database, end
     assert await claimed_ids(database, now=1) == [mine]
 
 
-async def test_a_first_attempt_that_is_recorded_needs_no_mark(
+async def test_recording_the_first_attempt_marks_the_row_as_started(
     database: Database, endpoint: str
 ) -> None:
     delivery = await seed(database, endpoint)
@@ -207,7 +196,7 @@ async def test_a_first_attempt_that_is_recorded_needs_no_mark(
 
 
 @pytest.mark.parametrize(
-    ("there", "wakes", "then"),
+    ("before", "wakes", "then"),
     [
         (Urgency.PERSON, Urgency.RETRY, Urgency.PERSON),
         (Urgency.PERSON, Urgency.JOB, Urgency.PERSON),
@@ -217,20 +206,18 @@ async def test_a_first_attempt_that_is_recorded_needs_no_mark(
         (Urgency.JOB, Urgency.PERSON, Urgency.PERSON),
     ],
 )
-async def test_of_two_wakes_the_more_urgent_one_counts_until_it_was_told(
-    database: Database, endpoint: str, there: int, wakes: int, then: int
+async def test_a_waiting_row_keeps_the_more_urgent_of_two_wakes(
+    database: Database, endpoint: str, before: int, wakes: int, then: int
 ) -> None:
-    waiting = await seed(database, endpoint, urgency=there)
-    told = await seed(database, endpoint, urgency=there, started_at=at(0))
-    await wake(database, waiting, told, urgency=wakes)
+    waiting = await seed(database, endpoint, urgency=before)
+    started = await seed(database, endpoint, urgency=before, started_at=at(0))
+    await wake(database, waiting, started, urgency=wakes)
     rows = {row.delivery_id: row for row in await claim(database)}
     assert (rows[waiting].urgency, rows[waiting].wakes) == (then, 1)
-    assert (rows[told].urgency, rows[told].wakes) == (wakes, 1)
+    assert (rows[started].urgency, rows[started].wakes) == (wakes, 1)
 
 
-async def test_waking_changes_nothing_of_the_delivery_itself(
-    database: Database, endpoint: str
-) -> None:
+async def test_waking_changes_only_the_outbox_columns(database: Database, endpoint: str) -> None:
     delivery = await seed(database, endpoint, started_at=at(0))
     before = (await delivery_row(database, delivery))._asdict()
     await wake(database, delivery, urgency=Urgency.RETRY)
@@ -245,12 +232,12 @@ async def test_waking_changes_nothing_of_the_delivery_itself(
         ({}, True),
         ({"next_attempt_at": at(301)}, False),  # due a moment ago
         ({"next_attempt_at": None}, False),  # paused, or ended
-        ({"started_at": at(301)}, False),  # it was told lately
-        ({"started_at": None}, False),  # it is to be told
-        ({"updated_at": at(301)}, False),  # it moves
+        ({"started_at": at(301)}, False),  # it was started or woken recently
+        ({"started_at": None}, False),  # it is in the outbox
+        ({"updated_at": at(301)}, False),  # it has changed recently
     ],
 )
-async def test_only_what_has_long_been_due_and_has_not_moved_is_lost(
+async def test_only_deliveries_that_are_long_overdue_and_unchanged_are_lost(
     database: Database, endpoint: str, columns: dict[str, Any], is_lost: bool
 ) -> None:
     delivery = await seed(database, endpoint, **{"started_at": at(0)} | columns)
@@ -263,7 +250,9 @@ async def test_only_what_has_long_been_due_and_has_not_moved_is_lost(
         assert (row.started_at, row.urgency) == (None, Urgency.RETRY)
 
 
-async def test_what_was_lost_and_told_again_has_its_time(database: Database, endpoint: str) -> None:
+async def test_a_lost_delivery_that_was_woken_is_not_lost_at_once(
+    database: Database, endpoint: str
+) -> None:
     delivery = await seed(database, endpoint, started_at=at(0))
 
     async def sweep(overdue_since: float) -> int:
@@ -275,10 +264,10 @@ async def test_what_was_lost_and_told_again_has_its_time(database: Database, end
     assert await claimed_ids(database, now=700) == [delivery]
     await mark(database, delivery, leased_until=at(700) + LEASE, now=700)
     assert await sweep(700) == 0
-    assert await sweep(701) == 1  # nothing has come of that either
+    assert await sweep(701) == 1  # that had no effect either
 
 
-async def test_the_sweep_takes_a_bounded_number(database: Database, endpoint: str) -> None:
+async def test_the_sweep_wakes_at_most_limit_deliveries(database: Database, endpoint: str) -> None:
     for _ in range(3):
         await seed(database, endpoint, started_at=at(0))
     async with database.write() as connection:

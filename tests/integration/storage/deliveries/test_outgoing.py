@@ -1,4 +1,4 @@
-"""What an attempt is given, and how old what decides over it may be."""
+"""Loading what an attempt needs, and how old the data that decides on it may be."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from hookfast.storage.deliveries.outbox import find_pending
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.storage.endpoints import endpoint_state
-from tests.integration.storage.circuits.stored_circuits import life_of
+from tests.integration.storage.deliveries.stored_lives import stored_life
 from tests.integration.storage.retention.ended import success
 from tests.support.seed import KEYRING, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
 LONG = 60.0
-"""Seconds that what was read counts in these tests: also on a machine that is busy."""
+"""Seconds for which reads are valid in these tests, so that a busy machine does not fail them."""
 
 
 @pytest.fixture(autouse=True)
-def counts_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "FRESH_SECONDS", LONG)
 
 
-class Hands:
+class ManualClock:
     """A clock that a test sets."""
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class Hands:
 async def prime(
     database: Database, loader: OutgoingLoader, delivery: str, *, seconds_ago: float = 0
 ) -> None:
-    """What the relay does, so long ago."""
+    """Prime the loader as the relay does, as of `seconds_ago`."""
     read_at = asyncio.get_running_loop().time() - seconds_ago
     async with database.read() as connection:
         row = await find_pending(connection, delivery)
         assert row is not None
-        chosen = await loader.with_endpoints(connection, [row])
-        await loader.prime(connection, chosen, read_at=read_at)
+        rows = await loader.with_endpoints(connection, [row])
+        await loader.prime(connection, rows, read_at=read_at)
 
 
 async def primed_then_paused(
@@ -63,7 +63,8 @@ async def primed_then_paused(
     deliver_at: datetime | None = None,
     seconds_ago: float = 0,
 ) -> str:
-    """A delivery that the relay has read, and whose endpoint another process paused then."""
+    """Store a delivery, prime the loader with it, and then pause its endpoint as another process
+    would. Returns its id."""
     endpoint = await seed_endpoint(database, "https://example.com/hook")
     delivery = await seed_delivery(database, endpoint, deliver_at=deliver_at)
     await prime(database, loader, delivery, seconds_ago=seconds_ago)
@@ -76,7 +77,7 @@ async def primed_then_paused(
     ("seconds_ago", "state"),
     [(0, EndpointState.ENABLED), (LONG + 1, EndpointState.PAUSED)],
 )
-async def test_what_the_relay_read_counts_for_a_moment_only(
+async def test_primed_data_is_valid_for_a_moment_only(
     database: Database, seconds_ago: float, state: EndpointState
 ) -> None:
     loader = OutgoingLoader(database, KEYRING)
@@ -86,25 +87,23 @@ async def test_what_the_relay_read_counts_for_a_moment_only(
     assert loaded.fresh
 
 
-async def test_what_the_relay_read_counts_for_a_first_attempt_only(database: Database) -> None:
+async def test_primed_data_is_valid_for_a_first_attempt_only(database: Database) -> None:
     loader = OutgoingLoader(database, KEYRING)
     delivery = await primed_then_paused(database, loader)
     assert (await loader.load(delivery)).gate.endpoint_state is EndpointState.PAUSED
-    # and it was used up
+    # and it is used only once
     assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
 
 
-async def test_what_the_relay_read_is_forgotten_when_a_circuit_changes_here(
-    database: Database,
-) -> None:
+async def test_primed_data_can_be_forgotten(database: Database) -> None:
     loader = OutgoingLoader(database, KEYRING)
     delivery = await primed_then_paused(database, loader)
     loader.forget_primed()
     assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
 
 
-async def test_a_scheduled_delivery_is_asked_about_when_it_is_time(database: Database) -> None:
-    clock = Hands()
+async def test_a_scheduled_delivery_is_read_again_when_it_is_due(database: Database) -> None:
+    clock = ManualClock()
     loader = OutgoingLoader(database, KEYRING, clock=clock)
     later = clock.now + timedelta(seconds=1)
     delivery = await primed_then_paused(database, loader, deliver_at=later)
@@ -112,30 +111,30 @@ async def test_a_scheduled_delivery_is_asked_about_when_it_is_time(database: Dat
     assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
 
 
-async def test_one_whose_time_has_come_already_needs_no_second_look(database: Database) -> None:
+async def test_a_scheduled_delivery_that_is_already_due_is_primed(database: Database) -> None:
     loader = OutgoingLoader(database, KEYRING)
     delivery = await primed_then_paused(database, loader, deliver_at=utc_now())
     assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.ENABLED
 
 
-async def test_what_the_relay_read_does_not_hide_an_attempt_that_was_made(
-    database: Database,
+async def test_primed_data_does_not_hide_an_attempt_that_was_made(
+    database: Database, endpoint: str
 ) -> None:
-    """Temporal gave its first step to two workers: the other made the attempt meanwhile."""
+    """Temporal gave the first step to two workers, and the other has made the attempt."""
     loader = OutgoingLoader(database, KEYRING)
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
     delivery = await seed_delivery(database, endpoint)
     await prime(database, loader, delivery)
-    fact = success(await life_of(database, delivery), utc_now())
+    fact = success(await stored_life(database, delivery), utc_now())
     await Recorder(database).record(AttemptRecord(delivery_id=delivery, ended=fact))
     life = (await loader.load(delivery)).life
     assert (life.phase, life.attempts) == (Phase.DELIVERED, 1)
 
 
-async def test_a_second_look_reads_what_may_have_changed(database: Database) -> None:
-    """What a worker asks right before the request that it has taken long to begin."""
+async def test_refreshing_reads_the_life_and_the_gate_again(
+    database: Database, endpoint: str
+) -> None:
+    """A worker does this right before a request that it begins late."""
     loader = OutgoingLoader(database, KEYRING)
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
     delivery = await seed_delivery(database, endpoint)
     await prime(database, loader, delivery, seconds_ago=LONG - 1)
     loaded = await loader.load(delivery, fresh=True)
@@ -146,24 +145,23 @@ async def test_a_second_look_reads_what_may_have_changed(database: Database) -> 
         Phase.WAITING,
         EndpointState.ENABLED,
     )
-    seen = await loader.refresh(loaded)
-    assert (seen.life.phase, seen.gate.endpoint_state) == (
+    refreshed = await loader.refresh(loaded)
+    assert (refreshed.life.phase, refreshed.gate.endpoint_state) == (
         Phase.CANCELLED,
         EndpointState.PAUSED,
     )
-    assert seen.read_at >= loaded.read_at + LONG - 1
-    assert seen.event is loaded.event
+    assert refreshed.read_at >= loaded.read_at + LONG - 1
+    assert refreshed.event is loaded.event
 
 
 @pytest.mark.parametrize("change", ["pause", "cancel", "resend", "taken", "given back", "recorded"])
-async def test_what_changes_while_it_waits_in_a_batch_is_seen_when_it_is_looked_at_again(
-    database: Database, change: Any
+async def test_renewing_a_batch_finds_changes_of_its_deliveries(
+    database: Database, endpoint: str, change: Any
 ) -> None:
     loader = OutgoingLoader(database, KEYRING)
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
     until = utc_now() + timedelta(seconds=20)
-    mine = {"batch_id": "btc_1", "batch_until": until, "leased_until": until}
-    ids = [await seed_delivery(database, endpoint, **mine) for _ in range(2)]
+    batched = {"batch_id": "btc_1", "batch_until": until, "leased_until": until}
+    ids = [await seed_delivery(database, endpoint, **batched) for _ in range(2)]
     for one in ids:
         await prime(database, loader, one, seconds_ago=LONG)
     async with database.write() as connection:
@@ -174,14 +172,14 @@ async def test_what_changes_while_it_waits_in_a_batch_is_seen_when_it_is_looked_
         elif change != "recorded":
             await actions.request(connection, ids[0], change, now=utc_now())
     if change == "recorded":
-        fact = success(await life_of(database, ids[0]), utc_now())
+        fact = success(await stored_life(database, ids[0]), utc_now())
         record = AttemptRecord(delivery_id=ids[0], ended=fact, in_batch=True)
         await Recorder(database).record(record)
     await loader.renew(ids, batch_id="btc_1")
-    seen = [await loader.load(one, fresh=True) for one in ids]
-    assert seen[0].life == await life_of(database, ids[0])
-    assert (seen[1].life.batch_until, seen[1].batch_id, seen[1].fresh) == (until, "btc_1", True)
-    assert seen[0].batch_id == {"taken": "btc_2", "given back": None}.get(change, "btc_1")
+    changed, other = [await loader.load(one, fresh=True) for one in ids]
+    assert changed.life == await stored_life(database, ids[0])
+    assert (other.life.batch_until, other.batch_id, other.fresh) == (until, "btc_1", True)
+    assert changed.batch_id == {"taken": "btc_2", "given back": None}.get(change, "btc_1")
 
 
 @pytest.mark.parametrize(
@@ -196,19 +194,18 @@ async def test_what_changes_while_it_waits_in_a_batch_is_seen_when_it_is_looked_
     ],
     ids=lambda columns: next(iter(columns)),
 )
-async def test_an_endpoint_that_a_later_version_wrote_does_not_hold_up_the_others(
-    database: Database, columns: dict[str, Any]
+async def test_an_endpoint_that_a_later_version_wrote_does_not_block_other_endpoints(
+    database: Database, endpoint: str, columns: dict[str, Any]
 ) -> None:
-    """A version that was taken back, say. Neither the relay's batch nor its log line suffers."""
+    """For example, after a rollback to an older version. The error is logged."""
     strange = await seed_endpoint(database, "https://example.com/hook", **columns)
-    known = await seed_endpoint(database, "https://example.com/hook")
-    ids = [await seed_delivery(database, endpoint) for endpoint in (strange, known)]
+    ids = [await seed_delivery(database, one) for one in (strange, endpoint)]
     loader = OutgoingLoader(database, KEYRING)
     async with database.read() as connection:
         rows = [row for one in ids if (row := await find_pending(connection, one)) is not None]
         with capture_logs() as lines:
-            chosen = await loader.with_endpoints(connection, rows)
-    assert [one.row.delivery_id for one in chosen] == ids[1:]
+            found = await loader.with_endpoints(connection, rows)
+    assert [one.row.delivery_id for one in found] == ids[1:]
     [line] = lines
     assert line["endpoint_id"] == strange
     with pytest.raises(Misconfigured):

@@ -1,4 +1,4 @@
-"""Emitting from several processes, and from many callers of one, at once."""
+"""Emitting from several processes, and from many callers in one process, at the same time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPE = "order.invoice.paid"
 
 @asynccontextmanager
 async def process(url: str) -> AsyncIterator[Emitter]:
-    """The emitter of a process of its own, as far as the database can tell."""
+    """Yield an emitter with its own database pool, like another process."""
     async with Database(url) as database:
         doorbell = doorbell_for(database)
         emitter = Emitter(database, doorbell)
@@ -38,7 +38,7 @@ async def process(url: str) -> AsyncIterator[Emitter]:
 
 
 async def seed_type(database: Database) -> str:
-    """An event type that is registered."""
+    """Register an event type. Returns its name."""
     now = utc_now()
     row = {"name": TYPE, "description": "", "created_at": now, "updated_at": now}
     async with database.write() as connection:
@@ -59,7 +59,7 @@ async def count(database: Database, model: Any) -> int:
         return len((await connection.execute(select(model.__table__.c.id))).all())
 
 
-async def test_processes_that_use_the_same_keys_at_once_make_one_event_for_each(
+async def test_processes_that_use_the_same_keys_at_once_create_one_event_per_key(
     database: Database,
 ) -> None:
     event_type = await seed_type(database)
@@ -79,7 +79,7 @@ async def test_processes_that_use_the_same_keys_at_once_make_one_event_for_each(
     assert await count(database, Event) == 40
 
 
-async def test_callers_at_once_share_transactions_and_each_gets_its_own_answer(
+async def test_simultaneous_callers_share_transactions_but_get_their_own_results(
     database: Database,
 ) -> None:
     event_type = await seed_type(database)
@@ -101,7 +101,7 @@ async def test_callers_at_once_share_transactions_and_each_gets_its_own_answer(
     assert len(commits) <= 4  # the first caller and the others; on PostgreSQL each reads first
 
 
-async def test_one_that_cannot_be_stored_does_not_fail_those_it_came_with(
+async def test_an_event_that_cannot_be_stored_does_not_fail_others_of_its_group(
     database: Database,
 ) -> None:
     event_type = await seed_type(database)
@@ -116,7 +116,7 @@ async def test_one_that_cannot_be_stored_does_not_fail_those_it_came_with(
     assert await count(database, Event) == 5
 
 
-async def test_who_waits_too_long_for_the_database_is_told_to_come_again(
+async def test_a_caller_that_waits_too_long_for_the_database_gets_unavailable(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event_type = await seed_type(database)
@@ -127,7 +127,7 @@ async def test_who_waits_too_long_for_the_database_is_told_to_come_again(
             await connection.execute(text(locks[database.kind]))  # SQLite has one writer
             with pytest.raises(Unavailable):
                 await emit(emitter, event_type, idempotency_key="k")
-        # whether the first was committed, nobody was told; the key sees to it that it is so once
+        # the caller cannot know whether the first was committed; with the key, it is stored once
         monkeypatch.setattr(emitter._group, "_patience", 60.0)
         assert isinstance(await emit(emitter, event_type, idempotency_key="k"), Accepted)
     assert await count(database, Event) == 1

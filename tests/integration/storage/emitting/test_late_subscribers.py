@@ -1,4 +1,4 @@
-"""Deliveries of an event to who subscribes by now, while retention is at work."""
+"""Deliveries of an event to late subscribers while retention runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def subscribe(database: Database) -> None:
-    """Another subscription of the endpoint there is, to everything."""
+    """Add a subscription to everything for the stored endpoint."""
     now = utc_now()
     async with database.write() as connection:
         endpoint = (await connection.execute(select(Endpoint.id, Endpoint.tenant_id))).one()
@@ -36,14 +36,14 @@ async def subscribe(database: Database) -> None:
         await subscriptions.add(connection, added)
 
 
-async def test_an_event_that_went_after_it_was_read_gets_no_deliveries(database: Database) -> None:
+async def test_an_event_deleted_since_it_was_read_gets_no_deliveries(database: Database) -> None:
     delivery_id = await seed_delivery(database, await seed_endpoint(database, "https://a.example/"))
     async with database.read() as connection:
         rows = await connection.execute(select(Delivery.event_id).where(Delivery.id == delivery_id))
         event = await events.get_summary(connection, rows.scalar_one())
     assert event is not None
     await subscribe(database)
-    # retention, between a request's look at the event and its deliveries
+    # retention runs after the request has read the event and before it inserts deliveries
     async with database.write() as connection:
         await connection.execute(delete(Delivery.__table__))
         await connection.execute(delete(Event.__table__))

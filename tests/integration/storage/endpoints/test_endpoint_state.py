@@ -1,5 +1,5 @@
-"""Endpoints that are paused, resumed, disabled and enabled: what becomes of their circuit, and who
-is told."""
+"""Pausing, resuming, disabling and enabling endpoints: the effects on their circuit, and the
+notifications."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint, Notice
 from tests.integration.storage.circuits.stored_circuits import (
     OWNERS,
-    ask,
+    admitted,
     at,
     change,
     circuit_of,
     close,
     draining,
+    notified,
     open_circuit,
     record,
     seed_due,
     to_owners,
-    told,
 )
 from tests.support.seed import seed_endpoint
 
@@ -42,7 +42,7 @@ OPENED = (to_owners("opened"), [Kind.CIRCUIT_OPENED])
 
 @pytest.fixture
 async def endpoint(database: Database) -> str:
-    """An endpoint with two owners; gives its id."""
+    """The id of an endpoint with two owners."""
     return await seed_endpoint(database, "https://example.com/hook?token=1", owner_emails=OWNERS)
 
 
@@ -71,7 +71,7 @@ async def disable(
 
 
 async def do(database: Database, endpoint: str, *actions: Action) -> None:
-    """Each in a transaction of its own; each has to change something."""
+    """Run each action in its own transaction; each must change something."""
     for action in actions:
         async with database.write() as connection:
             assert await action(connection, endpoint), action.__name__
@@ -85,7 +85,7 @@ async def row(database: Database, endpoint: str) -> Any:
 
 async def hold(database: Database, endpoint: str) -> str:
     delivery = await seed_due(database, endpoint)
-    assert not await ask(database, endpoint, delivery)
+    assert not await admitted(database, endpoint, delivery)
     return delivery
 
 
@@ -109,10 +109,10 @@ async def hold(database: Database, endpoint: str) -> str:
         ("disabled", disable, None),
     ],
 )
-async def test_what_each_action_makes_of_each_state(
+async def test_each_action_changes_the_state_only_where_it_applies(
     database: Database, before: str, action: Action, then: str | None
 ) -> None:
-    """None: it says that it changed nothing, and changes nothing."""
+    """`then` None: the action returns False and changes nothing."""
     endpoint = await seed_endpoint(database, "https://example.com/hook", state=before)
     was = await row(database, endpoint)
     async with database.write() as connection:
@@ -120,11 +120,11 @@ async def test_what_each_action_makes_of_each_state(
     now = await row(database, endpoint)
     if then is None:
         assert now == was
-        assert await told(database) == ([], [])
+        assert await notified(database) == ([], [])
         return
     reasons = {"paused": "Paused by request.", "disabled": "It is enough.", "enabled": None}
     assert (now.state, now.state_reason) == (then, reasons[then])
-    # what a cache of endpoints goes by
+    # caches of endpoints depend on this time
     assert at(600) <= now.updated_at <= at(650)
 
 
@@ -138,13 +138,13 @@ async def test_a_deleted_endpoint_stays_as_it_is(database: Database, action: Act
         async with database.write() as connection:
             assert not await action(connection, endpoint)
         assert await row(database, endpoint) == was
-    assert await told(database) == ([], [])
+    assert await notified(database) == ([], [])
 
 
 # -- resuming -----------------------------------------------------------------------------------
 
 
-async def test_what_was_held_while_paused_goes_on_the_ramp(
+async def test_resuming_drains_the_deliveries_held_while_paused(
     database: Database, endpoint: str
 ) -> None:
     await do(database, endpoint, pause)
@@ -153,17 +153,19 @@ async def test_what_was_held_while_paused_goes_on_the_ramp(
     circuit = await circuit_of(database, endpoint)
     assert (circuit.state, circuit.cause) == (State.DRAINING, Cause.RESUMED)
     assert not circuit.workflow_started
-    assert await told(database) == ([], [])
+    assert await notified(database) == ([], [])
 
 
-async def test_a_pause_that_held_nothing_needs_no_drain(database: Database, endpoint: str) -> None:
+async def test_resuming_without_held_deliveries_needs_no_drain(
+    database: Database, endpoint: str
+) -> None:
     await do(database, endpoint, pause, resume)
     circuit = await circuit_of(database, endpoint)
     assert (circuit.state, circuit.workflow_started) == (State.CLOSED, True)
 
 
 @pytest.mark.parametrize("half_open", [False, True])
-async def test_an_open_circuit_is_probed_at_once_when_it_is_resumed(
+async def test_resuming_an_endpoint_with_an_open_circuit_probes_it_at_once(
     database: Database, endpoint: str, half_open: bool
 ) -> None:
     await open_circuit(database, endpoint)
@@ -175,10 +177,10 @@ async def test_an_open_circuit_is_probed_at_once_when_it_is_resumed(
     await do(database, endpoint, resume)
     after = await circuit_of(database, endpoint)
     assert after == replace(before, next_probe_at=at(610), workflow_started=False)
-    assert await told(database) == OPENED
+    assert await notified(database) == OPENED
 
 
-async def test_an_outage_that_begins_with_a_drain_after_a_pause_is_told_of(
+async def test_owners_are_notified_of_an_outage_that_begins_during_a_drain(
     database: Database, endpoint: str
 ) -> None:
     await do(database, endpoint, pause)
@@ -186,7 +188,7 @@ async def test_an_outage_that_begins_with_a_drain_after_a_pause_is_told_of(
     await do(database, endpoint, resume)
     await record(database, endpoint, 700, 701, 702, 703, 704)
     assert (await circuit_of(database, endpoint)).state is State.OPEN
-    assert await told(database) == OPENED
+    assert await notified(database) == OPENED
 
 
 # -- probing ------------------------------------------------------------------------------------
@@ -212,13 +214,13 @@ async def test_only_an_open_circuit_is_probed_now(database: Database, endpoint: 
     ("cause", "kinds"),
     [(Cause.GONE, ["disabled"]), (Cause.GAVE_UP, ["disabled"]), (Cause.DISABLED, [])],
 )
-async def test_owners_are_told_that_it_is_disabled_unless_somebody_asked_for_it(
+async def test_owners_are_notified_of_a_disabled_endpoint_unless_a_person_disabled_it(
     database: Database, endpoint: str, cause: Cause, kinds: list[str]
 ) -> None:
     await open_circuit(database, endpoint)
     async with database.write() as connection:
         assert await disable(connection, endpoint, cause=cause)
-    notices, events = await told(database)
+    notices, events = await notified(database)
     assert notices == to_owners("opened", *kinds)
     assert events == [Kind.CIRCUIT_OPENED, Kind.ENDPOINT_DISABLED]
     n = Notice.__table__.c
@@ -231,7 +233,7 @@ async def test_owners_are_told_that_it_is_disabled_unless_somebody_asked_for_it(
 
 
 @pytest.mark.parametrize("state", ["closed", "open", "half_open", "draining"])
-async def test_disabling_lets_go_of_everything_held(
+async def test_disabling_releases_held_deliveries_in_any_circuit_state(
     database: Database, endpoint: str, state: str
 ) -> None:
     if state in ("open", "half_open"):
@@ -248,7 +250,7 @@ async def test_disabling_lets_go_of_everything_held(
 
 
 @pytest.mark.parametrize("some_held", [False, True])
-async def test_an_endpoint_that_is_enabled_again_begins_anew(
+async def test_enabling_an_endpoint_resets_its_circuit(
     database: Database, endpoint: str, some_held: bool
 ) -> None:
     await open_circuit(database, endpoint)
@@ -258,9 +260,9 @@ async def test_an_endpoint_that_is_enabled_again_begins_anew(
     circuit = await circuit_of(database, endpoint)
     assert circuit.state is (State.DRAINING if some_held else State.CLOSED)
     assert (circuit.consecutive_failures, circuit.first_failure_at) == (0, None)
-    _, events = await told(database)
+    _, events = await notified(database)
     assert events == [Kind.CIRCUIT_OPENED, Kind.ENDPOINT_DISABLED, Kind.ENDPOINT_ENABLED]
-    # four failures more are four, and it can open again
+    # four more failures count as four, and the fifth opens the circuit again
     await record(database, endpoint, 700, 705, 710, 715)
     assert (await circuit_of(database, endpoint)).state is circuit.state
     await record(database, endpoint, 720)
@@ -268,28 +270,28 @@ async def test_an_endpoint_that_is_enabled_again_begins_anew(
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-async def test_attempts_that_end_after_it_was_disabled_open_nothing(
+async def test_failures_after_an_endpoint_was_disabled_do_not_open_its_circuit(
     database: Database, endpoint: str, flushed: bool
 ) -> None:
     await do(database, endpoint, disable)
     if flushed:
         assert await close(database, endpoint)
-    before = await told(database)
+    before = await notified(database)
     await record(database, endpoint, *range(20, 40))
     circuit = await circuit_of(database, endpoint)
     assert circuit.state is (State.CLOSED if flushed else State.DRAINING)
-    assert await told(database) == before == ([], [Kind.ENDPOINT_DISABLED])
+    assert await notified(database) == before == ([], [Kind.ENDPOINT_DISABLED])
 
 
-async def test_a_rolled_back_change_tells_nobody(database: Database, endpoint: str) -> None:
+async def test_a_rolled_back_change_notifies_nobody(database: Database, endpoint: str) -> None:
     async with database.write() as connection:
         assert await disable(connection, endpoint, cause=Cause.GONE)
         await connection.rollback()
     assert (await row(database, endpoint)).state == "enabled"
-    assert await told(database) == ([], [])
+    assert await notified(database) == ([], [])
 
 
-async def test_a_deleted_endpoint_lets_go_of_what_it_holds(
+async def test_deleting_an_endpoint_releases_its_held_deliveries(
     database: Database, endpoint: str
 ) -> None:
     await open_circuit(database, endpoint)
@@ -301,6 +303,6 @@ async def test_a_deleted_endpoint_lets_go_of_what_it_holds(
     circuit = await circuit_of(database, endpoint)
     assert (circuit.state, circuit.cause) == (State.DRAINING, Cause.DISABLED)
     async with database.read() as connection:
-        owned = await circuits.get(connection, endpoint)
-    assert owned is not None
-    assert owned.endpoint_state is EndpointState.DELETED
+        stored = await circuits.get(connection, endpoint)
+    assert stored is not None
+    assert stored.endpoint_state is EndpointState.DELETED

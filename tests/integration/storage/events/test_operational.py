@@ -1,4 +1,4 @@
-"""Operational events on their way into the database."""
+"""Storing operational events with their deliveries."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def rows(database: Database, table: Any) -> list[Any]:
 
 @pytest.fixture
 async def monitor(database: Database) -> str:
-    """An endpoint of the system tenant, subscribed to dead deliveries; gives its id."""
+    """The id of an endpoint of the system tenant that is subscribed to dead deliveries."""
     endpoint_id = await seed_endpoint(database, "https://example.com/monitor")
     async with database.write() as connection:
         for table in (Endpoint.__table__, Subscription.__table__):
@@ -65,7 +65,7 @@ async def monitor(database: Database) -> str:
     return endpoint_id
 
 
-async def test_an_event_and_its_delivery_are_like_any_other(
+async def test_an_operational_event_is_stored_with_a_pending_delivery(
     database: Database, monitor: str
 ) -> None:
     assert await emit(database, [dead(1)]) == 1
@@ -78,20 +78,18 @@ async def test_an_event_and_its_delivery_are_like_any_other(
     assert event.deliveries == 1
     [delivery] = await rows(database, Delivery.__table__)
     assert (delivery.event_id, delivery.endpoint_id) == (event.id, monitor)
-    # the outbox: the relay has yet to start it
+    # in the outbox: the relay has not started it yet
     assert (delivery.status, delivery.started_at) == ("pending", None)
 
 
-async def test_events_without_a_subscriber_are_kept_all_the_same(
-    database: Database, monitor: str
-) -> None:
+async def test_events_without_a_subscriber_are_stored_too(database: Database, monitor: str) -> None:
     opened = OperationalEvent(kind=Kind.CIRCUIT_OPENED, tenant_id=TENANT, data={})
     assert await emit(database, [opened]) == 0
     [event] = await rows(database, Event.__table__)
     assert (event.type, event.deliveries) == (Kind.CIRCUIT_OPENED, 0)
 
 
-async def test_what_happens_to_the_system_tenant_is_not_told(
+async def test_events_about_the_system_tenant_are_not_stored(
     database: Database, monitor: str
 ) -> None:
     assert await emit(database, [dead(1, tenant_id=SYSTEM_TENANT), dead(2)]) == 1
@@ -100,7 +98,7 @@ async def test_what_happens_to_the_system_tenant_is_not_told(
     assert json.loads(event.body)["data"]["number"] == 2
 
 
-async def test_they_are_there_only_when_their_transaction_is(
+async def test_a_rolled_back_transaction_stores_no_operational_event(
     database: Database, monitor: str
 ) -> None:
     async with database.write() as connection:
@@ -110,7 +108,7 @@ async def test_they_are_there_only_when_their_transaction_is(
     assert await rows(database, Delivery.__table__) == []
 
 
-async def test_hundreds_at_once_keep_their_order_and_take_few_statements(
+async def test_hundreds_of_events_keep_their_order_and_need_three_statements(
     database: Database, monitor: str
 ) -> None:
     statements: list[str] = []
@@ -124,14 +122,14 @@ async def test_hundreds_at_once_keep_their_order_and_take_few_statements(
             connection, [dead(number) for number in range(400)], now=utc_now()
         )
     assert number == 400
-    # who subscribes, the events, their deliveries
+    # the subscribers, the events, their deliveries
     assert len(statements) == 3, statements
     events = await rows(database, Event.__table__)
     assert [json.loads(event.body)["data"]["number"] for event in events] == list(range(400))
     assert len({event.traceparent for event in events}) == 400
 
 
-async def test_nothing_to_tell_takes_no_statement(database: Database) -> None:
+async def test_without_events_to_store_no_statement_is_executed(database: Database) -> None:
     async with database.write() as connection:
         await connection.close()  # any statement would fail
         assert await operational.emit(connection, [], now=utc_now()) == 0
