@@ -84,8 +84,6 @@ class Hook(Provider):
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
         """Sign with the strongest accepted profile."""
-        if secret.startswith(PUBLIC_KEY_PREFIX):
-            raise invalid_secret("/secret", "a public key cannot sign; add a whsec_ to the source")
         strongest = next(name for name in _RECEIVER_PROFILES if name in self.profiles)
         message_id = f"dlv_{unsigned.id}"
         return {"X-Hook-Id": message_id, "X-Hook-Attempt": "1"} | sign(

@@ -60,8 +60,6 @@ class Standard(Provider):
         return event_type_from(self.namespace, member(payload, "type"))
 
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
-        if secret.startswith(PUBLIC_KEY_PREFIX):
-            raise invalid_secret("/secret", "a public key cannot sign; add a whsec_ to the source")
         headers = sign(
             Profile.STANDARD,
             keys=[signing_key(_with_prefix(secret))],
