@@ -24,7 +24,6 @@ from api.routes import (
     audit,
     dead_letters,
     deliveries,
-    delivery_actions,
     emit,
     endpoint_checks,
     endpoint_control,
@@ -53,11 +52,10 @@ from hookfast.settings.settings import Settings, load_settings
 from hookfast.version import VERSION
 
 _RESOURCES = (
-    inbound,  # routes are tried in this order, and these two are called most
+    inbound,  # routes are matched in this order, and the first two are called most
     emit,
     events,
     deliveries,
-    delivery_actions,
     endpoint_control,
     endpoint_checks,
     poll,
@@ -83,22 +81,22 @@ _RESOURCES = (
 )
 
 
-# FastAPI's own: a span and a duration per request. Spans of its inner steps would be most of each
-# trace, and its log records repeat ours. Left out is what is asked for all day by whoever watches
-# this service, and what stays open for hours, as would its span.
-_UNSEEN = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/")
+# FastAPI's own telemetry: a span and a duration per request. Spans of its inner steps would be most
+# of each trace, and its log records repeat ours. Monitoring requests, which come all day, and
+# streams, whose spans would stay open for hours, are left out.
+_UNTRACED = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/")
 _TELEMETRY: TelemetryConfig = {
     "operation_spans": False,
     "logs": False,
     "auto_configure": False,  # `hookfast.telemetry.providers` does that
-    "exclude": lambda scope: scope["path"].startswith(_UNSEEN),
+    "exclude": lambda scope: scope["path"].startswith(_UNTRACED),
 }
 
 _TRACE_CONTEXT = (b"traceparent", b"tracestate", b"baggage")
 
 
 def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> FastAPI:
-    """The API for these settings (default: those of the environment)."""
+    """Build the API application for these settings (default: those of the environment)."""
     settings = settings or load_settings()
 
     @asynccontextmanager
@@ -112,7 +110,7 @@ def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> F
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
-        docs_url=None,  # ours, below, needs no internet
+        docs_url=None,  # our page, installed below, needs no internet
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
@@ -131,8 +129,8 @@ def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> F
 
 
 class _Application(FastAPI):
-    """FastAPI with what has to be around everything else, its own last resort included: an answer
-    to an unexpected error is made outside of the middleware that `add_middleware` adds."""
+    """FastAPI with our outermost middleware around it. `add_middleware` would not do: FastAPI
+    handles unexpected errors outside of the middleware that it adds."""
 
     def __init__(self, *, settings: Settings, **options: Any) -> None:
         super().__init__(**options)
@@ -140,8 +138,8 @@ class _Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith("/in/"):
-            # Who calls a source is a stranger until its signature is verified, and has no say in
-            # which trace that is part of, or whether it is recorded.
+            # A caller of a source is unauthenticated until its signature is verified, so it may
+            # not choose the trace that its request joins, or whether that is recorded.
             headers = [pair for pair in scope["headers"] if pair[0] not in _TRACE_CONTEXT]
             scope = {**scope, "headers": headers}
         await super().__call__(scope, receive, send)

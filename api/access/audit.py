@@ -1,13 +1,13 @@
-"""A request's part in the audit log: a route that changes something takes `audit: Audit` and tells
-it of the change in the transaction that makes it.
+"""Audit logging for routes. A route that changes something takes the parameter `audit: Audit` and
+records the change in the transaction that makes it.
 
     async def delete_thing(thing_id: ..., audit: Audit, ...) -> None:
         async with context.database.write() as connection:
             ...
             await audit.record(connection, deleted(thing))
 
-A test asks every writing operation of the OpenAPI document for its entry. Emitting events is not
-audited: events have rows of their own, which say who they are for and are never changed.
+A test checks that every writing operation of the OpenAPI document has an audit entry. Emitting
+events is not audited: events have rows of their own, which name their tenant and never change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hookfast.storage.audit import audit_log
 
 
 class RequestAudit:
-    """Logs what one request changes. `actor` is the caller."""
+    """Writes the changes that one request makes to the audit log. `actor` is the caller."""
 
     __slots__ = ("_context", "actor")
 
@@ -35,7 +35,8 @@ class RequestAudit:
         self.actor = actor
 
     async def record(self, connection: AsyncConnection, change: Change | None) -> None:
-        """Log a change that the connection's transaction makes; None is no change, and is not."""
+        """Log a change as part of the connection's transaction. None means that nothing changed,
+        and logs nothing."""
         if change is not None:
             now = self._context.clock()
             await audit_log.record(connection, change, actor=self.actor, now=now)
@@ -53,4 +54,4 @@ async def _audit(request: Request) -> RequestAudit:
 
 
 Audit = Annotated[RequestAudit, Depends(_audit)]
-"""A route's parameter: where it logs what it changes."""
+"""The route parameter through which a route logs its changes."""

@@ -1,8 +1,8 @@
-"""Who is calling, and what they may do.
+"""Authentication by API key, and the scopes that routes require.
 
-A route states what it needs by the type of a parameter: `principal: Reader`, `Writer`, `Emitter` or
-`OperatorOnly`. The rest follows from the principal: `tenant_for` and `check_tenant` make whatever
-belongs to another tenant "not found".
+A route states the scopes it allows by the type of a parameter: `principal: Reader`, `Writer`,
+`Emitter` or `OperatorOnly`. `Principal.tenant_for` and `Principal.check_tenant` then answer "not
+found" for anything that belongs to another tenant.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from hookfast.storage.audit.audited import created
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import ApiKey
 
-# for the OpenAPI document; `authenticate` does the work
+# for the OpenAPI document only: `authenticate` checks the key
 _BEARER = HTTPBearer(
     scheme_name="Bearer",
     bearerFormat="hf_…",
-    description="An API key, `hf_…`. Made by `POST /v1/tenants/{tenant_id}/api-keys`; the first "
+    description="An API key, `hf_…`, from `POST /v1/tenants/{tenant_id}/api-keys`; the first "
     "operator key is printed at first start or set by `HOOKFAST_OPERATOR_KEY`.",
     auto_error=False,
 )
 
 
-_NOTHING = "Nothing has this id, or this key may not see it."
+_NOT_FOUND = "Nothing has this id, or this key may not see it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """The caller. `tenant_id` is None for the operator and for emitters of the operator's;
-    `by_link` says that it came by a portal link, which `endpoint_id` narrows to one endpoint and
-    `key_id` made."""
+    """The authenticated caller. `tenant_id` is None for the operator's own keys. `by_link`: the
+    caller signed in with a portal link; then `key_id` is the key that created the link, and
+    `endpoint_id` the only endpoint that the link allows, if it is limited to one."""
 
     scope: Scope
     tenant_id: str | None
@@ -56,34 +56,35 @@ class Principal:
 
     @property
     def idempotency_scope(self) -> str:
-        """Where the caller's idempotency keys are unique."""
+        """The scope within which the caller's idempotency keys are unique."""
         return self.tenant_id or "operator"
 
     def tenant_for(self, requested: str | None) -> str | None:
-        """The tenant a request is about: a tenant's key implies its own. None means all tenants.
-        Raises NotFound when another tenant was named."""
+        """Return the tenant that a request is about: a tenant's key implies its own tenant. None
+        means all tenants. Raises NotFound if another tenant was named."""
         if self.tenant_id is None or requested is None:
             return requested or self.tenant_id
         self.check_tenant(requested)
         return requested
 
     def check_tenant(self, tenant_id: str | None) -> None:
-        """Raises NotFound unless this caller may know of what belongs to `tenant_id` (None: to the
-        operator)."""
+        """Raise NotFound unless this caller may see objects of `tenant_id` (None: the
+        operator's)."""
         if self.tenant_id is not None and self.tenant_id != tenant_id:
-            raise NotFound(_NOTHING)
+            raise NotFound(_NOT_FOUND)
 
     def endpoint_for(self, requested: str | None) -> str | None:
-        """The endpoint whose deliveries a request is about, as `tenant_for`: a caller that has one
-        means that, and raises NotFound for another. None means all endpoints."""
+        """Return the endpoint whose deliveries a request is about: a caller limited to one endpoint
+        means that one. None means all endpoints. Raises NotFound if another was named."""
         if self.endpoint_id is not None and requested not in (None, self.endpoint_id):
-            raise NotFound(_NOTHING)
+            raise NotFound(_NOT_FOUND)
         return self.endpoint_id or requested
 
 
 async def authenticate(request: Request) -> None:
-    """Find the request's principal. Raises Unauthenticated without a key that works, and
-    TooManyRequests after too many of these failures or too many requests with this key."""
+    """Authenticate the request and store its principal in `request.state`. Raises Unauthenticated
+    without a valid key, and TooManyRequests after too many such failures or too many requests with
+    this key."""
     known = await check_key(request)
     request.state.principal = Principal(
         scope=known.scope, tenant_id=known.tenant_id, key_id=known.key_id
@@ -92,27 +93,28 @@ async def authenticate(request: Request) -> None:
 
 
 def count_request(request: Request, name: str) -> None:
-    """Count a request of a key, or of what is counted apart from keys, under its name. Raises
-    TooManyRequests beyond the rate in force."""
+    """Count a request against the rate limit of `name`: a key's id, or the name of a session.
+    Raises TooManyRequests beyond the configured rate."""
     context: Context = request.app.state.context
     if context.key_rate is not None:
         context.key_rate.count(name, request.scope)
 
 
 async def check_key(request: Request) -> KnownKey:
-    """The request's key. Raises Unauthenticated without one that works, and TooManyRequests after
-    too many of these failures."""
+    """Return the API key in the request's Authorization header. Raises Unauthenticated without a
+    valid key, and TooManyRequests after too many such failures."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return await check_given_key(request, key.strip() if scheme.lower() == "bearer" else "")
 
 
 async def check_given_key(request: Request, key: str) -> KnownKey:
-    """The key that came with a request in one way or another; raises as `check_key` does."""
+    """Look up a key that came with the request, in its header or in a form. Raises the errors of
+    `check_key`."""
     context: Context = request.app.state.context
     try:
         return await _known_key(request, context, key)
     except Unauthenticated as error:
-        raise context.failures.failed(client_site(request), error) from None
+        raise context.failures.count(client_site(request), error) from None
 
 
 async def _known_key(request: Request, context: Context, key: str) -> KnownKey:
@@ -130,8 +132,9 @@ async def _known_key(request: Request, context: Context, key: str) -> KnownKey:
     return known
 
 
-def _allowing(*scopes: Scope) -> Callable[..., Coroutine[Any, Any, Principal]]:
-    # the scopes are for the OpenAPI document, where `api.http.openapi` writes them down
+def _require_scope(*scopes: Scope) -> Callable[..., Coroutine[Any, Any, Principal]]:
+    """Return a dependency that gives the principal, if it has one of these scopes."""
+    # `api.http.openapi` writes these scopes into the OpenAPI document
     bearer = Security(_BEARER, scopes=scopes)
 
     async def principal(request: Request, _: Any = bearer) -> Principal:
@@ -145,23 +148,24 @@ def _allowing(*scopes: Scope) -> Callable[..., Coroutine[Any, Any, Principal]]:
     return principal
 
 
-OperatorOnly = Annotated[Principal, Depends(_allowing("operator"))]
-"""The operator."""
-Reader = Annotated[Principal, Depends(_allowing("operator", "tenant", "tenant:read"))]
-"""Whoever may look things up."""
-Writer = Annotated[Principal, Depends(_allowing("operator", "tenant"))]
-"""Whoever may change things."""
-Emitter = Annotated[Principal, Depends(_allowing("operator", "tenant", "emit"))]
-"""Whoever may emit events."""
+OperatorOnly = Annotated[Principal, Depends(_require_scope("operator"))]
+"""A caller with an operator key."""
+Reader = Annotated[Principal, Depends(_require_scope("operator", "tenant", "tenant:read"))]
+"""A caller that may read."""
+Writer = Annotated[Principal, Depends(_require_scope("operator", "tenant"))]
+"""A caller that may read and change things."""
+Emitter = Annotated[Principal, Depends(_require_scope("operator", "tenant", "emit"))]
+"""A caller that may emit events."""
 
 
 def new_key() -> str:
-    """A new API key: 256 random bits."""
+    """Return a new API key with 256 random bits."""
     return f"hf_{secrets.token_urlsafe(32)}"
 
 
 def key_record(key: str, *, scope: Scope, tenant_id: str | None, name: str, clock: Clock) -> ApiKey:
-    """The row for a key: its hash, and its first characters to recognise it by."""
+    """Return the row to store for a key: its hash, and its first characters as a hint for
+    people."""
     now = clock()
     return ApiKey(
         id=new_id("key", now),
@@ -177,11 +181,11 @@ def key_record(key: str, *, scope: Scope, tenant_id: str | None, name: str, cloc
 async def ensure_operator_key(
     database: Database, settings: Settings, *, clock: Clock
 ) -> str | None:
-    """Make sure an operator key exists: HOOKFAST_OPERATOR_KEY where it is set, else any.
+    """Make sure that an operator key exists: HOOKFAST_OPERATOR_KEY if it is set, otherwise any.
 
-    Returns a key made here, which nobody will see again; None when there was nothing to make or the
-    setting gave it. Any number of processes may call it at once. Raises Misconfigured when the key
-    in the setting was revoked.
+    Returns the key if one was generated here, which is the only time that it can be shown; None if
+    one existed or the setting gave it. Any number of processes may call this at once. Raises
+    Misconfigured if the key in the setting was revoked.
     """
     configured = settings.operator_key
     async with database.write() as connection:
@@ -198,5 +202,5 @@ async def ensure_operator_key(
         else:
             stored = await api_keys.by_hash(connection, record.key_sha256)
             if stored is None or stored.revoked_at is not None or stored.scope != "operator":
-                raise Misconfigured("HOOKFAST_OPERATOR_KEY was revoked; set another one")
+                raise Misconfigured("HOOKFAST_OPERATOR_KEY was revoked; set another key")
     return key if configured is None else None

@@ -1,8 +1,8 @@
-"""Where a request comes from: the client's address, and whether it came over https.
+"""The client's address and scheme, also behind proxies.
 
-The peer of the connection is the client, unless it is a proxy that `HOOKFAST_TRUSTED_PROXIES`
-names: then what that proxy says in `X-Forwarded-For` and `X-Forwarded-Proto` counts. Everything
-else reads `client_address(scope)` and `scope["scheme"]` and need not know of proxies.
+The peer of the connection is the client, unless it is a proxy listed in `HOOKFAST_TRUSTED_PROXIES`:
+then that proxy's `X-Forwarded-For` and `X-Forwarded-Proto` count. All other code reads
+`client_address(scope)` and `scope["scheme"]`, and need not know about proxies.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hookfast.settings.settings import Network
 
 Address = IPv4Address | IPv6Address
 
-_MAX_HOPS = 32  # of X-Forwarded-For, from the right: more is no chain of proxies, but work for us
-_SITE_BITS = 64
+_MAX_HOPS = 32  # read from the right of X-Forwarded-For; longer lists only cost us time
+_SITE_PREFIX = 64
 
 
 class TrustedProxies:
-    """ASGI middleware: puts the client a trusted proxy tells of in the place of the proxy.
+    """ASGI middleware that replaces a trusted proxy's address by the client's that it forwards.
 
     `X-Forwarded-For` is read from the right, where our own proxies write: the first address that is
-    not a trusted proxy is the client. What stands left of it the client may have written itself. A
-    hop that is not an address ends the search at the proxy that vouched for it. `Forwarded`
-    (RFC 7239) is not read.
+    not a trusted proxy is the client. The client itself may have written everything left of it. A
+    hop that is not an address ends the search at the proxy that added it. `Forwarded` (RFC 7239)
+    is not read.
     """
 
     def __init__(self, app: ASGIApp, *, networks: Sequence[Network]) -> None:
@@ -38,10 +38,11 @@ class TrustedProxies:
         if scope["type"] in ("http", "websocket"):
             peer = _peer(scope)
             if peer is not None and self._is_trusted(peer):
-                scope = self._as_told(scope, peer)
+                scope = self._forwarded(scope, peer)
         await self._app(scope, receive, send)
 
-    def _as_told(self, scope: Scope, peer: Address) -> Scope:
+    def _forwarded(self, scope: Scope, peer: Address) -> Scope:
+        """Return the scope with the client and scheme that the proxies forward."""
         hops: list[str] = []
         scheme: str | None = None
         for name, value in scope["headers"]:
@@ -51,11 +52,11 @@ class TrustedProxies:
                 scheme = value.decode("latin-1").rpartition(",")[2].strip().lower()
         client = peer
         for hop in reversed(hops[-_MAX_HOPS:]):
-            told = _hop_address(hop)
-            if told is None:
+            address = _hop_address(hop)
+            if address is None:
                 break
-            client = told
-            if not self._is_trusted(told):
+            client = address
+            if not self._is_trusted(address):
                 break
         if scheme not in ("http", "https"):
             scheme = scope["scheme"]
@@ -68,25 +69,25 @@ class TrustedProxies:
 
 
 def client_address(at: Scope | HTTPConnection) -> str | None:
-    """The client's address in its canonical form, e.g. `203.0.113.7` or `2001:db8::7`.
+    """Return the client's address in its canonical form, e.g. `203.0.113.7` or `2001:db8::7`.
 
-    An IPv4 address that came as IPv6 (`::ffff:203.0.113.7`) is IPv4 here, and a zone (`%eth0`) is
-    left out. None when the connection has no IP address (a UNIX socket).
+    An IPv4-mapped IPv6 address (`::ffff:203.0.113.7`) is returned as IPv4, and a zone (`%eth0`) is
+    left out. None if the connection has no IP address (a UNIX socket).
     """
     address = _peer(at.scope if isinstance(at, HTTPConnection) else at)
     return None if address is None else str(address)
 
 
 def client_site(at: Scope | HTTPConnection) -> str:
-    """What to count a client by: its IPv4 address, or the /64 of its IPv6 address. One customer has
-    a whole /64, often more, and could otherwise come from a new address with every request.
-    Connections without an IP address are one site, the empty string."""
+    """Return the key that limits count a client by: its IPv4 address, or the /64 of its IPv6
+    address. One customer has a whole /64, often more, and could otherwise use a new address for
+    every request. All connections without an IP address share one site, the empty string."""
     address = _peer(at.scope if isinstance(at, HTTPConnection) else at)
     if address is None:
         return ""
     if isinstance(address, IPv4Address):
         return str(address)
-    return str(IPv6Network((address, _SITE_BITS), strict=False))
+    return str(IPv6Network((address, _SITE_PREFIX), strict=False))
 
 
 def _peer(scope: Scope) -> Address | None:
@@ -95,7 +96,8 @@ def _peer(scope: Scope) -> Address | None:
 
 
 def _hop_address(hop: str) -> Address | None:
-    """An entry of X-Forwarded-For; some proxies add the port: `192.0.2.1:80`, `[2001:db8::1]:80`"""
+    """Parse an entry of X-Forwarded-For; some proxies add the port: `192.0.2.1:80`,
+    `[2001:db8::1]:80`."""
     hop = hop.strip()
     if hop.startswith("["):
         return _address(hop[1:].partition("]")[0])

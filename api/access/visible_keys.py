@@ -1,6 +1,5 @@
-"""Of which API keys a caller is told the ids. With an operator's key is done what the operator
-does, and what is done by the portal links that it made: both are in a tenant's lists, and the key
-is not the tenant's to know."""
+"""Which API key ids a caller may see. A tenant's lists include what the operator did, with its own
+key or through portal links, but an operator's key id is not shown to tenants."""
 
 from __future__ import annotations
 
@@ -12,11 +11,12 @@ from api.access.authentication import Principal
 from hookfast.storage.accounts import api_keys
 
 
-async def shown_keys(
+async def visible_key_ids(
     connection: AsyncConnection, principal: Principal, key_ids: Iterable[str | None]
 ) -> frozenset[str]:
-    """Those of these keys that the caller may know of: all, or its tenant's, revoked or not."""
-    asked = {key_id for key_id in key_ids if key_id is not None}
+    """Return the key ids that the caller may see: all of them for the operator, its own (revoked or
+    not) for a tenant."""
+    present = {key_id for key_id in key_ids if key_id is not None}
     if principal.tenant_id is None:
-        return frozenset(asked)
-    return await api_keys.owned_by(connection, asked, tenant_id=principal.tenant_id)
+        return frozenset(present)
+    return await api_keys.owned_by(connection, present, tenant_id=principal.tenant_id)

@@ -1,7 +1,6 @@
-"""The headers that every answer has, errors included: what a browser may do with it, and nothing of
-it in any cache.
+"""The headers of every response, errors included: browser security headers and `no-store`.
 
-An answer's own header of the same name wins: a page sets its own `Content-Security-Policy`
+A response's own header of the same name wins: a page sets its own `Content-Security-Policy`
 (see `api.answers.page_policy`), a public document its own `Cache-Control`.
 """
 
@@ -9,11 +8,11 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.answers.page_policy import NOTHING
+from api.answers.page_policy import DENY_ALL
 
 Header = tuple[bytes, bytes]
 
-_FOR_ALL: tuple[Header, ...] = (
+_DEFAULTS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -23,17 +22,18 @@ _FOR_ALL: tuple[Header, ...] = (
         b"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), "
         b"magnetometer=(), microphone=(), midi=(), payment=(), usb=()",
     ),
-    # answers are about one caller, and some carry a secret that is shown once
+    # responses are for one caller only, and some contain a secret that is shown once
     (b"cache-control", b"no-store"),
-    (b"content-security-policy", NOTHING.encode()),
+    (b"content-security-policy", DENY_ALL.encode()),
 )
-# RFC 6797. Without includeSubDomains: of the domain's other hosts we know nothing.
-_OVER_HTTPS: Header = (b"strict-transport-security", b"max-age=31536000")
+# RFC 6797. Without includeSubDomains: we know nothing about the domain's other hosts.
+_HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
 
 
 class AnswerHeaders:
-    """ASGI middleware. Has to be around all the others, and inside of what corrects the scheme:
-    RFC 6797, section 7.2 has Strict-Transport-Security on answers over https only."""
+    """ASGI middleware that adds the headers of every response. It must be outside of all other
+    middleware except `TrustedProxies`, which corrects the scheme: Strict-Transport-Security is sent
+    over https only (RFC 6797, section 7.2)."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -45,13 +45,13 @@ class AnswerHeaders:
         added: list[Header] = []
         scope.setdefault("state", {})["answer_headers"] = added
         if scope["scheme"] == "https":
-            added.append(_OVER_HTTPS)
+            added.append(_HSTS)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = [*message.get("headers", ()), *added]
                 own = {name for name, _ in headers}
-                headers += [header for header in _FOR_ALL if header[0] not in own]
+                headers += [header for header in _DEFAULTS if header[0] not in own]
                 message["headers"] = headers
             await send(message)
 
@@ -59,6 +59,6 @@ class AnswerHeaders:
 
 
 def add_header(scope: Scope, name: str, value: str) -> None:
-    """Add a header to whatever this request is answered with, an error included."""
+    """Add a header to the response to this request, even if that is an error."""
     added: list[Header] = scope["state"]["answer_headers"]
     added.append((name.lower().encode("ascii"), value.encode("ascii")))

@@ -1,7 +1,7 @@
-"""What a page may load and run (Content Security Policy, level 3).
+"""Content security policies: what a page may load and run (Content Security Policy, level 3).
 
-An answer that says nothing gets `NOTHING`, which suits JSON. A page sets the header
-`Content-Security-Policy` to `page_policy(…)`, which starts from nothing and adds what it names:
+A response without its own policy gets `DENY_ALL`, which suits JSON. A page sets the header
+`Content-Security-Policy` to `page_policy(…)`, which allows only the sources that it names:
 
     page_policy(script_src=["'self'", *inline_scripts(html)], style_src=["'self'"])
 """
@@ -24,9 +24,9 @@ def page_policy(
     connect_src: Sequence[str] = (),
     form_action: Sequence[str] = ("'none'",),
 ) -> str:
-    """The header's value for a page that needs these sources, e.g. `'self'`, `data:` or a hash.
-    It is never framed, has no `<base>`, and everything that is not named is refused. Raises
-    ValueError for sources that would let in what the policy is there to keep out."""
+    """Return the header's value for a page that needs these sources, e.g. `'self'`, `data:` or a
+    hash. Everything else is blocked, as are framing the page and `<base>`. Raises ValueError for
+    sources that would allow injected code."""
     directives = {
         "default-src": ("'none'",),
         "script-src": script_src,
@@ -46,15 +46,17 @@ def page_policy(
 
 
 def inline_scripts(html: str) -> list[str]:
-    """The sources that allow exactly the inline scripts of this page: their SHA-256 hashes."""
+    """Return the sources that allow exactly the inline scripts of this page: their SHA-256
+    hashes."""
     return [source_of(script) for script in _INLINE_SCRIPT.findall(html)]
 
 
 def source_of(text: str) -> str:
-    """The source that allows an inline script or style with exactly this text."""
+    """Return the source that allows an inline script or style with exactly this text."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-NOTHING = page_policy()
-"""For answers that are no pages: they load and run nothing, wherever they are opened."""
+DENY_ALL = page_policy()
+"""The policy of responses that are not pages: they load and run nothing, wherever they are
+opened."""

@@ -38,7 +38,7 @@ from hookfast.errors import (
     Unavailable,
 )
 from hookfast.inbox import RequestRejected, UnreadablePayload, UnsupportedContentType
-from hookfast.storage.database.availability import AWAY, passes, sqlstate
+from hookfast.storage.database.availability import AWAY, is_transient, sqlstate
 
 MAX_FIELD_ERRORS = 20
 _MAX_POINTER = 200
@@ -234,16 +234,16 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
 
 
 async def _on_database_error(request: Request, error: Exception) -> JSONResponse:
-    return problem_for(request, error).response(request.scope)
+    return problem_of_unexpected(request, error).response(request.scope)
 
 
 async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
     return _unexpected(error).response(request.scope)
 
 
-def problem_for(request: Request, error: Exception) -> Problem:
+def problem_of_unexpected(request: Request, error: Exception) -> Problem:
     """Log an unforeseen error, such as the database's, and return the problem that reports it."""
-    if not passes(error):
+    if not is_transient(error):
         return _unexpected(error)
     # Logged without the traceback: SQLAlchemy's messages repeat the statement's parameters.
     # Whether a commit in progress succeeded is not known.

@@ -1,7 +1,7 @@
-"""The id of a request: on the answer (`X-Request-Id`), in problem documents and in every log line.
+"""Request ids: in the response header `X-Request-Id`, in problem documents and in every log line.
 
-A caller's own `X-Request-Id` is kept, so that its log and ours can be laid side by side. It names a
-request and proves nothing: two requests may carry the same one.
+A caller's own `X-Request-Id` is kept, so that its log and ours can be compared. It is not unique:
+two requests may have the same id.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.answers.headers import add_header
 
 HEADER = b"x-request-id"
-# no space, quote or bracket: the id can stand in any log format without being taken apart by it
-_SANE = re.compile(rb"[A-Za-z0-9._~+/=:@-]{1,128}")
+# no space, quote or bracket, so that the id needs no escaping in any log format
+_ALLOWED = re.compile(rb"[A-Za-z0-9._~+/=:@-]{1,128}")
 
 
 class RequestId:
-    """ASGI middleware: names each request, in `scope["state"]["request_id"]` and on the answer."""
+    """ASGI middleware that gives each request an id, in `scope["state"]["request_id"]` and in the
+    response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -41,15 +42,16 @@ class RequestId:
 
 
 def request_id(at: Scope | HTTPConnection) -> str | None:
-    """The request's id: at most 128 ASCII characters. None outside the application's middleware."""
+    """Return the request's id, at most 128 ASCII characters. None outside the application's
+    middleware."""
     scope: Scope = at.scope if isinstance(at, HTTPConnection) else at
     state: dict[str, str] = scope.get("state", {})
     return state.get("request_id")
 
 
 def _given(scope: Scope) -> str | None:
-    """The caller's id, if it sent exactly one that is sane."""
+    """Return the caller's id, if it sent exactly one, of allowed characters."""
     found: list[bytes] = [value for name, value in scope["headers"] if name == HEADER]
-    if len(found) == 1 and _SANE.fullmatch(found[0]):
+    if len(found) == 1 and _ALLOWED.fullmatch(found[0]):
         return found[0].decode()
     return None

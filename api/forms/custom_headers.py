@@ -1,6 +1,7 @@
-"""The headers an endpoint's owner adds to its deliveries: which are accepted, how they are shown.
+"""Custom headers that an endpoint adds to its deliveries: which are allowed, and how they are
+shown.
 
-Their values often are credentials, so they are sealed at rest and no answer repeats them.
+Their values often are credentials, so they are encrypted at rest and no response shows them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ MAX_HEADERS = 20
 MAX_NAME = 100
 MAX_VALUE = 1_000
 MASK = "***"
-"""What answers show in place of a value."""
+"""Responses show this in place of a value."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 _VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")  # visible ASCII, spaces only inside
-_OURS = frozenset(
+_RESERVED = frozenset(
     {
         "accept-encoding",
         "connection",
@@ -39,18 +40,18 @@ _OURS = frozenset(
         "x-real-ip",
     }
 )
-_OUR_PREFIXES = (
+_RESERVED_PREFIXES = (
     "content-",
     "proxy-",
     "webhook-",
-    "x-forwarded-",  # who sent it is not the endpoint's to say
+    "x-forwarded-",  # an endpoint must not forge the sender
     "x-hook-",
     "x-webhook-",
 )
 
 
 def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> None:
-    """Raises InvalidInput, code `invalid_header`, at the first header that cannot be sent."""
+    """Raise InvalidInput, code `invalid_header`, for the first header that cannot be sent."""
     if len(headers) > MAX_HEADERS:
         raise _invalid(pointer, f"an endpoint has at most {MAX_HEADERS} headers")
     seen: set[str] = set()
@@ -59,10 +60,10 @@ def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> N
         lowered = name.lower()
         if len(name) > MAX_NAME or not _TOKEN.fullmatch(name):
             raise _invalid(at, f"a header's name is an HTTP token of at most {MAX_NAME} characters")
-        if lowered in _OURS or lowered.startswith(_OUR_PREFIXES):
+        if lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIXES):
             raise _invalid(at, "this header is set by Hookfast itself; leave it out")
         if lowered in seen:
-            raise _invalid(at, "this header is there twice, in different cases")
+            raise _invalid(at, "this header is repeated with different capitals; keep one")
         if len(value) > MAX_VALUE or not _VALUE.fullmatch(value):
             raise _invalid(
                 at,
@@ -70,12 +71,12 @@ def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> N
                 "spaces only between them",
             )
         if value == MASK:
-            raise _invalid(at, "this is the mask that answers show; leave the member out instead")
+            raise _invalid(at, "this is the mask that responses show; leave the member out instead")
         seen.add(lowered)
 
 
 def masked(headers: Mapping[str, object]) -> dict[str, str]:
-    """The headers as answers show them."""
+    """Return the headers as responses show them, with masked values."""
     return dict.fromkeys(headers, MASK)
 
 

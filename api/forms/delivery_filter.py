@@ -1,5 +1,5 @@
-"""Filters in bodies: which deliveries to act on. One that says nothing is refused, unless the
-caller says that it means everything."""
+"""Filters in request bodies that select deliveries to act on. An empty filter is rejected, unless
+the caller confirms that it means all deliveries."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ ACTS_ON: Final[Mapping[UserAction, tuple[DeliveryStatus, ...]]] = {
     "resend": tuple(DeliveryStatus),
     "cancel": tuple(status for status in DeliveryStatus if not status.finished),
 }
-"""The statuses in which an action makes sense."""
+"""The statuses in which each action has an effect."""
 REASONS: Final = f"One of {', '.join(f'`{reason}`' for reason in Reason)}."
-"""What the filter `reason` takes."""
+"""The documentation of the filter `reason`."""
 
 
 class DeadLetterChoiceForm(Input):
-    """Which dead letters. Members add up."""
+    """Selects dead letters that match all members."""
 
     endpoint_id: EndpointId | None = None
     subscription_id: SubscriptionId | None = None
     event_id: EventId | None = None
     event_type: str | None = Field(None, max_length=200, examples=["order.invoice.paid"])
     tenant_id: TenantId | None = None
-    since: TimeInput | None = Field(None, description="Created then or later.")
-    until: TimeInput | None = Field(None, description="Created before then.")
+    since: TimeInput | None = Field(None, description="Created at this time or later.")
+    until: TimeInput | None = Field(None, description="Created before this time.")
     reason: str | None = Field(
         None, max_length=200, description=REASONS, examples=["retries_exhausted"]
     )
     ids: list[DeliveryId] | None = Field(
-        None, min_length=1, max_length=MAX_IDS, description="These deliveries, one by one."
+        None, min_length=1, max_length=MAX_IDS, description="Only deliveries with these ids."
     )
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether no member is given."""
         return not self.model_dump(exclude_none=True)
 
-    def chosen(self, *statuses: DeliveryStatus) -> DeliverySelection:
-        """The deliveries that are meant, in these statuses (none: in any)."""
+    def selection(self, *statuses: DeliveryStatus) -> DeliverySelection:
+        """Return the selection of deliveries in these statuses (none given: in any status)."""
         given: dict[str, Any] = self.model_dump(exclude={"status", "ids"})
         if self.event_type is not None:
             parse_event_type(self.event_type, pointer="/filter/event_type")
@@ -71,38 +71,38 @@ class DeadLetterChoiceForm(Input):
 
 
 class DeliveryChoiceForm(DeadLetterChoiceForm):
-    """Which deliveries. Members add up."""
+    """Selects deliveries that match all members."""
 
     status: _Status | Annotated[list[_Status], Field(min_length=1, max_length=8)] | None = Field(
-        None, description="One status, or several; default: those the action makes sense in."
+        None, description="One or more statuses; default: all in which the action has an effect."
     )
 
-    def chosen_for(self, action: UserAction) -> DeliverySelection:
-        """The deliveries that are meant and that `action` makes sense for. Raises InvalidInput when
-        that cannot be any."""
+    def selection_for(self, action: UserAction) -> DeliverySelection:
+        """Return the selection, limited to statuses in which `action` has an effect. Raises
+        InvalidInput if none of the statuses is left."""
         possible = ACTS_ON[action]
         if self.status is None:
-            return self.chosen(*(() if len(possible) == len(DeliveryStatus) else possible))
+            return self.selection(*(() if len(possible) == len(DeliveryStatus) else possible))
         named = self.status if isinstance(self.status, list) else [self.status]
         statuses = [status for status in possible if status in named]
         if not statuses:
             raise InvalidInput.at(
                 "/filter/status", f"`{action}` acts on deliveries that are {', '.join(possible)}"
             )
-        return self.chosen(*statuses)
+        return self.selection(*statuses)
 
 
-class ChoiceOptions(JobOptions):
-    """What a request for a job that has a filter can say."""
+class FilteredJobOptions(JobOptions):
+    """Options of a request for a job on the deliveries that match a filter."""
 
-    all: bool = Field(False, description="Has to be true when the filter is empty.")
+    all: bool = Field(False, description="Must be true if the filter is empty.")
 
-    def check(self, choice: DeadLetterChoiceForm) -> None:
-        """Raises InvalidInput for an empty filter that is not meant: nobody should cancel
-        everything because a member was forgotten."""
-        if choice.is_empty and not self.all:
+    def check(self, filter: DeadLetterChoiceForm) -> None:
+        """Raise InvalidInput if the filter is empty and `all` is not set: a forgotten member should
+        not cancel all deliveries."""
+        if filter.is_empty and not self.all:
             raise InvalidInput.at(
                 "/filter",
-                'the filter is empty; choose something, or add `"all": true` to mean everything',
+                'the filter is empty; add a member, or `"all": true` to select all deliveries',
                 code="empty_filter",
             )

@@ -1,4 +1,4 @@
-"""An endpoint as it is sent, checked, stored and shown."""
+"""Endpoints in requests and responses: validation, and conversion to and from the stored row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles
 from hookfast.storage.tables import Endpoint
 
 MAX_PATTERNS = 50
-"""Patterns of one subscription; each one is a question when the receiver is verified."""
+"""The maximum of one subscription: each pattern is one request when the receiver is verified."""
 
 Mode = Literal["push", "poll"]
 Verification = Literal["header", "query", "none"]
@@ -39,7 +39,7 @@ Patterns = Annotated[
 
 
 class CircuitForm(Input):
-    """When deliveries to a failing endpoint are held; what is left out keeps the default."""
+    """When deliveries to a failing endpoint are held. Members left out keep their defaults."""
 
     failure_threshold: int | None = Field(
         None, ge=1, le=1_000, description="Consecutive failures that open the circuit."
@@ -56,8 +56,8 @@ class CircuitForm(Input):
 
 
 class EncryptionForm(Input):
-    """Deliveries are encrypted to this key (JWE, compact), as `application/jose`. A merge patch
-    merges the key's members too: to change the key send all of them, and `kid` or null."""
+    """Encrypt deliveries to this key (compact JWE, sent as `application/jose`). A merge patch
+    merges the members of the key too: to change the key, send all of them, with `kid` or null."""
 
     jwk: dict[str, Any] = Field(
         description="The receiver's public key (RFC 7517): RSA of at least 2048 bits, EC on P-256, "
@@ -70,44 +70,44 @@ class EncryptionForm(Input):
     enc: ContentEncryption = "A256GCM"
 
     def column(self) -> dict[str, Any]:
-        """What is stored. Raises InvalidInput, code `invalid_encryption`."""
+        """Return the value to store. Raises InvalidInput, code `invalid_encryption`."""
         jwk = checked_jwk(self.jwk, alg=self.alg, pointer="/encryption/jwk")
         return {"jwk": jwk, "alg": self.alg, "enc": self.enc}
 
 
 class EndpointForm(Input):
-    """What can be set, and changed later."""
+    """The settings of an endpoint, which can be changed later, except for the mode."""
 
     mode: Mode = Field(
         "push",
-        description="`push` sends each event to `url`. `poll` sends nothing and makes no "
-        "deliveries: whoever cannot receive fetches from `GET /v1/endpoints/{endpoint_id}/poll`. "
-        "It stays what it is.",
+        description="`push` sends each event to `url`. `poll` sends nothing and creates no "
+        "deliveries: a consumer that cannot receive requests fetches the events from "
+        "`GET /v1/endpoints/{endpoint_id}/poll`. The mode cannot be changed.",
     )
     url: str | None = Field(
         None,
-        description="Where events are sent: https, no credentials, no fragment. Needed with the "
-        "mode `push`; with `poll` there is none, nor anything else that is about requests.",
+        description="The URL that events are sent to: https, no credentials, no fragment. Required "
+        "with the mode `push`; not allowed with `poll`, like all other settings of requests.",
         examples=["https://example.com/webhooks"],
     )
     description: Description = ""
     owner_emails: list[Email] = Field(
         default_factory=list,
         max_length=20,
-        description="Who gets mail when the endpoint fails, recovers or is disabled.",
+        description="Addresses that get mail when the endpoint fails, recovers or is disabled.",
         examples=[["ops@example.com"]],
     )
     verification: Verification = Field(
         "header",
-        description="How the receiver shows that it wants the events: it sends back the header "
-        "`X-Hook-Challenge`, or the query parameter `challenge` as its body; `none` where the "
+        description="How the receiver confirms that it wants the events: it returns the header "
+        "`X-Hook-Challenge`, or the query parameter `challenge` as its body; `none` if the "
         "server's settings allow it.",
     )
     signatures: list[str] = Field(
         default_factory=lambda: [profile.value for profile in DEFAULT_PROFILES],
         max_length=10,
-        description="Signature profiles; each one adds its headers to every delivery: "
-        f"{', '.join(Profile)}. Of `nonce`, `body` and `rsa` at most one.",
+        description="Signature profiles; each adds its headers to every delivery: "
+        f"{', '.join(Profile)}. At most one of `nonce`, `body` and `rsa`.",
     )
     signature_hash: Literal["sha1", "sha256", "sha512"] = Field(
         "sha256", description="The hash of the profile `hook`."
@@ -122,23 +122,23 @@ class EndpointForm(Input):
         None, ge=1, le=30, description="Total time for one attempt; default: the retry plan's."
     )
     rate_limit_per_second: float | None = Field(
-        None, gt=0, le=10_000, description="Most deliveries per second; default: no limit."
+        None, gt=0, le=10_000, description="Maximum deliveries per second; default: no limit."
     )
     max_in_flight: int | None = Field(
-        None, ge=1, le=1_000, description="Most deliveries under way at once; default: no limit."
+        None, ge=1, le=1_000, description="Maximum requests in progress; default: no limit."
     )
     headers: dict[str, str] = Field(
         default_factory=dict,
-        description="Headers added to every delivery. Answers show their names only.",
+        description="Headers added to every delivery. Responses show only their names.",
         examples=[{"Authorization": "Basic Zm9vOmJhcg=="}],
     )
     encryption: EncryptionForm | None = Field(
-        None, description="Encrypt deliveries to the receiver's key; default: they are not."
+        None, description="Encrypt deliveries to the receiver's key; default: not encrypted."
     )
     allowed_networks: list[str] = Field(
         default_factory=list,
         max_length=50,
-        description="Networks (CIDR) the URL must resolve into; default: any public address.",
+        description="Networks (CIDR) that the URL must resolve to; default: any public address.",
         examples=[["203.0.113.0/24"]],
     )
     circuit: CircuitForm = Field(default_factory=CircuitForm)
@@ -146,7 +146,7 @@ class EndpointForm(Input):
 
     @classmethod
     def of(cls, endpoint: Endpoint, *, headers: dict[str, str]) -> EndpointForm:
-        """The form that would make this endpoint; `headers` are its own, opened."""
+        """Return the form that would create this endpoint; `headers` are its decrypted headers."""
         own = {"url", "circuit", "encryption", "headers", "metadata"}
         encryption = endpoint.encryption
         return cls.model_construct(
@@ -159,11 +159,8 @@ class EndpointForm(Input):
         )
 
     def columns(self, settings: Settings) -> dict[str, Any]:
-        """The columns of `endpoints` this form sets, checked and in their normal form; `headers`
-        are still to be sealed.
-
-        Raises InvalidInput, pointing at the member that is wrong.
-        """
+        """Return the columns of `endpoints` that this form sets, validated and normalised. The
+        caller must encrypt `headers`. Raises InvalidInput at the faulty member."""
         plan = parse_plan(self.retry_plan)
         check_headers(self.headers)
         timeout = plan.timeout if self.timeout_seconds is None else self.timeout_seconds
@@ -190,23 +187,23 @@ class EndpointForm(Input):
         }
 
     def _checked_url(self, settings: Settings) -> str:
-        """The URL in its normal form; '' for an endpoint that is polled, which must have nothing
-        else that is about requests: it would do nothing. Raises InvalidInput."""
+        """Return the normalised URL, or '' for a polled endpoint. Raises InvalidInput, also for
+        other settings of requests on a polled endpoint: they would have no effect."""
         if self.mode == "push":
             if self.url is None:
                 raise InvalidInput.at(
-                    "/url", "name the URL that receives; or let it be polled, with the mode 'poll'"
+                    "/url", "is required; an endpoint without a URL needs the mode 'poll'"
                 )
             return check_url(self.url, allow_http=settings.allow_http)
-        for name, none in _OF_REQUESTS.items():
-            if getattr(self, name) not in none:
+        for name, unset in _PUSH_ONLY.items():
+            if getattr(self, name) not in unset:
                 raise InvalidInput.at(
-                    f"/{name}", "an endpoint that is polled gets no requests; leave this out"
+                    f"/{name}", "a polled endpoint gets no requests; leave this out"
                 )
         return ""
 
 
-_OF_REQUESTS: Mapping[str, tuple[Any, ...]] = {
+_PUSH_ONLY: Mapping[str, tuple[Any, ...]] = {
     "url": (None,),
     "owner_emails": ([],),
     "verification": ("header", "none"),
@@ -221,33 +218,33 @@ _OF_REQUESTS: Mapping[str, tuple[Any, ...]] = {
     "allowed_networks": ([],),
     "circuit": (CircuitForm(),),
 }
-"""What is about requests and their failures, and the values that say nothing."""
+"""The members that configure requests, each with the values that count as not set."""
 
 
 class NewEndpoint(EndpointForm):
     """A new endpoint and, with `events`, its first subscription."""
 
     tenant_id: TenantId | None = Field(
-        None, description="Its owner; a tenant's key implies its own tenant."
+        None, description="The owner; a tenant's key implies its own tenant."
     )
     events: Patterns = Field(default_factory=list)
 
 
 class SecretView(BaseModel):
-    """That there is a secret; never the secret."""
+    """Facts about a secret, without the secret itself."""
 
     kind: Literal["hmac", "ed25519"] = "hmac"
     public_key: str | None = Field(
         None,
         validation_alias="public",
-        description="Of an ed25519 key: `whpk_…`, to verify `v1a` signatures with.",
+        description="The public part of an ed25519 key, `whpk_…`; it verifies `v1a` signatures.",
     )
     created_at: Time
-    expires_at: Time | None = Field(description="Until when it signs; null: until it is rotated.")
+    expires_at: Time | None = Field(description="When it stops signing; null: when it is rotated.")
 
 
 class EndpointView(BaseModel):
-    """An endpoint. Its secrets are shown when they are made, and never again."""
+    """An endpoint. Its secrets are shown when they are created, and never again."""
 
     id: str
     tenant_id: str
@@ -262,9 +259,9 @@ class EndpointView(BaseModel):
     timeout_seconds: float
     rate_limit_per_second: float | None
     max_in_flight: int | None
-    headers: dict[str, str] = Field(description="Names, with their values masked.")
+    headers: dict[str, str] = Field(description="Names of headers, with masked values.")
     encryption: EncryptionForm | None
-    secrets: list[SecretView] = Field(description="What signs, newest first.")
+    secrets: list[SecretView] = Field(description="The secrets that sign, newest first.")
     allowed_networks: list[str]
     circuit: dict[str, Any]
     metadata: dict[str, Any]
@@ -275,7 +272,7 @@ class EndpointView(BaseModel):
 
     @classmethod
     def of(cls, endpoint: Endpoint, **more: Any) -> Self:
-        """What is shown of a stored endpoint."""
+        """Return the view of a stored endpoint."""
         shown = endpoint.model_dump(exclude={"secrets", "deleted_at", "meta", "headers", "url"})
         return cls(
             **shown,
@@ -287,19 +284,19 @@ class EndpointView(BaseModel):
         )
 
 
-def pushes(endpoint: Endpoint) -> Endpoint:
-    """The endpoint, when requests are sent to it. Raises Conflict (`endpoint_is_polled`)."""
+def require_push(endpoint: Endpoint) -> Endpoint:
+    """Return the endpoint if requests are sent to it. Raises Conflict (`endpoint_is_polled`)."""
     if endpoint.mode == "poll":
         raise Conflict(
-            "This endpoint is polled: no request is ever sent to it. "
-            f"`GET /v1/endpoints/{endpoint.id}/poll` gives its events.",
+            "This endpoint is polled: no requests are sent to it. "
+            f"`GET /v1/endpoints/{endpoint.id}/poll` returns its events.",
             code="endpoint_is_polled",
         )
     return endpoint
 
 
 def check_patterns(patterns: list[str], *, pointer: str = "/events") -> list[str]:
-    """The patterns, each once. Raises InvalidInput, code `invalid_pattern`."""
+    """Return the patterns without duplicates. Raises InvalidInput, code `invalid_pattern`."""
     return list(
         dict.fromkeys(
             parse_pattern(text, pointer=f"{pointer}/{index}") for index, text in enumerate(patterns)

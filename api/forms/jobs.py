@@ -1,7 +1,7 @@
-"""Jobs for the routes that make them: dry runs, drafts, and how a job is shown.
+"""Jobs for the routes that create them: dry runs, drafts, and the view of a job.
 
-A job counts what it will act on when it is made, and deliveries that come later do not join. So a
-dry run and the job that follows it count the same, as long as nothing happens in between.
+A job counts the deliveries that it will act on when it is created, and leaves out later ones. So a
+dry run and a job that follows it count the same, unless something changes in between.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from hookfast.storage.deliveries.jobs import progress_of
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job
 
-STEERING: Final[Mapping[str, AuditAction]] = {
+AUDIT_ACTIONS: Final[Mapping[str, AuditAction]] = {
     "pause": "delivery.pause",
     "resume": "delivery.resume",
     "resend": "delivery.resend",
     "cancel": "delivery.cancel",
 }
-"""What the audit log calls steering a delivery, or many."""
+"""The names in the audit log of actions on one delivery or many."""
 JobAction = Literal[UserAction, "ask_again"]
-"""What a job may ask: also that what waits at its endpoint's limits asks again, as they were
-raised."""
-_OURS: Final = ("up_to", "after", "without")
-"""What we add to a filter."""
+"""The actions of jobs. `ask_again`: deliveries that wait for their endpoint's limits check them
+again, because these were raised."""
+_INTERNAL: Final = ("up_to", "after", "without")
+"""The members of a stored filter that we add."""
 _MEASURABLE = timedelta(seconds=5)
-"""A job's speed is known once it has run this long."""
+"""A job's speed is measured once it has run this long."""
 
 
 class JobOptions(Input):
-    """What every request for a job can say."""
+    """Options of every request for a job."""
 
-    dry_run: bool = Field(False, description="Only count what it would act on; change nothing.")
+    dry_run: bool = Field(False, description="Only count the deliveries; change nothing.")
     rate_per_second: float | None = Field(
         None,
         ge=MIN_RATE,
         le=MAX_RATE,
-        description="Deliveries to act on per second; default, and most for a tenant's key: "
+        description="Deliveries to act on per second; default, and maximum for a tenant's key: "
         "`HOOKFAST_JOB_RATE_PER_SECOND`.",
     )
 
@@ -69,16 +69,16 @@ class JobView(BaseModel):
     kind: JobKind
     action: JobAction
     status: JobStatus
-    filter: dict[str, Any] = Field(description="What was chosen.")
-    total: int = Field(description="Deliveries that were chosen when it was made.")
+    filter: dict[str, Any] = Field(description="The filter that selected the deliveries.")
+    total: int = Field(description="Deliveries that the filter matched when the job was created.")
     done: int = Field(
-        description="Deliveries that have moved: a resend counts once its attempt was made, or "
-        "once it waits for an endpoint that is not well. At the end this can be less than `total`, "
-        "as some may have changed meanwhile."
+        description="Deliveries acted on: a resend counts once its attempt was made, or once it "
+        "is held for an unhealthy endpoint. At the end this can be less than `total`, because some "
+        "deliveries may have changed meanwhile."
     )
     skipped: int = Field(
-        description="Deliveries for which it made no sense any more, such as those that had ended, "
-        "or whose endpoint is disabled."
+        description="Deliveries on which the action no longer has an effect, such as finished "
+        "ones, or those whose endpoint is disabled."
     )
     failed: int = Field(description="Always 0; kept for programs that read it.")
     percent: float
@@ -86,18 +86,18 @@ class JobView(BaseModel):
     cancel_requested: bool
     error: str | None
     requested_by: str | None = Field(
-        description="Id of the API key, or of the one that made the portal link. A tenant sees its "
-        "own keys only."
+        description="Id of the API key that created the job, or the portal link that did. A tenant "
+        "sees only its own keys."
     )
     created_at: Time
     started_at: Time | None
     finished_at: Time | None
-    eta_seconds: float | None = Field(description="About how long it still takes; null at its end.")
+    eta_seconds: float | None = Field(description="Estimated remaining time; null at the end.")
     workflow: WorkflowView
 
     @classmethod
     def of(cls, job: Job, *, context: Context, **more: Any) -> Self:
-        """What is shown of a stored job."""
+        """Return the view of a stored job."""
         members = job.model_dump(exclude={"chosen", "tenant_id", "cursor", "updated_at"})
         return cls(
             **members | more,
@@ -109,7 +109,7 @@ class JobView(BaseModel):
 
 
 class DryRun(BaseModel):
-    """What a job would act on."""
+    """The deliveries that a job would act on, by their status."""
 
     dry_run: Literal[True] = True
     matching: int
@@ -117,17 +117,23 @@ class DryRun(BaseModel):
 
     @classmethod
     def of(cls, counted: Mapping[DeliveryStatus, int], **more: Any) -> Self:
-        """The answer of a dry run that counted this."""
+        """Return the result of a dry run with these counts."""
         return cls(matching=sum(counted.values()), by_status=dict(counted), **more)
 
 
-JOB_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+JOB_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": DryRun, "description": "A dry run: nothing was changed."}
 }
-"""What a route that makes jobs documents besides its 202."""
+"""The documented responses of routes that create jobs, besides 202."""
+JOB_ROUTE: Final[dict[str, Any]] = {
+    "status_code": 202,
+    "response_model": JobView,
+    "responses": JOB_RESPONSES,
+}
+"""The options of a route that returns `create_or_count`."""
 
 
-async def run(
+async def create_or_count(
     context: Context,
     principal: Principal,
     audit: RequestAudit,
@@ -138,12 +144,12 @@ async def run(
     options: JobOptions,
     owner: str | None = None,
 ) -> JobView | Response:
-    """The answer to a request for a job: the job, or what its dry run counted. `owner` is the
-    tenant whose deliveries they are, where that is known."""
+    """Create a job, or for a dry run only count. `owner` is the tenant that owns the deliveries, if
+    they are of one tenant."""
     if options.dry_run:
         counted = await count(context, principal, chosen, resend=action == "resend")
-        return dry_run_answer(DryRun.of(counted))
-    job = await make_job(
+        return dry_run_response(DryRun.of(counted))
+    job = await create_job(
         context,
         principal,
         audit,
@@ -156,7 +162,7 @@ async def run(
     return JobView.of(job, context=context)
 
 
-async def make_job(
+async def create_job(
     context: Context,
     principal: Principal,
     audit: RequestAudit,
@@ -167,8 +173,8 @@ async def make_job(
     chosen: DeliverySelection,
     rate_per_second: float | None = None,
 ) -> Job:
-    """A job that is committed; a worker begins it at once. Raises InvalidInput for a rate that this
-    caller may not ask for."""
+    """Create and commit a job, which a worker starts at once. Raises InvalidInput for a rate that
+    this caller may not use."""
     job = await draft_job(
         context,
         principal,
@@ -179,7 +185,7 @@ async def make_job(
     )
     async with context.database.write() as connection:
         await jobs.add(connection, job)
-        await audit.record(connection, asked_for(job, owner=owner))
+        await audit.record(connection, job_created(job, owner=owner))
     context.workflow_starter.wake()
     return job
 
@@ -193,10 +199,11 @@ async def draft_job(
     chosen: DeliverySelection,
     rate_per_second: float | None = None,
 ) -> Job:
-    """A job to be stored with `jobs.add` in the caller's transaction, which then has to ring the
-    workflow_starter. Its deliveries are counted before: that takes long where they are many."""
-    rate = _rate(rate_per_second, principal=principal, usual=context.settings.job_rate_per_second)
-    chosen = _confined(chosen, principal)
+    """Return a job that the caller stores with `jobs.add` in its own transaction, and for which it
+    then wakes the workflow starter. The deliveries are counted here, before that transaction, since
+    counting many takes long."""
+    rate = _rate(rate_per_second, principal=principal, default=context.settings.job_rate_per_second)
+    chosen = _within_scope(chosen, principal)
     async with context.database.read() as connection:
         chosen = replace(
             chosen,
@@ -220,13 +227,13 @@ async def draft_job(
     )
 
 
-def asked_for(job: Job, *, owner: str | None, **more: Any) -> Change:
-    """What the audit log says of a new job: what it does, with the one endpoint or event that it is
-    about, else under its own id."""
-    about = {"job_id": job.id, **facts(job)} | more
-    about["filter"] = _filter(job)
+def job_created(job: Job, *, owner: str | None, **more: Any) -> Change:
+    """Return the audit log's entry for a new job. Its resource is the endpoint or event that the
+    job is about, otherwise the job."""
+    members = {"job_id": job.id, **facts(job)} | more
+    members["filter"] = _filter(job)
     actions: Mapping[JobKind, tuple[AuditAction, str, str]] = {
-        JobKind.ACTION: (STEERING[job.action], "job", job.id),
+        JobKind.ACTION: (AUDIT_ACTIONS[job.action], "job", job.id),
         JobKind.REDRIVE: ("dead_letter.redrive", "job", job.id),
         JobKind.RECOVER: ("endpoint.recover", "endpoint", job.chosen.get("endpoint_id", job.id)),
         JobKind.REPLAY: ("event.replay", "event", job.chosen.get("event_id", job.id)),
@@ -237,37 +244,38 @@ def asked_for(job: Job, *, owner: str | None, **more: Any) -> Change:
         resource=resource,
         resource_id=resource_id,
         tenant_id=owner or job.chosen.get("tenant_id") or job.tenant_id,
-        changes=differences({}, about),
+        changes=differences({}, members),
     )
 
 
 async def count(
     context: Context, principal: Principal, chosen: DeliverySelection, *, resend: bool
 ) -> dict[DeliveryStatus, int]:
-    """How many deliveries a job would act on, by their status; one that is to `resend` leaves out
-    what another such job has yet to come to."""
+    """Count the deliveries that a job would act on, by status. With `resend`, leave out those that
+    a running resend job has yet to send."""
     async with context.database.read() as connection:
         if resend:
             chosen = replace(chosen, without=await _being_resent(connection))
-        return await selection.count(connection, _confined(chosen, principal))
+        return await selection.count(connection, _within_scope(chosen, principal))
 
 
 async def _being_resent(connection: AsyncConnection) -> tuple[DeliverySelection, ...]:
-    """What the jobs under way are yet to send again: asking twice sends once."""
+    """Return the deliveries that running jobs have yet to resend, so that two requests resend them
+    once."""
     return tuple(
-        replace(DeliverySelection.of(job.chosen), after=job.cursor, without=())
-        for job in await jobs.resending(connection)
+        replace(DeliverySelection.from_document(job.chosen), after=job.cursor, without=())
+        for job in await jobs.unfinished_resends(connection)
     )
 
 
-def dry_run_answer(counted: DryRun) -> Response:
-    """The answer 200 of a dry run."""
+def dry_run_response(counted: DryRun) -> Response:
+    """Return the 200 response of a dry run."""
     return JSONResponse(counted.model_dump(mode="json"))
 
 
-def _confined(chosen: DeliverySelection, principal: Principal) -> DeliverySelection:
-    """A tenant's key acts on its tenant's deliveries only, and a portal link to one endpoint on
-    that endpoint's, whatever its form says."""
+def _within_scope(chosen: DeliverySelection, principal: Principal) -> DeliverySelection:
+    """Limit the selection to the deliveries of the caller's tenant and, for a portal link to one
+    endpoint, of that endpoint."""
     return replace(
         chosen,
         tenant_id=principal.tenant_for(chosen.tenant_id),
@@ -275,21 +283,21 @@ def _confined(chosen: DeliverySelection, principal: Principal) -> DeliverySelect
     )
 
 
-def _rate(wanted: float | None, *, principal: Principal, usual: float) -> float:
-    if wanted is not None and principal.tenant_id is not None and wanted > usual:
-        raise InvalidInput.at("/rate_per_second", f"at most {usual:g} with a tenant's key")
-    return usual if wanted is None else wanted
+def _rate(requested: float | None, *, principal: Principal, default: float) -> float:
+    if requested is not None and principal.tenant_id is not None and requested > default:
+        raise InvalidInput.at("/rate_per_second", f"at most {default:g} with a tenant's key")
+    return default if requested is None else requested
 
 
 def _filter(job: Job) -> dict[str, Any]:
-    """What was chosen, without what we add to it."""
-    return {name: value for name, value in job.chosen.items() if name not in _OURS}
+    """Return the caller's filter, without the members that we add."""
+    return {name: value for name, value in job.chosen.items() if name not in _INTERNAL}
 
 
 def _percent(job: Job) -> float:
     if JobStatus(job.status) is JobStatus.DONE:
         return 100.0
-    # Deliveries move while it runs, so it may meet a few more or less than it counted.
+    # Deliveries change while the job runs, so it may act on a few more or fewer than it counted.
     handled = progress_of(job).handled
     return min(99.9, round(100 * handled / job.total, 1)) if job.total else 0.0
 

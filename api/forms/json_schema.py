@@ -1,12 +1,12 @@
-"""Which JSON Schemas (2020-12) an event type may carry: valid ones that can be applied to anybody's
-data without fetching anything and without running away."""
+"""Validation of the JSON Schemas (2020-12) of event types: a schema must be valid, and checking
+untrusted data with it must not fetch anything or run without end."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from re import _constants, _parser  # type: ignore[attr-defined] # see `_explodes`
+from re import _constants, _parser  # type: ignore[attr-defined] # see `_is_exponential`
 from typing import Any
 
 import regex
@@ -35,8 +35,8 @@ _META_SCHEMA = BoundedSchema(
 
 
 def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> None:
-    """Raises InvalidInput, code `invalid_schema`, when events could not be checked with it. May
-    take a second: use a thread."""
+    """Raise InvalidInput, code `invalid_schema`, if events cannot be checked with this schema. It
+    may take a second: call it in a thread."""
     if len(json.dumps(schema)) > MAX_BYTES:
         raise _invalid(pointer, f"a schema has at most {MAX_BYTES} bytes")
     budget = Budget(_SECONDS)
@@ -47,7 +47,7 @@ def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> 
             pointer, "the schema is nested too deeply or has too large numbers"
         ) from None
     except OverBudget:
-        raise _invalid(pointer, "the schema takes too long to read; make it simpler") from None
+        raise _invalid(pointer, "the schema takes too long to validate; simplify it") from None
     for error in errors:
         at = join(pointer, *error.absolute_path)
         if error.validator == "format":
@@ -61,7 +61,7 @@ def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> 
 
 def _check_parts(schema: dict[str, Any] | bool, *, pointer: str) -> None:
     resolver = Registry().resolver_with_root(DRAFT202012.create_resource(schema))
-    for at, name, value in _members(schema, pointer):
+    for at, name, value in _keywords(schema, pointer):
         if name == "$id" and at != join(pointer, "$id"):
             raise _invalid(at, "only the schema itself may have an $id")
         if name in _REFERENCES and isinstance(value, str):
@@ -70,7 +70,7 @@ def _check_parts(schema: dict[str, Any] | bool, *, pointer: str) -> None:
             try:
                 resolver.lookup(value)
             except Unresolvable:
-                raise _invalid(at, "this reference leads nowhere") from None
+                raise _invalid(at, "this reference points to nothing in the schema") from None
         if name == "pattern" and isinstance(value, str):
             _check_pattern(value, at)
         if name == "patternProperties" and isinstance(value, dict):
@@ -78,32 +78,34 @@ def _check_parts(schema: dict[str, Any] | bool, *, pointer: str) -> None:
                 _check_pattern(pattern, at)
 
 
-def _members(schema: Any, pointer: str) -> Iterator[tuple[str, str, Any]]:
-    """Every keyword of the schema and its sub-schemas: pointer, name, value."""
+def _keywords(schema: Any, pointer: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield every keyword of the schema and its sub-schemas: pointer, name, value."""
     if isinstance(schema, list):
         for index, value in enumerate(schema):
-            yield from _members(value, join(pointer, index))
+            yield from _keywords(value, join(pointer, index))
     elif isinstance(schema, dict):
         for name, value in schema.items():
             at = join(pointer, name)
             yield at, name, value
             if name in _MAPS and isinstance(value, dict):
                 for key, sub_schema in value.items():
-                    yield from _members(sub_schema, join(at, key))
+                    yield from _keywords(sub_schema, join(at, key))
             elif name not in _DATA:
-                yield from _members(value, at)
+                yield from _keywords(value, at)
 
 
 def _check_applicable(schema: dict[str, Any] | bool, *, pointer: str) -> None:
-    """A schema that refers to itself without looking deeper into the data never ends: apply it to
-    one value of each kind and see."""
+    """Apply the schema to one value of each kind: a schema that refers to itself without descending
+    into the data would never end."""
     rules, budget = BoundedSchema(schema), Budget(_SECONDS)
     try:
         samples: tuple[Any, ...] = ({}, [], "", 0, True, None)
         for value in samples:
             rules.errors(value, budget, most=1)
     except (RecursionError, Unresolvable):
-        raise _invalid(pointer, "the schema refers to itself without end, or to nothing") from None
+        raise _invalid(
+            pointer, "the schema refers to itself without end, or to something that is missing"
+        ) from None
     except OverBudget:
         raise _invalid(pointer, "the schema takes too long to apply to empty data") from None
 
@@ -118,26 +120,26 @@ def _check_pattern(pattern: str, pointer: str) -> None:
         parsed = _parser.parse(pattern)
         compiled(pattern)
     except (re.error, regex.error, OverflowError, RecursionError):
-        raise _invalid(pointer, "not a regular expression that Python knows") from None
-    if _explodes(parsed, inside_repeat=False):
-        raise _invalid(pointer, "a repeat inside a repeat can take forever; write it without")
+        raise _invalid(pointer, "not a valid regular expression of Python") from None
+    if _is_exponential(parsed, inside_repeat=False):
+        raise _invalid(pointer, "a repeat inside a repeat can take forever; rewrite it without")
 
 
-def _explodes(parsed: Any, *, inside_repeat: bool) -> bool:
-    """Whether an unbounded repeat holds another with nothing fixed to part them, as `(a+)+` does
-    and `(a+,)+` does not: the usual way to make a backtracking matcher take exponential time. Not a
-    proof: it tells of the mistake when it is made; what gets past it runs into the time that a
-    check may take.
+def _is_exponential(parsed: Any, *, inside_repeat: bool) -> bool:
+    """Whether an unbounded repeat contains another with no fixed text to separate them, like
+    `(a+)+` and unlike `(a+,)+`: the usual cause of exponential time in a backtracking matcher. This
+    is no proof. It reports the mistake early; other slow patterns run into the time limit of a
+    check.
 
-    The standard library's parser, private though it is, reads exactly what its matcher will run.
+    The standard library's parser is private, but parses exactly what its matcher will run.
     """
-    parted = any(operator is _constants.LITERAL for operator, _ in parsed)
+    separated = any(operator is _constants.LITERAL for operator, _ in parsed)
     for operator, argument in parsed:
         unbounded = operator in _REPEATS and argument[1] == _constants.MAXREPEAT
-        if unbounded and inside_repeat and not parted:
+        if unbounded and inside_repeat and not separated:
             return True
-        inside = unbounded or (inside_repeat and not parted)
-        if any(_explodes(part, inside_repeat=inside) for part in _sub_patterns(argument)):
+        inside = unbounded or (inside_repeat and not separated)
+        if any(_is_exponential(part, inside_repeat=inside) for part in _sub_patterns(argument)):
             return True
     return False
 

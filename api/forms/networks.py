@@ -1,4 +1,4 @@
-"""Networks as the API takes them."""
+"""Validation of networks in CIDR notation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hookfast.errors import InvalidInput
 
 
 def check_network(text: str, *, pointer: str) -> str:
-    """The network in its usual spelling, such as `203.0.113.0/24`. Raises InvalidInput."""
+    """Return the network in canonical form, such as `203.0.113.0/24`. Raises InvalidInput."""
     try:
-        if "%" in text:  # a zone, which Python takes and which means nothing here
+        if "%" in text:  # a zone, which Python accepts but which has no meaning here
             raise ValueError
         return str(ip_network(text))
     except ValueError:

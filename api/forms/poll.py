@@ -1,4 +1,4 @@
-"""What a poll answers: the events with their exact bodies, and where to go on."""
+"""The response to a poll: events with their exact bodies, and the cursor to continue from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hookfast.storage.feed.poll_positions import Acknowledged
 
 
 class PolledDelivery(BaseModel):
-    """How the sending of the same event fares."""
+    """The delivery of the same event to the same endpoint."""
 
     id: str
     status: DeliveryStatus
@@ -25,44 +25,45 @@ class PolledDelivery(BaseModel):
 
 
 class PolledRequest(BaseModel):
-    """The request an event came in with."""
+    """The request that an event was received with."""
 
     content_type: str
     headers: list[tuple[str, str]]
     body: str = Field(description="Base64 of its exact bytes.")
 
 
-class _ItemFacts(BaseModel):
+class _ItemMembers(BaseModel):
     message_id: str = Field(
-        description="The same however often it comes: remember it. The delivery's id, which is "
-        "`X-Hook-Id` where it is sent too; else the event's id."
+        description="The same each time the item is returned: use it to recognise duplicates. The "
+        "delivery's id, which is also its `X-Hook-Id`, if the event is sent too; otherwise the "
+        "event's id."
     )
     cursor: str = Field(
-        description="Acknowledges this item and those before it, where the rest of the page is "
-        "not done with yet."
+        description="Acknowledges this item and those before it, if you have not processed the "
+        "rest of the page yet."
     )
     event_id: str
     type: str
     created_at: Time
     deliver_at: Time | None = Field(
-        description="A time ahead that it was emitted for. It is polled when it was emitted."
+        description="The later time at which it is to be delivered. Polling returns it at once."
     )
     subscription_id: str
     payload: Literal["full", "thin", "raw"]
     delivery: PolledDelivery | None = Field(
-        description="Null at an endpoint with the mode `poll`: nothing is sent."
+        description="Null for an endpoint with the mode `poll`: nothing is sent."
     )
     request: PolledRequest | None = Field(
-        description="With the payload style `raw`, in place of `event`."
+        description="With the payload style `raw`, instead of `event`."
     )
 
 
-class PolledItem(_ItemFacts):
+class PolledItem(_ItemMembers):
     """One event for one subscription."""
 
     event: Any = Field(
-        description="Byte for byte the body that is sent, or would be, before any encryption; "
-        "null where there is a `request`."
+        description="Byte for byte the body that is or would be sent, before any encryption; null "
+        "if there is a `request`."
     )
 
 
@@ -73,45 +74,46 @@ class GapView(BaseModel):
     until: Time
     reason: Literal["expired", "restored"] = Field(
         description="`expired`: they are no longer kept. `restored`: the database is an older copy "
-        "than the cursor; some events may come again."
+        "than the cursor; some events may be returned again."
     )
 
 
-class _PageFacts(BaseModel):
+class _PageMembers(BaseModel):
     next_cursor: str = Field(
-        description="Pass it as `cursor` once everything in `data` is safe: it acknowledges that."
+        description="Pass it as `cursor` once you have processed or stored all of `data`: that "
+        "acknowledges it."
     )
-    done: bool = Field(description="Nothing more is there now. False: ask again at once.")
+    done: bool = Field(description="There are no more events now. If false, poll again at once.")
     acknowledged: str | None = Field(
-        description="From here a poll without `cursor` goes on; null: nothing was acknowledged."
+        description="A poll without `cursor` continues here; null: nothing was acknowledged."
     )
     gap: GapView | None
 
 
-class PollView(_PageFacts):
+class PollView(_PageMembers):
     """Events in the order in which they were committed."""
 
     data: list[PolledItem]
 
 
-def body_of(
+def poll_body(
     page: PollPage, *, acknowledged: Acknowledged | None, gap: Gap | None, public_url: str
 ) -> bytes:
-    """The answer's JSON. The events are in it byte for byte: a parser on the way would change
-    numbers that it cannot hold."""
-    facts = _PageFacts(
+    """Return the JSON of a poll's response. Event bodies are inserted byte for byte: parsing them
+    would change numbers that Python cannot represent."""
+    members = _PageMembers(
         next_cursor=str(page.cursor),
         done=not page.more,
         acknowledged=None if acknowledged is None else str(acknowledged.cursor),
         gap=None if gap is None else GapView(since=gap.since, until=gap.until, reason=gap.reason),
     )
     items = b",".join(_item(item, public_url=public_url) for item in page.items)
-    return b'{"data":[' + items + b"]," + facts.model_dump_json().encode()[1:]
+    return b'{"data":[' + items + b"]," + members.model_dump_json().encode()[1:]
 
 
 def _item(item: PollItem, *, public_url: str) -> bytes:
     event, delivery, raw = item.event, item.delivery, item.raw
-    facts = _ItemFacts.model_validate(
+    members = _ItemMembers.model_validate(
         {
             "message_id": item.message_id,
             "cursor": str(item.cursor),
@@ -138,11 +140,11 @@ def _item(item: PollItem, *, public_url: str) -> bytes:
             ),
         }
     )
-    return facts.model_dump_json().encode()[:-1] + b',"event":' + _event(item, public_url) + b"}"
+    return members.model_dump_json().encode()[:-1] + b',"event":' + _event(item, public_url) + b"}"
 
 
 def _event(item: PollItem, public_url: str) -> bytes:
-    """As an attempt makes it (see `activities.delivery`)."""
+    """Return the body that an attempt would send (see `activities.attempt`)."""
     event = item.event
     if item.raw is not None:
         return b"null"

@@ -1,7 +1,7 @@
-"""What waits at an endpoint's limits is told when they are raised or removed.
+"""The job that wakes deliveries which wait for an endpoint's limits, when these are raised.
 
-Each of those deliveries has an appointment, made at the old rate and up to an hour away. A job
-tells them to ask again, oldest first and no faster than the new rate takes them.
+Each of those deliveries has an appointment, given at the old rate and up to an hour away. The job
+makes them check the limits again, oldest first and no faster than the new rate.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LIMITS = ("rate_limit_per_second", "max_in_flight")
 async def draft(
     context: Context, principal: Principal, endpoint: Endpoint, columns: Mapping[str, Any]
 ) -> Job | None:
-    """The job for a change of this endpoint to these columns; None where no limit is raised, or
-    nothing waits. To be given to `apply` in the transaction of the change."""
+    """Return the job for a change of this endpoint to these columns; None if no limit is raised or
+    no delivery waits. Pass it to `apply` in the transaction of the change."""
     if not any(_raised(getattr(endpoint, name), columns[name]) for name in _LIMITS):
         return None
-    usual, rate = context.settings.job_rate_per_second, columns["rate_limit_per_second"]
+    default, rate = context.settings.job_rate_per_second, columns["rate_limit_per_second"]
     job = await draft_job(
         context,
         principal,
@@ -38,11 +38,11 @@ async def draft(
         action="ask_again",
         chosen=DeliverySelection(
             endpoint_id=endpoint.id,
-            # a paused one waits for a resend's turn
+            # a paused delivery may wait for the turn of its resend
             statuses=(DeliveryStatus.PENDING, DeliveryStatus.RETRYING, DeliveryStatus.PAUSED),
             reason="endpoint_limit",
         ),
-        rate_per_second=usual if rate is None else min(usual, max(rate, MIN_RATE)),
+        rate_per_second=default if rate is None else min(default, max(rate, MIN_RATE)),
     )
     return job if job.total else None
 
@@ -54,12 +54,12 @@ async def apply(
     columns: Mapping[str, Any],
     job: Job | None,
 ) -> None:
-    """Forget the appointments that were made under the old limits, where they differ, and store the
-    job, for whose workflow the caller then has to ring the workflow_starter."""
+    """Reset the appointments given under the old limits, if the limits differ, and store the job.
+    The caller then wakes the workflow starter."""
     if any(columns[name] != getattr(endpoint, name) for name in _LIMITS):
         await permits.reset(connection, endpoint.id, now=context.clock())
     if job is not None:
-        # As of now: what came since it was drafted lined up behind the same appointments.
+        # Up to now: deliveries created since the draft queued behind the same appointments.
         up_to = await selection.newest_id(connection)
         job.chosen = job.chosen | {"up_to": up_to}
         await jobs.add(connection, job)

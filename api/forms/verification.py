@@ -1,4 +1,4 @@
-"""Asks a receiver whether it wants the events, before anything is stored (DESIGN, section 9)."""
+"""Verification that a receiver wants the events, before an endpoint is stored."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hookfast.storage.tables import Endpoint
 _REQUEST_SECONDS = 5.0
 _TOTAL_SECONDS = 30.0
 VERIFIED = ("url", "verification", "allowed_networks")
-"""The members of an endpoint that its verification is about."""
+"""The members of an endpoint whose change requires another verification."""
 EVERYTHING = "**"
-"""The topic an endpoint is asked about while nothing is subscribed to it."""
+"""The topic to verify for an endpoint without subscriptions."""
 
 
 async def verify(
@@ -30,12 +30,12 @@ async def verify(
     topics: Sequence[str],
     allowed_networks: Sequence[str],
 ) -> None:
-    """Return when the receiver agrees to every topic. Raises InvalidInput: `verification_failed`
-    with the reason, or `verification_required` for `none` where the settings do not allow it."""
+    """Return if the receiver agrees to every topic. Raises InvalidInput: `verification_failed` with
+    the reason, or `verification_required` for `none` if the settings do not allow that."""
     if mode == "none" and not context.settings.allow_unverified:
         raise InvalidInput.at(
             "/verification",
-            "this server takes no unverified endpoints; use 'header' or 'query'",
+            "this server does not allow unverified endpoints; use 'header' or 'query'",
             code="verification_required",
         )
     try:
@@ -58,7 +58,7 @@ async def verify(
 
 
 async def verify_stored(context: Context, endpoint: Endpoint, topics: Sequence[str]) -> None:
-    """`verify`, for an endpoint as it is stored."""
+    """Verify a stored endpoint; see `verify`."""
     await verify(
         context,
         mode=cast(Mode, endpoint.verification),

@@ -1,5 +1,5 @@
-"""`/docs`: the API's interactive description, with every asset served from here, so that it also
-works where the internet does not reach. The assets come from the package `fastapi-offline`."""
+"""The interactive API documentation at `/docs`. Its assets, from the package `fastapi-offline`, are
+served from here, so that it works without internet access."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _ASSETS = "/docs/assets"
 
 
 class _Assets(StaticFiles):
-    """The same for everybody: kept by caches, but asked for again by ETag, so that an update of
-    ours shows at once."""
+    """Static files that caches keep but revalidate by ETag, so that an update shows at once."""
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
@@ -41,7 +40,7 @@ def install(app: FastAPI) -> None:
     policy = page_policy(
         script_src=["'self'", *inline_scripts(html)],
         style_src=["'self'"],
-        img_src=["'self'", "data:"],  # the style sheet's icons
+        img_src=["'self'", "data:"],  # the style sheet has icons as data URLs
         connect_src=["'self'"],
     )
 

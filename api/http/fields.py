@@ -1,4 +1,4 @@
-"""The types of fields and parameters that many resources share, with their limits."""
+"""Types of fields and parameters that many resources share, with their limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Path, params
+from fastapi import Path, Query, params
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -30,12 +30,12 @@ _RFC3339 = re.compile(
 
 
 class Input(BaseModel):
-    """A request body: nothing is converted, and members it does not declare are refused."""
+    """Base of request bodies: types are not converted, and unknown members are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-# -- ids in paths: an ill-formed one names a thing that does not exist (404)
+# -- ids in paths: a malformed id cannot exist (404)
 
 
 def _path(prefix: Prefix, what: str) -> params.Path:
@@ -65,7 +65,7 @@ InboxPath = Annotated[str, _path("inb", "inbox entry"), _formed("inb", "inbox en
 JobPath = Annotated[str, _path("job", "job"), _formed("job", "job")]
 
 
-# -- ids in bodies and query parameters: an ill-formed one is wrong input (422)
+# -- ids in bodies and query parameters: a malformed id is invalid input (422)
 
 TenantId = Annotated[str, Field(pattern=id_pattern("tnt"), description="Id of a tenant.")]
 EndpointId = Annotated[str, Field(pattern=id_pattern("ep"), description="Id of an endpoint.")]
@@ -94,7 +94,10 @@ _TIME_SCHEMA = WithJsonSchema({"type": "string", "format": "date-time"})
 TimeInput = Annotated[datetime, BeforeValidator(_aware), _TIME_SCHEMA]
 """A time in a body or a query parameter: RFC 3339 with an offset."""
 Time = Annotated[datetime, PlainSerializer(rfc3339), _TIME_SCHEMA]
-"""A time in an answer: RFC 3339 in UTC, with microseconds."""
+"""A time in a response: RFC 3339 in UTC, with microseconds."""
+
+Since = Annotated[TimeInput | None, Query(description="Created at this time or later.")]
+Until = Annotated[TimeInput | None, Query(description="Created before this time.")]
 
 
 # -- text
@@ -112,11 +115,12 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+EventTypeFilter = Annotated[str | None, Query(max_length=200, examples=["order.invoice.paid"])]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Description = Annotated[str, Field(max_length=1_000)]
 Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
 Metadata = Annotated[
     dict[str, Any],
-    Field(description="Anything you want to keep with it: a JSON object of at most 8 KiB."),
+    Field(description="Your own data about it: a JSON object of at most 8 KiB."),
     AfterValidator(_metadata),
 ]

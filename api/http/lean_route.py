@@ -1,12 +1,13 @@
-"""The route class of what is called most: as strict as the others, without FastAPI's machinery.
+"""The route class of the most frequent requests: as strict as `StrictRoute`, at less cost.
 
-FastAPI resolves dependencies and serialises answers in ways that allow for everything. A lean route
-allows for little: its dependencies are async functions of the request or of other dependencies, its
-other parameters are headers, and it returns a finished `Response`. Anything else is refused when
-the application is built. The OpenAPI document is made from the same declarations as ever, and a
-header that is not valid is left to FastAPI, which makes the error.
+FastAPI's general way of resolving dependencies and serialising responses is slow. A lean route
+supports little: its dependencies are async functions of the request or of other dependencies, its
+other parameters are headers, and it returns a finished `Response`. Building the application fails
+for anything else. The OpenAPI document is generated from the same declarations as for other routes.
+An invalid header is left to FastAPI, which reports the error.
 
-With answers written without a model it takes 10 % of the API's CPU off a single event.
+Together with responses that are written without a model, this saves 10 % of the API's CPU time for
+a single event.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from api.http.routing import Handler, StrictRoute, check_query, known_query
 
 
 class LeanRoute(StrictRoute):
-    """See the module's docstring."""
+    """A `StrictRoute` that calls its few dependencies itself; see the module's docstring."""
 
     def get_route_handler(self) -> Handler:
         dependant = self.dependant
-        _refuse_more(dependant)
+        _check_supported(dependant)
         by_fastapi = super().get_route_handler()
         known = known_query(dependant)
 
@@ -37,33 +38,34 @@ class LeanRoute(StrictRoute):
                 return await by_fastapi(request)
             await authenticate(request)
             check_query(request.query_params, known)
-            answer: Response = await _call(dependant, request, headers, {})
-            return answer
+            response: Response = await _call(dependant, request, headers, {})
+            return response
 
         return lean
 
 
 async def _call(
-    dependant: Dependant, request: Request, headers: dict[str, Any], done: dict[Any, Any]
+    dependant: Dependant, request: Request, headers: dict[str, Any], results: dict[Any, Any]
 ) -> Any:
-    """What the dependency returns, once those that it depends on have; `done` is by function."""
+    """Call a dependency after those that it depends on, and return its result. `results` has, by
+    function, those of the request so far."""
     call: Any = dependant.call
-    if dependant.use_cache and call in done:
-        return done[call]
+    if dependant.use_cache and call in results:
+        return results[call]
     arguments = dict(headers)
-    for each in dependant.dependencies:
-        value = await _call(each, request, {}, done)
-        if each.name is not None:
-            arguments[each.name] = value
+    for dependency in dependant.dependencies:
+        value = await _call(dependency, request, {}, results)
+        if dependency.name is not None:
+            arguments[dependency.name] = value
     for name in (dependant.request_param_name, dependant.http_connection_param_name):
         if name is not None:
             arguments[name] = request
-    done[call] = value = await call(**arguments)
+    results[call] = value = await call(**arguments)
     return value
 
 
 def _headers(dependant: Dependant, given: Headers) -> dict[str, Any] | None:
-    """The values of the parameters that are headers; None where one is not valid."""
+    """Return the values of the header parameters. None if a header is invalid."""
     values = {}
     for field in dependant.header_params:
         value = given.get(field.alias)
@@ -77,9 +79,9 @@ def _headers(dependant: Dependant, given: Headers) -> dict[str, Any] | None:
     return values
 
 
-def _refuse_more(dependant: Dependant, *, is_endpoint: bool = True) -> None:
-    """Raises TypeError for what `_call` does not do."""
-    more = (
+def _check_supported(dependant: Dependant, *, is_endpoint: bool = True) -> None:
+    """Raise TypeError if the route declares something that `_call` does not support."""
+    unsupported = (
         dependant.path_params,
         dependant.query_params,
         dependant.cookie_params,
@@ -91,10 +93,10 @@ def _refuse_more(dependant: Dependant, *, is_endpoint: bool = True) -> None:
         dependant.websocket_param_name,
     )
     required = any(field.field_info.is_required() for field in dependant.header_params)
-    if any(more) or required or dependant.concurrency or not _is_async(dependant.call):
-        raise TypeError(f"{dependant.call} asks for more than a lean route gives.")
-    for each in dependant.dependencies:
-        _refuse_more(each, is_endpoint=False)
+    if any(unsupported) or required or dependant.concurrency or not _is_async(dependant.call):
+        raise TypeError(f"{dependant.call} declares something that a lean route does not support.")
+    for dependency in dependant.dependencies:
+        _check_supported(dependency, is_endpoint=False)
 
 
 def _is_async(call: Any) -> bool:

@@ -1,4 +1,4 @@
-"""JSON merge patches (RFC 7396): `null` removes a member, which gives it its default back."""
+"""JSON merge patches (RFC 7396): `null` removes a member, which resets it to its default."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MEDIA_TYPE = "application/merge-patch+json"
 MergePatch = Annotated[
     dict[str, Any], Body(media_type=MEDIA_TYPE, description="A merge patch (RFC 7396).")
 ]
-"""A PATCH route's body."""
+"""The body of a PATCH route."""
 
 Form = TypeVar("Form", bound=BaseModel)
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """`target` changed by `patch`: the algorithm of RFC 7396, section 2."""
+    """Return `target` changed by `patch`: the algorithm of RFC 7396, section 2."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -33,13 +33,12 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def patch_between(before: Any, after: Any) -> Any:
-    """The patch that makes `after` of `before`: in objects what is different and no more, and null
-    for each member that is gone, or it would stay. A null within `after` cannot be said in a patch,
-    and removes that member."""
+    """Return the smallest patch that turns `before` into `after`, with null for each member that
+    `after` lacks. A null within `after` cannot be expressed in a patch, and removes that member."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
-    gone = dict.fromkeys(name for name in before if name not in after)
-    return gone | {
+    removed = dict.fromkeys(name for name in before if name not in after)
+    return removed | {
         name: patch_between(before.get(name), value)
         for name, value in after.items()
         if name not in before or value != before[name]
@@ -47,9 +46,9 @@ def patch_between(before: Any, after: Any) -> Any:
 
 
 def patched(current: Form, patch: dict[str, Any]) -> Form:
-    """`current` with the patch applied, checked like a new one. Raises InvalidInput."""
+    """Return `current` with the patch applied, validated like new input. Raises InvalidInput."""
     before = current.model_dump(mode="json")
-    # merged, a null for a member there is none of would be gone before anybody objects to it
+    # merging would drop a null for an unknown member before validation could reject that
     unknown = {name: None for name in patch.keys() - type(current).model_fields.keys()}
     merged = before | unknown if unknown else merge(before, patch)
     try:
@@ -59,7 +58,7 @@ def patched(current: Form, patch: dict[str, Any]) -> Form:
 
 
 def patch_of(form: type[BaseModel]) -> dict[str, Any]:
-    """The `openapi_extra` of a route that patches what `form` describes."""
+    """Return the `openapi_extra` of a route that patches objects described by `form`."""
     schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
     nullable = {
         name: {"anyOf": [{k: v for k, v in member.items() if k != "default"}, {"type": "null"}]}

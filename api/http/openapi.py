@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beyond the routes: introduction, tags, and the problem answers."""
+"""The parts of the OpenAPI document that are not in the routes: introduction, tags and problems."""
 
 from __future__ import annotations
 
@@ -13,59 +13,59 @@ from hookfast.version import VERSION
 TITLE = "Hookfast"
 SUMMARY = "Durable webhooks: emitted once, delivered to every subscriber, traced to the last retry."
 DESCRIPTION = """\
-Emit an event once; every subscription that wants it gets a signed POST, retried for three days.
+Emit an event once; every matching subscription gets a signed POST, retried for three days.
 
 **Authentication.** Send an API key with every request: `Authorization: Bearer hf_…`. An `operator`
 key sees everything; a `tenant` key reads and writes what belongs to its tenant and implies
-`tenant_id`; a `tenant:read` key reads it; an `emit` key emits events and nothing else. What belongs
-to another tenant does not exist for you: it answers 404.
+`tenant_id`; a `tenant:read` key reads it; an `emit` key emits events and nothing else. Objects of
+another tenant do not exist for you: requests for them get 404.
 
-**Errors** are problem details (RFC 9457) with a stable `code`; input errors list each thing that is
-wrong under `errors`. **Lists** are newest first: pass `next_cursor` as `cursor` until it is null.
-**Times** are RFC 3339 in UTC. **PATCH** is a JSON merge patch (RFC 7396): `null` resets a member.
-Unknown members and unknown query parameters are refused, so a typing error never goes unnoticed.
+**Errors** are problem details (RFC 9457) with a stable `code`; input errors list every error under
+`errors`. **Lists** are newest first: pass `next_cursor` as `cursor` until it is null. **Times** are
+RFC 3339 in UTC. **PATCH** is a JSON merge patch (RFC 7396): `null` resets a member. Unknown members
+and unknown query parameters are rejected, so that a typing error never goes unnoticed.
 """
 TAGS = [
     {"name": "Events", "description": "Facts you emit, once each."},
     {"name": "Stream", "description": "Events as they are emitted, without a URL of your own."},
     {"name": "Deliveries", "description": "One event on its way to one subscription."},
     {"name": "Dead letters", "description": "Deliveries that ended without success."},
-    {"name": "Recovery", "description": "Sending again what failed or was missed."},
+    {"name": "Recovery", "description": "Sending failed or missed deliveries again."},
     {"name": "Jobs", "description": "One action on many deliveries, at a steady rate."},
     {"name": "Endpoints", "description": "The URLs that receive, with secrets and retry plans."},
     {"name": "Endpoint control", "description": "Pausing and disabling endpoints; their health."},
-    {"name": "Endpoint checks", "description": "Tests, verification, statistics of an endpoint."},
+    {"name": "Endpoint checks", "description": "Tests, verification and statistics of endpoints."},
     {"name": "Polling", "description": "Fetching an endpoint's events instead of receiving them."},
     {"name": "Signatures", "description": "Rotating secrets; the public keys of receivers."},
     {"name": "Subscriptions", "description": "Which event types go to which endpoint."},
     {"name": "Sources", "description": "Providers whose webhooks come in, and their secrets."},
-    {"name": "Inbox", "description": "What came in, once each, and what became of it."},
-    {"name": "Inbound", "description": "Where providers send."},
-    {"name": "Event types", "description": "The catalogue of what can be emitted."},
+    {"name": "Inbox", "description": "Received webhooks, once each, and their results."},
+    {"name": "Inbound", "description": "The addresses that providers send webhooks to."},
+    {"name": "Event types", "description": "The catalogue of events that can be emitted."},
     {"name": "Tenants", "description": "Your customers."},
     {"name": "API keys", "description": "Who may call this API."},
-    {"name": "Portal links", "description": "A way into the dashboard without an API key."},
+    {"name": "Portal links", "description": "Access to the dashboard without an API key."},
     {"name": "Audit log", "description": "Who changed what, and when."},
-    {"name": "Retention", "description": "What is kept for how long, and what went."},
+    {"name": "Retention", "description": "How long data is kept, and what was deleted."},
     {"name": "Health", "description": "For load balancers and orchestrators."},
 ]
 
 _PROBLEM_DESCRIPTIONS = {
-    401: "No valid API key came with the request.",
+    401: "The request has no valid API key.",
     403: "The key's scope does not allow this.",
-    404: "There is no such thing for this key.",
+    404: "Nothing has this id, or this key may not see it.",
     408: "The body took too long to arrive.",
-    409: "The request disagrees with what is stored.",
+    409: "The request conflicts with the stored state.",
     413: "The body is too large.",
     415: "The body is not declared as JSON.",
-    422: "The input is wrong; `errors` says where.",
+    422: "The input is invalid; `errors` says where.",
     429: "Too many requests; see `Retry-After`.",
-    503: "Something Hookfast needs is away; see `Retry-After`.",
+    503: "Something that Hookfast needs is away; see `Retry-After`.",
 }
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The documented problem answers for these statuses (default: all a route can give)."""
+    """Return the documentation of problem responses with these statuses (default: all)."""
     return {
         status: {
             "description": _PROBLEM_DESCRIPTIONS[status],
@@ -107,8 +107,8 @@ def _add_problem(document: dict[str, Any]) -> None:
 
 
 def _name_scopes(document: dict[str, Any]) -> None:
-    """Say under `x-scopes` which scopes of keys an operation takes, any of them. Under `security`
-    they would read as if a key needed all (OpenAPI 3.1, section 4.8.30)."""
+    """List under `x-scopes` the scopes of keys that an operation accepts. Under `security` they
+    would mean that a key needs all of them (OpenAPI 3.1, section 4.8.30)."""
     for methods in document["paths"].values():
         for operation in methods.values():
             for requirement in operation.get("security", []):

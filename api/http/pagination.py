@@ -1,13 +1,14 @@
-"""Keyset pagination: a page is "the next `limit` rows after this key", however deep, at one cost.
+"""Keyset pagination: a page is "the next `limit` rows after this key", at the same cost for every
+page.
 
-A list route takes `page: PageQuery`, asks storage for `page.rows` rows after `page.after` (one more
-than the limit, which tells whether there is a next page), and answers `page.answer(...)`:
+A list route takes `page: PageQuery`, reads `page.rows` rows after `page.after` (one more than the
+limit, to know whether there is a next page), and returns `page.listing(...)`:
 
     @routes.get("/things", ...)
     async def list_things(page: PageQuery, ...) -> Listing[ThingView]:
         async with context.database.read() as connection:
             rows = await things.list_page(connection, after=page.after, limit=page.rows)
-        return page.answer(rows, key=lambda thing: thing.id, view=ThingView.of)
+        return page.listing(rows, key=lambda thing: thing.id, view=ThingView.of)
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ class Listing(BaseModel, Generic[View]):
     """One page of a list."""
 
     data: list[View]
-    next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
+    next_cursor: str | None = Field(
+        description="The `cursor` of the next page; null on the last page."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which page was asked for: at most `limit` rows, those after the key `after`. `list_id` is in
-    its cursors, so that no other list takes them."""
+    """The requested page of a list: at most `limit` rows, after the key `after`. Its cursors
+    contain `list_id`, so that other lists reject them."""
 
     limit: int
     after: str | None
@@ -49,13 +52,13 @@ class Page:
 
     @property
     def rows(self) -> int:
-        """How many rows to fetch: one more than the limit tells whether a page follows."""
+        """The number of rows to read: one more than the limit, to know whether a page follows."""
         return self.limit + 1
 
-    def answer(
+    def listing(
         self, rows: Sequence[Row], *, key: Callable[[Row], str], view: Callable[[Row], View]
     ) -> Listing[View]:
-        """The page from its rows, in order; `key` gives a row's key, `view` what is shown of it."""
+        """Return the page of these ordered rows. `key` returns a row's key, `view` its view."""
         shown = rows[: self.limit]
         more = len(rows) > self.limit
         return Listing(
@@ -68,7 +71,7 @@ async def _page(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows per page.")] = DEFAULT_LIMIT,
     cursor: Annotated[
-        str | None, Query(max_length=400, description="`next_cursor` of the page before.")
+        str | None, Query(max_length=400, description="The `next_cursor` of the previous page.")
     ] = None,
 ) -> Page:
     list_id = _list_id(request.url.path)
@@ -76,11 +79,12 @@ async def _page(
 
 
 PageQuery = Annotated[Page, Depends(_page)]
-"""A list route's parameter: the page asked for by `limit` and `cursor`."""
+"""The route parameter with the page that `limit` and `cursor` request."""
 
 
 def _list_id(path: str) -> str:
-    """Eight hex digits for a list. No secret: a cursor says where a page begins, nothing else."""
+    """Return eight hex digits that identify a list. They are no secret: a cursor only says where a
+    page begins."""
     return hashlib.sha256(path.encode()).hexdigest()[:8]
 
 
@@ -98,6 +102,6 @@ def _decode(list_id: str, cursor: str) -> str:
     if key in ("", text) or not key.isprintable():
         raise InvalidInput.at(
             "cursor",
-            "not a cursor of this list; pass `next_cursor` of its page before, unchanged",
+            "not a cursor of this list; pass the `next_cursor` of its previous page unchanged",
         )
     return key

@@ -1,12 +1,12 @@
-"""Reads each request's body before the application sees the request.
+"""Middleware that reads each request's body, within bounds, before the application runs.
 
-One place bounds a body's size (declared or chunked), the time it may take to arrive, and the memory
-that all of them take, so nothing behind it can be made to wait or to fill memory. The application
-gets the body as one message; whoever parses it takes it by `body_to_parse`, which has room for what
-it becomes.
+It bounds the size of a body (declared or chunked), the time that it may take to arrive, and the
+memory of all bodies together, so that no caller can make the application wait or fill its memory.
+The application gets the body as one message. Routes that parse it call `body_to_parse`, which
+reserves memory for the parsed values.
 
-Inbound webhooks are the exception: whether their source exists and takes them is asked before their
-bodies are. Their route reads the body itself, through `streamed_body`, under the same bounds.
+Inbound webhooks are the exception: their source is checked before their body is read. Their route
+reads the body itself, through `streamed_body`, under the same bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.authentication import check_key
-from api.answers.problems import BodyTimeout, Problem, problem_for, problem_of
+from api.answers.problems import BodyTimeout, Problem, problem_of, problem_of_unexpected
 from api.limits.body_memory import BodyMemory, Share
 from api.process.context import Context
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
@@ -31,19 +31,21 @@ API_PREFIX = "/v1/"
 INBOUND_PREFIX = "/in/"
 
 _SHORT_BYTES = 16_384
-"""A longer body to the API is not read before its key is known. A shorter one costs less than its
-connection, and is not counted: else strangers could use up what there is for all short ones."""
+"""A longer body to the API is read only after its key was checked. Shorter bodies cost less than
+their connections and are not counted: otherwise unauthenticated callers could use up the memory for
+all of them."""
 
 _WITHOUT_BODIES = ("GET", "HEAD")
-"""A body that comes with these means nothing (RFC 9110, section 9.3.1). It is taken and dropped: a
-stream would keep its memory for hours."""
+"""Bodies of these methods have no meaning (RFC 9110, section 9.3.1). They are read and dropped: a
+stream would keep their memory for hours."""
 
 _LINGER_SECONDS = 2.0
 
 
 class RequestBody:
-    """ASGI middleware. Answers 413 over the cap, 408 over `max_body_seconds`, 503 where too much is
-    in hand, and 401 or 429 for a long body to the API without a valid key."""
+    """ASGI middleware that reads bodies. It responds with 413 over the size limit, 408 over
+    `max_body_seconds`, 503 if all bodies together need too much memory, and 401 or 429 for a long
+    body to the API without a valid key."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -55,33 +57,34 @@ class RequestBody:
         if scope["method"] == "POST" and scope["path"].startswith(INBOUND_PREFIX):
             await self._streamed(scope, receive, send)
             return
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as memory:
             try:
-                body = await self._read(scope, receive, held)
+                body = await self._read(scope, receive, memory)
             except HookfastError as error:
                 lingers = not isinstance(error, BodyTimeout)
-                await _refuse(problem_of(error), scope, receive, send, lingers=lingers)
+                await _reject(problem_of(error), scope, receive, send, lingers=lingers)
                 return
-            except Exception as error:  # the database's: the key could not be looked up
-                await _refuse(problem_for(Request(scope), error), scope, receive, send)
+            except Exception as error:  # from the database: the key could not be looked up
+                await _reject(problem_of_unexpected(Request(scope), error), scope, receive, send)
                 return
             if body is not None:
-                await self._app({**scope, _HELD: held}, _replay(body, receive), send)
+                await self._app({**scope, _MEMORY: memory}, _replay(body, receive), send)
 
     async def _streamed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application before its body is read; its route calls `streamed_body`."""
         settings: Settings = scope["app"].state.settings
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as memory:
             body = StreamedBody(
                 scope,
                 receive,
                 cap=settings.max_inbox_bytes,
                 seconds=settings.max_body_seconds.total_seconds(),
-                held=held,
+                memory=memory,
             )
-            await self._answered(body, scope, send)
+            await self._run(body, scope, send)
 
-    async def _answered(self, body: StreamedBody, scope: Scope, send: Send) -> None:
-        async def answer(message: Message) -> None:
+    async def _run(self, body: StreamedBody, scope: Scope, send: Send) -> None:
+        async def send_response(message: Message) -> None:
             if not body.complete and message["type"] == "http.response.start":
                 headers = [*message.get("headers", ()), (b"connection", b"close")]
                 message = {**message, "headers": headers}
@@ -93,11 +96,11 @@ class RequestBody:
             await body.discard()
             await send({"type": "http.response.body", "body": b""})
 
-        await self._app({**scope, _STREAMED: body}, body.receive, answer)
+        await self._app({**scope, _STREAMED: body}, body.receive, send_response)
 
-    async def _read(self, scope: Scope, receive: Receive, held: AsyncExitStack) -> bytes | None:
-        """The whole body, or None when the client left before it was complete. Its memory is taken
-        for as long as `held` is open."""
+    async def _read(self, scope: Scope, receive: Receive, memory: AsyncExitStack) -> bytes | None:
+        """Read the whole body, or return None if the client disconnected before it was complete.
+        Its memory stays reserved as long as `memory` is open."""
         settings: Settings = scope["app"].state.settings
         is_batch = scope["method"] == "POST" and scope["path"] == BATCH_PATH
         cap = settings.max_batch_bytes if is_batch else settings.max_event_bytes
@@ -107,12 +110,12 @@ class RequestBody:
         if is_batch or _may_be_long(scope["headers"]):
             bodies = _bodies(scope)
             if scope["path"].startswith(API_PREFIX):
-                # only those we know may make us hold that much
+                # only authenticated callers may use that much memory
                 key = await check_key(Request(scope))
-                share = held.enter_context(bodies.known.share(key.tenant_id or ""))
+                share = memory.enter_context(bodies.authenticated.share(key.tenant_id or ""))
                 await share.reserve(_declared_length(scope["headers"]))
             else:
-                share = held.enter_context(bodies.strangers.share(""))
+                share = memory.enter_context(bodies.unauthenticated.share(""))
         seconds = settings.max_body_seconds.total_seconds()
         try:
             async with asyncio.timeout(seconds):
@@ -120,21 +123,21 @@ class RequestBody:
         except TimeoutError:
             raise BodyTimeout(f"The body did not arrive within {seconds:g} seconds.") from None
         if scope["method"] in _WITHOUT_BODIES:
-            await held.aclose()
+            await memory.aclose()
             return None if body is None else b""
         return body
 
 
-_HELD = "hookfast.held"
+_MEMORY = "hookfast.body_memory"
 
 
 async def body_to_parse(request: Request) -> bytes:
-    """The request's body, with room for what it becomes until the request is answered. To be called
-    once. Raises Unavailable (`overloaded`)."""
+    """Return the request's body, with memory reserved for its parsed values until the response is
+    sent. Call it once per request. Raises Unavailable (`overloaded`)."""
     body = await request.body()
     if body:
-        held: AsyncExitStack = request.scope[_HELD]
-        await held.enter_async_context(_bodies(request.scope).parsed.room(body))
+        memory: AsyncExitStack = request.scope[_MEMORY]
+        await memory.enter_async_context(_bodies(request.scope).parsed.reserve(body))
     return body
 
 
@@ -142,15 +145,15 @@ _STREAMED = "hookfast.streamed_body"
 
 
 class StreamedBody:
-    """A body that has not been taken yet. An answer that is given before it was ends the
-    connection, but not while the client still sends: see `_refuse`."""
+    """A body that has not been read yet. A response that is sent before the body was read closes
+    the connection, but not while the client is still sending: see `_reject`."""
 
     def __init__(
-        self, scope: Scope, receive: Receive, *, cap: int, seconds: float, held: AsyncExitStack
+        self, scope: Scope, receive: Receive, *, cap: int, seconds: float, memory: AsyncExitStack
     ) -> None:
         self._scope = scope
         self._headers = scope["headers"]
-        self._held = held
+        self._memory = memory
         self._receive = receive
         self._cap = cap
         self._seconds = seconds
@@ -158,12 +161,13 @@ class StreamedBody:
         self._too_late = False
 
     async def read(self) -> bytes:
-        """The whole body, whose memory is taken until the request is answered. Raises TooLarge, at
-        once where the length is declared; BodyTimeout, also where the client left; Unavailable."""
+        """Return the whole body. Its memory stays reserved until the response is sent. Raises
+        TooLarge, at once if the length is declared; BodyTimeout, also if the client disconnected;
+        Unavailable."""
         if _declared_length(self._headers) > self._cap:
             raise _too_large(self._cap)
         bodies = _bodies(self._scope)
-        share = self._held.enter_context(bodies.strangers.share(self._scope["path"]))
+        share = self._memory.enter_context(bodies.unauthenticated.share(self._scope["path"]))
         try:
             async with asyncio.timeout(self._seconds):
                 body = await _collect(self._receive, self._cap, share)
@@ -174,18 +178,19 @@ class StreamedBody:
             ) from None
         self.complete = True
         if body is None:
-            raise BodyTimeout("The client left before the body was complete.")
-        await self._held.enter_async_context(bodies.parsed.room(body))
+            raise BodyTimeout("The client disconnected before the body was complete.")
+        await self._memory.enter_async_context(bodies.parsed.reserve(body))
         return body
 
     async def receive(self) -> Message:
-        """For the application, to which the body is not there: only that the client left."""
+        """Return an empty body, and later the client's disconnection: ASGI `receive` for the
+        application."""
         if not self.complete:
             return {"type": "http.request", "body": b"", "more_body": False}
         return await self._receive()
 
     async def discard(self) -> None:
-        """Take what the client still sends, for a little while."""
+        """Read and drop what the client still sends, for at most two seconds."""
         if not self._too_late and not _waits_to_send(self._headers):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LINGER_SECONDS):
@@ -193,12 +198,12 @@ class StreamedBody:
 
 
 def streamed_body(request: Request) -> StreamedBody:
-    """The body of a request that is not read yet (`POST /in/…`)."""
+    """Return the unread body of a request to `POST /in/…`."""
     body: StreamedBody = request.scope[_STREAMED]
     return body
 
 
-async def _refuse(
+async def _reject(
     problem: Problem,
     scope: Scope,
     receive: Receive,
@@ -206,8 +211,8 @@ async def _refuse(
     *,
     lingers: bool = True,
 ) -> None:
-    """Answer with the problem and close the connection, but not while the client still sends: the
-    reset that follows would destroy the answer before a client that reads late has seen it."""
+    """Respond with the problem and close the connection, but not while the client is still sending:
+    the reset that would follow destroys the response before a slow client has read it."""
     response = problem.response(scope)
     response.headers["Connection"] = "close"
 
@@ -230,7 +235,7 @@ async def _discard(receive: Receive) -> None:
 
 
 def _waits_to_send(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the client asked before sending its body (`Expect: 100-continue`)."""
+    """Whether the client waits for permission to send its body (`Expect: 100-continue`)."""
     return any(name == b"expect" for name, _ in headers)
 
 
@@ -272,7 +277,7 @@ def _may_be_long(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Content-Length, or 0 where there is none."""
+    """Return Content-Length, or 0 if the header is missing."""
     for name, value in headers:
         if name == b"content-length":
             if not value.isdigit() or len(value) > 18:
@@ -282,4 +287,4 @@ def _declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 def _too_large(cap: int) -> TooLarge:
-    return TooLarge(f"The body is larger than {cap} bytes, which is the most this path takes.")
+    return TooLarge(f"The body is larger than {cap} bytes, the maximum for this path.")

@@ -1,6 +1,5 @@
-"""The route class of every `/v1` route: authenticates first, then refuses what is not strictly
-what the route declares (query parameters that are unknown or come twice, NUL characters, bodies
-that are not strict JSON).
+"""The route class of every `/v1` route: it authenticates first, then rejects unknown or repeated
+query parameters, NUL characters, and bodies that are not strict JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class StrictRoute(APIRoute):
-    """See the module's docstring."""
+    """A route that authenticates, and checks the query and the body strictly."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -37,7 +36,7 @@ class StrictRoute(APIRoute):
             await authenticate(request)
             check_query(request.query_params, known)
             if takes_json:
-                # made before the body is looked at: it can be received only once
+                # created before the body is read, which is possible only once
                 request = _JsonRequest(request.scope, request.receive)
                 if needs_json or await request.body():
                     await request.parse()
@@ -47,17 +46,16 @@ class StrictRoute(APIRoute):
 
 
 def router(tag: str, route_class: type[StrictRoute] = StrictRoute) -> APIRouter:
-    """A router for one resource: strict routes under `/v1`, problems documented."""
+    """Return a router for one resource: strict routes under `/v1`, with documented problems."""
     return APIRouter(
         prefix="/v1", tags=[tag], route_class=route_class, responses=problem_responses()
     )
 
 
 async def json_body(request: Request) -> bytes:
-    """The body's bytes, once its Content-Type says JSON. For routes that parse it themselves.
+    """Return the body's bytes if its Content-Type is JSON. For routes that parse it themselves.
 
-    Raises UnsupportedMediaType and Unavailable. An empty body is left to the parser, whatever its
-    type.
+    An empty body of any type is left to the parser. Raises UnsupportedMediaType and Unavailable.
     """
     raw = await body_to_parse(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -68,11 +66,11 @@ async def json_body(request: Request) -> bytes:
 
 
 RawJson = Annotated[bytes, Depends(json_body)]
-"""A route's parameter for the body's exact bytes (declared as JSON, not parsed)."""
+"""The route parameter with the body's exact bytes (declared as JSON, not parsed)."""
 
 
 class _JsonRequest(Request):
-    """A request whose JSON body was parsed strictly, before FastAPI asks for it."""
+    """A request whose JSON body was parsed strictly before FastAPI reads it."""
 
     _document: parser.JsonValue = None
 
@@ -84,7 +82,7 @@ class _JsonRequest(Request):
 
 
 def known_query(dependant: Dependant) -> dict[str, bool]:
-    """The query parameters of a route, each with whether it may come several times."""
+    """Return the names of a route's query parameters, each with whether it may be repeated."""
     return {
         parameter.alias: _is_list(parameter.field_info.annotation)
         for parameter in get_flat_params(dependant)
@@ -93,14 +91,13 @@ def known_query(dependant: Dependant) -> dict[str, bool]:
 
 
 def check_query(given: QueryParams, known: Mapping[str, bool]) -> None:
-    """Raises InvalidInput for parameters that are not `known`, or come several times but must
-    not."""
+    """Raise InvalidInput for query parameters that are unknown, wrongly repeated or contain NUL."""
     for name, value in given.multi_items():
         if name not in known:
             known_names = ", ".join(sorted(known)) or "none"
             raise InvalidInput.at(name, f"unknown query parameter; this path has: {known_names}")
         if not known[name] and len(given.getlist(name)) > 1:
-            raise InvalidInput.at(name, "this query parameter comes more than once; keep one")
+            raise InvalidInput.at(name, "this query parameter is repeated; keep one")
         if "\x00" in value:
             raise InvalidInput.at(name, "a NUL character is not allowed")
 

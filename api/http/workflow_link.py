@@ -1,4 +1,4 @@
-"""Where to see a workflow in the Temporal UI."""
+"""Links to workflows in the Temporal UI."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from api.process.context import Context
 
 
 class WorkflowView(BaseModel):
-    """The Temporal workflow that does it."""
+    """A Temporal workflow."""
 
     id: str
-    url: str | None = Field(description="Where to see it in the Temporal UI, where that is known.")
+    url: str | None = Field(
+        description="Its page in the Temporal UI; null if the UI's address is not configured."
+    )
 
 
 def workflow_view(context: Context, workflow_id: str) -> WorkflowView:
-    """The workflow with this id, and its link where the UI's address is known."""
+    """Return the workflow with this id, with a link if the UI's address is configured."""
     ui = context.settings.temporal_ui_url
     if ui is None:
         return WorkflowView(id=workflow_id, url=None)

@@ -1,8 +1,8 @@
-"""Whether new events are taken: not while more deliveries wait for a worker than may.
+"""The backlog limit: no new events while too many deliveries wait for a worker.
 
-What waits is only rows, so the limit is far away; past it a flood that nobody carries off would
-fill the disk, and what it holds would come a day late. The look is shared by all requests, taken
-beside them, and rarer where there is much to count: a request never waits for it.
+Waiting deliveries are only rows, so the limit is high. Beyond it, a flood that the workers cannot
+keep up with would fill the disk, and its events would arrive a day late. All requests share one
+count, taken in the background, and less often when counting is slow: a request never waits for it.
 """
 
 from __future__ import annotations
@@ -20,71 +20,73 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.errors import Unavailable
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import backlog
+from hookfast.storage.deliveries import outbox
 
 _FRESH_SECONDS: Final = 2.0
-_PAUSES_PER_LOOK: Final = 20
-"""A million rows are counted in a tenth of a second: looks take a twentieth of a connection."""
+_PAUSE_PER_COUNT: Final = 20
+"""The pause after a count, as a multiple of its duration: counting uses at most a twentieth of a
+connection. A million rows are counted in a tenth of a second."""
 _RETRY_SECONDS: Final = 10
 
 log = structlog.get_logger()
 
 
 class Backlog:
-    """One per process: what it knows is up to a few seconds old, and so many more may come."""
+    """The number of waiting deliveries compared with its limit, one per process. The count is up to
+    a few seconds old, so the limit can be exceeded by that many seconds' events."""
 
     def __init__(self, database: Database, *, limit: int) -> None:
-        """`limit` deliveries may wait; 0 is no limit."""
+        """At most `limit` deliveries may wait; 0 means no limit."""
         self._database = database
         self._limit = limit
         self._full = False
-        self._look_at = 0.0
-        self._looking: asyncio.Task[None] | None = None
+        self._count_at = 0.0
+        self._counting: asyncio.Task[None] | None = None
 
     def check(self) -> None:
-        """Raises Unavailable (`overloaded`) while too much waits."""
-        if self._limit and self._looking is None and time.monotonic() >= self._look_at:
-            self._looking = asyncio.create_task(self._look(), name="backlog")
+        """Raise Unavailable (`overloaded`) while too many deliveries wait."""
+        if self._limit and self._counting is None and time.monotonic() >= self._count_at:
+            self._counting = asyncio.create_task(self._count(), name="backlog")
         if self._full:
             raise Unavailable(
-                "Too many deliveries wait to be made. Nothing was stored; send it again later.",
+                "Too many deliveries are waiting. Nothing was stored; send it again later.",
                 code="overloaded",
                 retry_after=_RETRY_SECONDS,
             )
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[None]:
-        """Nothing is looked up any more when the block has ended."""
+    async def counting(self) -> AsyncIterator[None]:
+        """Stop a count in progress when the block ends."""
         try:
             yield
         finally:
-            if self._looking is not None:
-                self._looking.cancel()
-                await asyncio.wait([self._looking])
+            if self._counting is not None:
+                self._counting.cancel()
+                await asyncio.wait([self._counting])
 
-    async def _look(self) -> None:
+    async def _count(self) -> None:
         began = time.monotonic()
         try:
             async with self._database.read() as connection:
-                full = await backlog.reaches(connection, self._limit)
+                full = await outbox.backlog_reaches(connection, self._limit)
         except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
-            log.warning("Could not count what waits.", error=type(error).__name__)
+            log.warning("Could not count the waiting deliveries.", error=type(error).__name__)
         else:
             if full != self._full:
                 self._full = full
                 log.warning(
-                    "Too much waits: new events are refused."
+                    "Too many deliveries are waiting: new events are rejected."
                     if full
-                    else "Less waits: new events are taken again.",
+                    else "Fewer deliveries are waiting: new events are accepted again.",
                     limit=self._limit,
                 )
         finally:
             took = time.monotonic() - began
-            self._look_at = time.monotonic() + max(_FRESH_SECONDS, _PAUSES_PER_LOOK * took)
-            self._looking = None
+            self._count_at = time.monotonic() + max(_FRESH_SECONDS, _PAUSE_PER_COUNT * took)
+            self._counting = None
 
 
-async def admitted(request: Request) -> None:
-    """A route's dependency. Raises Unavailable (`overloaded`) while too much waits."""
-    waiting: Backlog = request.app.state.context.backlog
-    waiting.check()
+async def check_backlog(request: Request) -> None:
+    """Route dependency that raises Unavailable (`overloaded`) while too many deliveries wait."""
+    limit: Backlog = request.app.state.context.backlog
+    limit.check()

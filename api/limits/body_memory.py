@@ -1,7 +1,7 @@
-"""What request bodies may take of a process's memory: while they arrive, and once they are parsed.
+"""Bounds for the memory that request bodies use: while they arrive, and once they are parsed.
 
-Both are bounded for all requests together. What does not fit is refused, or waits a moment, before
-the process outgrows what its container gives it and is killed with everybody's requests in hand.
+Both are bounded for all requests together. A body that does not fit waits a moment or is rejected,
+so that the process does not outgrow its container's memory and get killed with all its requests.
 """
 
 from __future__ import annotations
@@ -13,33 +13,35 @@ from contextlib import asynccontextmanager, contextmanager
 
 from hookfast.errors import Unavailable
 
-_PATIENCE_SECONDS = 10.0
+_WAIT_SECONDS = 10.0
 
 
 class BodyMemory:
-    """One per process. Half is for callers whom nobody has verified yet, half for those with a key:
-    neither can shut the other out."""
+    """The memory for bodies of one process. Half is for callers with a valid key, half for
+    unauthenticated ones: neither can use up the memory of the other."""
 
-    def __init__(self, limit: int, *, largest_known: int, largest_strange: int) -> None:
-        self.known = Arriving(limit // 2, largest=largest_known)
-        self.strangers = Arriving(limit // 2, largest=largest_strange)
-        self.parsed = Parsed(4 * limit)
+    def __init__(
+        self, limit: int, *, largest_authenticated: int, largest_unauthenticated: int
+    ) -> None:
+        self.authenticated = ArrivingBodies(limit // 2, largest=largest_authenticated)
+        self.unauthenticated = ArrivingBodies(limit // 2, largest=largest_unauthenticated)
+        self.parsed = ParsedBodies(4 * limit)
 
 
-class Arriving:
-    """Bytes of bodies that have come and are not answered. One owner (a source, a tenant) may have
-    half of them; `largest`, the most that a single body may have, fits in any case."""
+class ArrivingBodies:
+    """Bytes of received bodies whose requests are in progress. One owner (a source, a tenant) may
+    use half of them; a body of `largest` bytes, the maximum for one body, always fits alone."""
 
     def __init__(self, limit: int, *, largest: int) -> None:
         self._limit = max(limit, largest)
-        self._of_one = max(limit // 2, largest)
+        self._owner_limit = max(limit // 2, largest)
         self._total = 0
         self._by_owner: Counter[str] = Counter()
         self._freed = asyncio.Event()
 
     @contextmanager
     def share(self, owner: str) -> Iterator[Share]:
-        """What one request takes, for as long as the block lasts."""
+        """Account for one request's bytes until the block ends."""
         share = Share(self, owner)
         try:
             yield share
@@ -51,53 +53,55 @@ class Arriving:
             self._freed.set()
 
     def take(self, owner: str, size: int) -> bool:
-        """Whether there was room for so much more."""
-        if self._total + size > self._limit or self._by_owner[owner] + size > self._of_one:
+        """Reserve `size` more bytes, and return whether there was room."""
+        if self._total + size > self._limit or self._by_owner[owner] + size > self._owner_limit:
             return False
         self._total += size
         self._by_owner[owner] += size
         return True
 
-    async def change(self) -> None:
-        """Wait until a request gives something back."""
+    async def wait_for_release(self) -> None:
+        """Wait until a request releases its bytes."""
         self._freed.clear()
         await self._freed.wait()
 
 
 class Share:
-    """The bytes of one request: those that have come, or that it has said will come."""
+    """The bytes of one request: those received, or those declared if they are more."""
 
-    def __init__(self, arriving: Arriving, owner: str) -> None:
+    def __init__(self, arriving: ArrivingBodies, owner: str) -> None:
         self._arriving = arriving
         self._owner = owner
-        self._come = 0
+        self._received = 0
         self.size = 0
 
     async def reserve(self, size: int) -> None:
-        """Room for all of a body before it comes: of two that grow side by side neither might end.
-        Raises Unavailable (`overloaded`) when there is none for ten seconds."""
+        """Reserve the declared size of a body before it arrives: two bodies that grow side by side
+        could block each other. Raises Unavailable (`overloaded`) if there is no room for ten
+        seconds."""
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_WAIT_SECONDS):
                 while not self._arriving.take(self._owner, size):
-                    await self._arriving.change()
+                    await self._arriving.wait_for_release()
         except TimeoutError:
             raise _overloaded() from None
         self.size += size
 
     def grow(self, size: int) -> None:
-        """So much has come. Raises Unavailable (`overloaded`) when there is no room for it."""
-        self._come += size
-        more = self._come - self.size
+        """Count `size` more received bytes. Raises Unavailable (`overloaded`) if there is no
+        room."""
+        self._received += size
+        more = self._received - self.size
         if more > 0:
             if not self._arriving.take(self._owner, more):
                 raise _overloaded()
             self.size += more
 
 
-class Parsed:
-    """What bodies become when they are parsed: many times their size, where they are made of small
-    values. A body that would need more than three quarters of it all counts as so much, and has
-    that for itself; smaller ones pass by."""
+class ParsedBodies:
+    """Memory for parsed bodies, which take many times their size if they consist of small values. A
+    body that needs more than three quarters of it is counted as three quarters, so that it can run,
+    and smaller bodies beside it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -105,12 +109,12 @@ class Parsed:
         self._freed = asyncio.Event()
 
     @asynccontextmanager
-    async def room(self, body: bytes) -> AsyncIterator[None]:
-        """Room for what this body becomes, for as long as the block lasts. Raises Unavailable
-        (`overloaded`) when there is none for ten seconds."""
+    async def reserve(self, body: bytes) -> AsyncIterator[None]:
+        """Reserve memory for this body's parsed values until the block ends. Raises Unavailable
+        (`overloaded`) if there is no room for ten seconds."""
         size = min(parsed_size(body), self._limit * 3 // 4)
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_WAIT_SECONDS):
                 while self._used + size > self._limit:
                     self._freed.clear()
                     await self._freed.wait()
@@ -125,9 +129,9 @@ class Parsed:
 
 
 def parsed_size(body: bytes) -> int:
-    """About how many bytes the body takes with all that is made of it: the text, the values, the
-    rows; of a form of the dashboard's what `urllib.parse` takes to undo its escapes. Measured on
-    CPython 3.11; what is in strings counts too, which errs on the safe side."""
+    """Estimate how many bytes the body takes with everything derived from it: text, values and
+    rows; for a dashboard form, what `urllib.parse` needs to unescape it. Measured on CPython 3.11.
+    Characters inside strings are counted too, which errs on the safe side."""
     lists, objects, values = body.count(b"["), body.count(b"{"), body.count(b",")
     escapes = body.count(b"%")
     return 6 * len(body) + 64 * lists + 232 * objects + 48 * values + 232 * escapes
@@ -135,5 +139,7 @@ def parsed_size(body: bytes) -> int:
 
 def _overloaded() -> Unavailable:
     return Unavailable(
-        "Too much is in hand. Nothing was stored; send it again.", code="overloaded", retry_after=1
+        "Too many requests are in progress. Nothing was stored; send it again.",
+        code="overloaded",
+        retry_after=1,
     )

@@ -1,12 +1,11 @@
-"""How often one client may fail to authenticate, and what happens after that.
+"""The limit of failed authentications per client.
 
-A valid key works however often its address failed: behind one NAT or proxy sit many callers, and a
-limit that shut all of them out would be a weapon for whoever sits beside them. So the key is still
-looked up, and the limit does not make guessing harder; that a key is 256 random bits does. It
-protects what failures use up: a client with a dead key in a loop is told to wait, with an answer
-that says so; the log gets a line a minute, not one per request; and the look-ups of all clients
-over the limit together have one turn at a time, so that a flood of made-up keys holds one
-connection of the database's pool and the others stay for those who have work to do.
+A valid key works however often its address failed: many callers share one NAT or proxy, and a limit
+that blocked all of them could be triggered by one of them to harm the others. So the key is still
+looked up. The limit does not make guessing keys harder; their 256 random bits do. It protects what
+failures use up: a client with a dead key in a loop is told to wait; the log gets a line a minute,
+not one per request; and all clients over the limit share one look-up at a time, so that a flood of
+invented keys uses one connection of the database's pool and leaves the others to valid requests.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ log = structlog.get_logger()
 
 
 class FailureLimit:
-    """Failures by site (see `client_site`), in this process."""
+    """Counts failed authentications by site (see `client_site`), in this process."""
 
     def __init__(self, *, per_minute: int) -> None:
-        """`per_minute` failures at once or in a minute; 0 is no limit."""
+        """Allow `per_minute` failures, at once or over a minute; 0 means no limit."""
         self._failures = (
             TokenBuckets(per_second=per_minute / 60, burst=per_minute) if per_minute else None
         )
@@ -35,13 +34,13 @@ class FailureLimit:
         self._one_at_a_time = asyncio.Lock()
 
     def turn(self, site: str) -> AbstractAsyncContextManager[None]:
-        """Hold this while you look up a key that nobody knows to be valid."""
+        """Return the context in which to look up a key that is not known to be valid."""
         if self._failures is not None and self._failures.is_empty(site):
             return self._one_at_a_time
         return nullcontext()
 
-    def failed(self, site: str, error: Unauthenticated) -> Unauthenticated | TooManyRequests:
-        """Count a failure; gives the error to answer with."""
+    def count(self, site: str, error: Unauthenticated) -> Unauthenticated | TooManyRequests:
+        """Count a failure, and return the error to respond with."""
         if self._failures is None:
             return error
         take = self._failures.take(site)
@@ -50,8 +49,7 @@ class FailureLimit:
         if self._lines.take(site).granted:
             log.warning("A client fails to authenticate too often.", client=site)
         return TooManyRequests(
-            "Too many requests from your address had no API key that works. Use a key that works, "
-            "or wait.",
+            "Too many requests from your address had no valid API key. Use a valid key, or wait.",
             code="too_many_failures",
             retry_after=take.wait_seconds,
         )

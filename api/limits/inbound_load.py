@@ -1,5 +1,5 @@
-"""How many inbound requests a process has in hand at once: what bounds the memory that bodies of
-callers nobody has verified yet may take, and the time the last in the queue waits."""
+"""The limit of inbound requests in progress in one process: it bounds the memory for bodies of
+unauthenticated callers, and how long the last request in the queue waits."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from hookfast.errors import Unavailable
 
 
 class InboundLoad:
-    """One source may have half of it: whoever floods one address does not close the others."""
+    """Counts inbound requests in progress. One source may have half of the limit, so that a flood
+    to one address does not block the others."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._of_one = limit // 2
+        self._source_limit = limit // 2
         self._total = 0
         self._by_source: Counter[str] = Counter()
 
     @contextmanager
     def enter(self, source_id: str) -> Iterator[None]:
-        """Take a place for as long as the block lasts. Raises Unavailable (`overloaded`) when there
-        is none."""
-        if self._total >= self._limit or self._by_source[source_id] >= self._of_one:
+        """Count a request as in progress until the block ends. Raises Unavailable (`overloaded`)
+        over the limit."""
+        if self._total >= self._limit or self._by_source[source_id] >= self._source_limit:
             raise Unavailable(
-                "Too many requests are in hand. Nothing was stored; send it again.",
+                "Too many requests are in progress. Nothing was stored; send it again.",
                 code="overloaded",
                 retry_after=1,
             )

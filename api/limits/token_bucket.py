@@ -12,23 +12,23 @@ from cachetools import LRUCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """What became of asking for a token."""
+    """The result of taking a token from a bucket."""
 
     granted: bool
     left: int
-    """Whole tokens that are left."""
+    """Whole tokens that remain."""
     wait_seconds: int
-    """Whole seconds until there is a token again; 0 while one is left."""
+    """Whole seconds until a token is available again; 0 while one remains."""
     full_seconds: int
     """Whole seconds until the bucket is full again."""
 
 
 class TokenBuckets:
-    """Each name has a bucket that starts with `burst` tokens and gains `per_second`.
+    """Buckets by name, each of which starts with `burst` tokens and gains `per_second`.
 
-    At most `capacity` buckets are kept; over that, the one used least recently is forgotten, which
-    means that it is full again. Who comes from that many addresses at once is not stopped by a
-    limit per address anyway; memory that grows with them would be the greater harm.
+    At most `capacity` buckets are kept; beyond that, the least recently used one is forgotten,
+    which makes it full again. A caller with that many addresses is not stopped by a limit per
+    address anyway, and memory that grows with the addresses would do more harm.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class TokenBuckets:
         self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(capacity)  # → (tokens, at)
 
     def take(self, name: str) -> Take:
-        """Take a token, if there is one. A refusal costs nothing, so waiting always helps."""
+        """Take a token if there is one. A denied request takes nothing, so waiting always helps."""
         now = self._clock()
         tokens = self._tokens(name, now)
         granted = tokens >= 1
@@ -60,7 +60,7 @@ class TokenBuckets:
         )
 
     def is_empty(self, name: str) -> bool:
-        """Whether `take` would refuse now."""
+        """Whether `take` would grant no token now."""
         return self._tokens(name, self._clock()) < 1
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What every request handler needs: opened once per process, closed with it."""
+"""The shared parts that request handlers use: opened once per process, closed with it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from api.limits.backlog import Backlog
 from api.limits.body_memory import BodyMemory
 from api.limits.failure_limit import FailureLimit
 from api.limits.inbound_load import InboundLoad
-from api.limits.key_rate import KeyRate, key_rate
+from api.limits.key_rate import KeyRate
 from api.process.gauges import DatabaseGauges
-from api.process.inbound_refusals import InboundRefusals
+from api.process.inbound_rejections import InboundRejections
 from api.process.key_cache import KeyCache
 from api.process.source_cache import SourceCache
 from api.stream.hub import StreamHub
@@ -54,25 +54,25 @@ class Context:
     failures: FailureLimit
     inbox: Inbox
     sources: SourceCache
-    refusals: InboundRefusals
+    rejections: InboundRejections
     inbound_load: InboundLoad
     bodies: BodyMemory
     backlog: Backlog
     streams: StreamHub
-    stream_seats: StreamSlots
+    stream_slots: StreamSlots
     telemetry: Telemetry
-    standing: DatabaseGauges
+    gauges: DatabaseGauges
     clock: Clock
 
 
 @asynccontextmanager
 async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIterator[Context]:
-    """Open every part, and close them in reverse. Temporal may be away: its client connects at its
-    first use."""
+    """Open all parts, and close them in reverse order. Temporal may be away: its client connects
+    when it is first used."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.resolved_database_url))
         keys = KeyCache(database, clock=clock)
-        await stack.enter_async_context(keys.noting_use())
+        await stack.enter_async_context(keys.recording_use())
         doorbell = doorbell_for(database)
         stack.push_async_callback(doorbell.close)
         client = await connection.connect(lazy=True)
@@ -87,24 +87,24 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         )
         stack.push_async_callback(sender.aclose)
         workflow_starter = workflow_starter_for(settings, client, database, clock=clock)
-        # The worker conducts too; this only saves a person the seconds until it looks.
-        conducting = asyncio.create_task(workflow_starter.run_when_woken(), name="workflow_starter")
-        stack.push_async_callback(stopped, conducting)
+        # Workers start workflows too; this only saves people the seconds until a worker does.
+        starting = asyncio.create_task(workflow_starter.run_when_woken(), name="workflow_starter")
+        stack.push_async_callback(stopped, starting)
         keyring = keyring_of(settings)
-        refusals = InboundRefusals(database, clock=clock)
-        await stack.enter_async_context(refusals.writing())
+        rejections = InboundRejections(database, clock=clock)
+        await stack.enter_async_context(rejections.writing())
         inbox = Inbox(database, doorbell, clock=clock)
         stack.push_async_callback(inbox.close)
         emitter = Emitter(database, doorbell, clock=clock)
         stack.push_async_callback(emitter.close)
         backlog = Backlog(database, limit=settings.max_backlog)
-        await stack.enter_async_context(backlog.looking())
+        await stack.enter_async_context(backlog.counting())
         streams = StreamHub(database, doorbell, clock=clock)
         stack.push_async_callback(streams.close)
         telemetry = providers.start("api", by_tenant=settings.metrics_by_tenant)
-        standing = DatabaseGauges(database, settings, clock=clock)
+        gauges = DatabaseGauges(database, settings, clock=clock)
         if telemetry.pushes_metrics:
-            await stack.enter_async_context(standing.pushing())
+            await stack.enter_async_context(gauges.refreshing())
         yield Context(
             settings=settings,
             database=database,
@@ -115,24 +115,24 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             temporal=client,
             doorbell=doorbell,
             keys=keys,
-            key_rate=key_rate(
-                per_second=settings.key_rate_per_second, burst=settings.key_rate_burst
-            ),
+            key_rate=KeyRate(per_second=settings.key_rate_per_second, burst=settings.key_rate_burst)
+            if settings.key_rate_per_second
+            else None,
             failures=FailureLimit(per_minute=settings.auth_failures_per_minute),
             inbox=inbox,
             sources=SourceCache(database, keyring, clock=clock),
-            refusals=refusals,
+            rejections=rejections,
             inbound_load=InboundLoad(settings.max_inbox_requests),
             bodies=BodyMemory(
                 settings.max_body_memory,
-                largest_known=max(settings.max_batch_bytes, settings.max_event_bytes),
-                largest_strange=max(settings.max_inbox_bytes, settings.max_event_bytes),
+                largest_authenticated=max(settings.max_batch_bytes, settings.max_event_bytes),
+                largest_unauthenticated=max(settings.max_inbox_bytes, settings.max_event_bytes),
             ),
             backlog=backlog,
             streams=streams,
-            stream_seats=StreamSlots(settings.max_streams),
+            stream_slots=StreamSlots(settings.max_streams),
             telemetry=telemetry,
-            standing=standing,
+            gauges=gauges,
             clock=clock,
         )
 
@@ -143,4 +143,4 @@ async def _context(request: Request) -> Context:
 
 
 AppContext = Annotated[Context, Depends(_context)]
-"""A route's parameter: the process's parts."""
+"""The route parameter with the process's shared parts."""

@@ -1,4 +1,4 @@
-"""Writing now and then what a process has gathered in memory."""
+"""Periodic writing of data that a process gathers in memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 async def flushing(
     write: Callable[[], Awaitable[None]], *, seconds: float, name: str
 ) -> AsyncIterator[None]:
-    """While the block runs, `write` every so many seconds, and once more at its end. It is not cut
-    short: what it took out of memory would be lost. `name` is the task's; `write` handles its own
-    errors, or the first one ends the writing and is raised at the end of the block."""
+    """Call `write` every `seconds` while the block runs, and once more at its end.
+
+    A call is never cancelled: data that it took out of memory would be lost. `name` is the name of
+    the task. If `write` raises, the writing stops and the error is raised at the end of the block.
+    """
     ended = asyncio.Event()
 
     async def until_ended() -> None:
@@ -22,7 +24,7 @@ async def flushing(
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await ended.wait()
-            is_last = ended.is_set()  # before: what comes during a writing needs one more
+            is_last = ended.is_set()  # read before writing: data added during it needs one more
             await write()
 
     task = asyncio.create_task(until_ended(), name=name)

@@ -1,7 +1,7 @@
-"""How things stand, as gauges: looked up in the database when a scrape asks, or before each push.
+"""Gauges that are read from the database: for each scrape, or before each push.
 
-The API does it and not the workers, so that the numbers are there when no worker is. Every API
-process shows the same ones: take their maximum, not their sum.
+The API reads them instead of the workers, so that they exist when no worker runs. Every API process
+reports the same values: aggregate them by maximum, not by sum.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookfast.clock import Clock
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.storage.figures.gauges import GaugeValues, standing
+from hookfast.storage.figures.gauges import GaugeValues, read_gauges
 from hookfast.telemetry import instruments
 
 _FRESH_SECONDS = 5.0
-"""Scrapers that come together share one look."""
-_PATIENCE_SECONDS = 5.0
+"""Scrapes within this time share one read."""
+_TIMEOUT_SECONDS = 5.0
 _PUSH_SECONDS = 15.0
 
 _GAUGES = (
@@ -42,33 +42,35 @@ log = structlog.get_logger()
 
 
 class DatabaseGauges:
-    """One per process."""
+    """Sets the gauges from the database. One per process."""
 
     def __init__(self, database: Database, settings: Settings, *, clock: Clock) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._looking = asyncio.Lock()
-        self._looked_at: float | None = None
+        self._reading = asyncio.Lock()
+        self._read_at: float | None = None
 
     async def refresh(self) -> None:
-        """Look, unless somebody has within five seconds. While the database cannot be read the
-        gauges have no values, and `hookfast.database.up` is 0."""
-        async with self._looking:
+        """Read the gauges, unless they were read within five seconds. While the database cannot be
+        read they have no values, and `hookfast.database.up` is 0."""
+        async with self._reading:
             now = time.monotonic()
-            if self._looked_at is not None and now - self._looked_at < _FRESH_SECONDS:
+            if self._read_at is not None and now - self._read_at < _FRESH_SECONDS:
                 return
-            self._looked_at = now
+            self._read_at = now
             try:
-                async with asyncio.timeout(_PATIENCE_SECONDS), self._database.read() as connection:
-                    found = await standing(
+                async with asyncio.timeout(_TIMEOUT_SECONDS), self._database.read() as connection:
+                    found = await read_gauges(
                         connection,
                         now=self._clock(),
                         mail_gather=self._settings.mail_gather,
                         mail_digest_every=self._settings.mail_digest_every,
                     )
             except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
-                log.warning("Could not look how things stand.", error=type(error).__name__)
+                log.warning(
+                    "Could not read the gauges from the database.", error=type(error).__name__
+                )
                 for gauge in _GAUGES:
                     gauge.forget()
                 instruments.DATABASE_UP.set(0)
@@ -76,15 +78,15 @@ class DatabaseGauges:
                 _show(found)
 
     @asynccontextmanager
-    async def pushing(self) -> AsyncIterator[None]:
-        """Look every 15 seconds while the block lasts: where metrics are pushed nobody scrapes."""
+    async def refreshing(self) -> AsyncIterator[None]:
+        """Refresh every 15 seconds while the block runs, for metrics that are pushed."""
 
-        async def look() -> None:
+        async def repeat() -> None:
             while True:
                 await self.refresh()
                 await asyncio.sleep(_PUSH_SECONDS)
 
-        task = asyncio.create_task(look(), name="standing-gauges")
+        task = asyncio.create_task(repeat(), name="database-gauges")
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""API keys as they are looked up: by SHA-256, remembered for two seconds, their use noted in the
+"""A cache of API keys: found by SHA-256, cached for two seconds, with their use recorded in the
 background. A revoked key stops working within those two seconds in every process."""
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ Scope = Literal["operator", "tenant", "tenant:read", "emit"]
 
 FRESH_SECONDS = 2.0
 _CAPACITY = 4_096
-_NOTE_EVERY = timedelta(minutes=1)
+_RECORD_EVERY = timedelta(minutes=1)
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKey:
-    """A key that is not revoked. `tenant_id` is None for the operator's own keys."""
+    """A key that was not revoked when it was read. `tenant_id` is None for the operator's own
+    keys."""
 
     key_id: str
     scope: Scope
@@ -40,13 +41,13 @@ class KnownKey:
 
 
 def key_hash(key: str) -> str:
-    """The SHA-256 of a key, in hex. Looking a key up by its hash tells a caller's clock nothing
-    about the stored ones: nearby keys have unrelated hashes."""
+    """Return the SHA-256 of a key, in hex. The timing of a look-up by hash reveals nothing about
+    the stored keys, because similar keys have unrelated hashes."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 class KeyCache:
-    """Finds keys and notes their use."""
+    """Finds keys and records their use."""
 
     def __init__(self, database: Database, *, clock: Clock) -> None:
         self._database = database
@@ -55,11 +56,11 @@ class KeyCache:
         self._used: set[str] = set()
 
     def has_seen(self, key: str) -> bool:
-        """Whether the key was valid when it was last looked up; it may have been revoked since."""
+        """Whether the key was valid when it was last read; it may have been revoked since."""
         return key_hash(key) in self._known
 
     async def find(self, key: str) -> KnownKey | None:
-        """The key, or None when it is unknown, revoked or expired."""
+        """Return the key, or None if it is unknown, revoked or expired."""
         digest = key_hash(key)
         now = time.monotonic()
         until, known = self._known.get(digest, (0.0, None))
@@ -74,20 +75,23 @@ class KeyCache:
         self._used.add(known.key_id)
         return known
 
-    def used(self, key_id: str) -> None:
-        """A valid key was used by other means than itself: by a session that it began."""
+    def mark_used(self, key_id: str) -> None:
+        """Count a request as use of a key that was not sent: that of a session which the key
+        started."""
         self._used.add(key_id)
 
     def forget(self) -> None:
-        """Look every key up again: in this process a revocation works at once."""
+        """Drop all cached keys, so that a revocation works at once in this process."""
         self._known.clear()
 
-    def noting_use(self) -> AbstractAsyncContextManager[None]:
-        """While the block runs, write `last_used_at` of the keys in use once a minute."""
-        return flushing(self.note_use, seconds=_NOTE_EVERY.total_seconds(), name="note-key-use")
+    def recording_use(self) -> AbstractAsyncContextManager[None]:
+        """Write `last_used_at` of the used keys once a minute while the block runs."""
+        return flushing(
+            self.record_use, seconds=_RECORD_EVERY.total_seconds(), name="record-key-use"
+        )
 
-    async def note_use(self) -> None:
-        """Write `last_used_at` of every key used since the last time."""
+    async def record_use(self) -> None:
+        """Write `last_used_at` of every key used since the last call."""
         used, self._used = self._used, set()
         if not used:
             return
@@ -96,7 +100,7 @@ class KeyCache:
                 await api_keys.touch(connection, used, at=self._clock())
         except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
             self._used |= used
-            log.warning("Could not note which API keys were used.", error=type(error).__name__)
+            log.warning("Could not record the use of API keys.", error=type(error).__name__)
 
     async def _load(self, digest: str) -> KnownKey | None:
         async with self._database.read() as connection:

@@ -1,7 +1,9 @@
-"""Sources as requests to them are judged: their provider bound, their expressions compiled, their
-secrets opened; remembered for two seconds. A change is in force in every process within those, and
-at once in the one that made it. What it newly allows is in force at once in all of them: a request
-that a remembered source refuses is judged by the source as it is now."""
+"""A cache of sources, ready to verify requests: with compiled expressions and decrypted secrets.
+
+Sources are cached for two seconds. A change takes effect within that time in every process, and at
+once in the process that made it. Requests that a change newly allows are accepted at once
+everywhere: before a request is rejected, its source is read again.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,17 @@ from hookfast.storage.inbox import sources
 from hookfast.storage.tables import Source
 
 FRESH_SECONDS = 2.0
-RENEWED_SECONDS = 0.25
-"""What was read so lately is not read again for a refusal: wrong signatures, of which anybody can
-send any number, cost each source four look-ups a second at most."""
+REREAD_SECONDS = 0.25
+"""A source that was read this recently is not read again before a rejection: wrong signatures, of
+which anybody can send any number, cost each source at most four look-ups a second."""
 _CAPACITY = 4_096
 _LOOKUPS_AT_ONCE = 2
-"""Whoever makes up source ids gets so many of the database's connections, and no more."""
+"""The most database connections that requests with invented source ids can use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSource:
-    """A source that is active."""
+    """An active source with its decrypted secrets."""
 
     id: str
     tenant_id: str
@@ -46,11 +48,11 @@ class OpenSource:
     secrets: tuple[OpenSecret, ...] = field(repr=False)
 
     def secrets_at(self, now: datetime) -> list[str]:
-        """What verifies then, the current one first."""
+        """Return the secrets that are valid at this time, the current one first."""
         return [one.text for one in self.secrets if one.expires_at is None or one.expires_at > now]
 
     def admits(self, caller: str | None) -> bool:
-        """Whether requests may come from this address."""
+        """Whether this address may send requests to the source."""
         if not self.networks:
             return True
         if caller is None:
@@ -60,50 +62,50 @@ class OpenSource:
 
 
 class SourceCache:
-    """One per process."""
+    """Finds active sources. One per process."""
 
     def __init__(self, database: Database, keyring: Keyring, *, clock: Clock) -> None:
         self._database = database
         self._keyring = keyring
         self._clock = clock
-        # with when it was read, by time.monotonic()
+        # with the time at which it was read, by time.monotonic()
         self._known: LRUCache[str, tuple[float, OpenSource]] = LRUCache(_CAPACITY)
         self._lookups = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
 
     async def find(self, source_id: str) -> OpenSource:
-        """The source. Raises NotFound alike, after the same look-up, for one that never was, is
-        deleted or is switched off: an address tells nobody more than whether it works."""
+        """Return the source. Raises the same NotFound, after the same look-up, whether it never
+        existed, is deleted or inactive: callers learn only whether an address works."""
         known = self._known_for(FRESH_SECONDS, source_id)
         if known is not None:
             return known
         if not is_id("src", source_id):
             raise _unknown()
         async with self._lookups:
-            # who waited here for the same one has it by now
+            # another request may have read it while this one waited
             known = self._known_for(FRESH_SECONDS, source_id)
             if known is None:
                 known = await self._load(source_id)
         return known
 
-    async def renewed(self, judge: OpenSource) -> OpenSource | None:
-        """The source as it is now, for a request that it refuses as `judge` remembers it: a secret
-        may have been rotated in another process, and GitHub does not send again. None where
-        `judge` is what was read RENEWED_SECONDS ago at most. Raises NotFound."""
+    async def reread(self, cached: OpenSource) -> OpenSource | None:
+        """Return the current version of a source that rejects a request: a secret may have been
+        rotated in another process, and GitHub does not send again. None if `cached` was read within
+        REREAD_SECONDS. Raises NotFound."""
         async with self._lookups:
-            known = self._known_for(RENEWED_SECONDS, judge.id)
+            known = self._known_for(REREAD_SECONDS, cached.id)
             if known is None:
-                known = await self._load(judge.id)
-        return None if known is judge else known
+                known = await self._load(cached.id)
+        return None if known is cached else known
 
     def forget(self, source_id: str | None = None) -> None:
-        """Look a source up again (None: every one), because it was changed here."""
+        """Drop a source from the cache (None: all sources), because it was changed here."""
         if source_id is None:
             self._known.clear()
         else:
             self._known.pop(source_id, None)
 
     def _known_for(self, seconds: float, source_id: str) -> OpenSource | None:
-        """The source, if it was read within so many seconds."""
+        """Return the source if it was read within the last `seconds`."""
         read = self._known.get(source_id)
         return read[1] if read is not None and read[0] + seconds > time.monotonic() else None
 
@@ -120,8 +122,8 @@ class SourceCache:
 
 
 def opened_source(row: Source, keyring: Keyring, *, now: datetime) -> OpenSource:
-    """A source's row, ready to judge requests. Raises Misconfigured when a secret cannot be
-    opened."""
+    """Return a source's row, ready to verify requests. Raises Misconfigured if a secret cannot be
+    decrypted."""
     bound = provider(row.provider, row.options)
     return OpenSource(
         id=row.id,
@@ -134,8 +136,8 @@ def opened_source(row: Source, keyring: Keyring, *, now: datetime) -> OpenSource
 
 
 def rules_of(row: Source, bound: Provider) -> SourceRules:
-    """What a source says of its events beside its provider. Raises InvalidInput, at the member."""
-    fact = row.idempotency
+    """Return the source's own rules for its events. Raises InvalidInput at the faulty member."""
+    idempotency = row.idempotency
     expression = row.id_expression
     return SourceRules(
         event_types=row.event_types,
@@ -143,11 +145,13 @@ def rules_of(row: Source, bound: Provider) -> SourceRules:
         if expression is None
         else compile_expression(expression, pointer="/id_expression"),
         business_keys=None
-        if fact is None
+        if idempotency is None
         else BusinessKeys.parse(
-            fact["expression"], provider=bound, pointer="/idempotency/expression"
+            idempotency["expression"], provider=bound, pointer="/idempotency/expression"
         ),
-        business_window=timedelta(seconds=0 if fact is None else fact["window_seconds"]),
+        business_window=timedelta(
+            seconds=0 if idempotency is None else idempotency["window_seconds"]
+        ),
     )
 
 

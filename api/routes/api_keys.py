@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import OperatorOnly, Writer, key_record, new_key
-from api.access.ownership import found
+from api.access.ownership import check_tenant_exists, found
 from api.http.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
@@ -23,12 +23,12 @@ routes = router("API keys")
 
 
 class _KeyForm(Input):
-    name: Annotated[Name, Field(description="What it is for; to tell your keys apart.")]
+    name: Annotated[Name, Field(description="The purpose of the key, to recognise it in lists.")]
     expires_at: TimeInput | None = Field(None, description="When it stops working.")
 
 
 class NewTenantKey(_KeyForm):
-    """A new key of a tenant."""
+    """A new key for a tenant."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"name": "Acme's backend", "scope": "tenant"}]}
@@ -38,7 +38,7 @@ class NewTenantKey(_KeyForm):
 
 
 class NewOperatorKey(_KeyForm):
-    """A new key of the operator's; with the scope `emit` it emits events for any tenant."""
+    """A new operator key; with the scope `emit` it emits events for any tenant."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"name": "order service", "scope": "emit"}]}
@@ -57,7 +57,7 @@ class KeyView(BaseModel):
     hint: str = Field(description="The key's first characters.")
     created_at: Time
     expires_at: Time | None
-    last_used_at: Time | None = Field(description="To about a minute.")
+    last_used_at: Time | None = Field(description="Accurate to about a minute.")
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
@@ -65,7 +65,7 @@ class KeyView(BaseModel):
 
 
 class CreatedKey(KeyView):
-    """A new key, shown this once."""
+    """A new key, which only this response shows."""
 
     key: str
 
@@ -118,7 +118,8 @@ async def revoke_key(
         is_last = await api_keys.count_operator_keys(connection, at=now) == 0
         if key.scope == "operator" and is_last:
             raise Conflict(
-                "This is the last operator key; make another one first.", code="last_operator_key"
+                "This is the last operator key; create another one first.",
+                code="last_operator_key",
             )
         await audit.record(connection, done("api_key.revoke", key, before=facts(key)))
     context.keys.forget()
@@ -147,9 +148,8 @@ async def _create(
 
 async def _list(context: Context, page: Page, *, tenant_id: str | None) -> Listing[KeyView]:
     async with context.database.read() as connection:
-        if tenant_id is not None:
-            found(await tenants.get(connection, tenant_id))
+        await check_tenant_exists(connection, tenant_id)
         rows = await api_keys.list_page(
             connection, tenant_id=tenant_id, after=page.after, limit=page.rows
         )
-    return page.answer(rows, key=lambda key: key.id, view=KeyView.of)
+    return page.listing(rows, key=lambda key: key.id, view=KeyView.of)

@@ -9,7 +9,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from api.access.authentication import Principal, Reader
-from api.access.visible_keys import shown_keys
+from api.access.visible_keys import visible_key_ids
 from api.http.fields import TenantId, Time, TimeInput
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
@@ -28,34 +28,34 @@ class AuditView(BaseModel):
 
     id: str
     at: Time
-    tenant_id: str | None = Field(description="Whose it is; null: only the operator's.")
+    tenant_id: str | None = Field(description="The tenant; null: the operator's own.")
     actor: str = Field(
-        description="The scope of the API key that was used; `portal`: somebody who came by a "
-        "portal link; `system`: Hookfast by itself; `cli`: a command on the database."
+        description="The scope of the API key that was used; `portal`: a person with a portal "
+        "link; `system`: Hookfast itself; `cli`: a command on the database."
     )
     key_id: str | None = Field(
-        description="The API key, or the one that made the portal link. A tenant sees its own keys "
-        "only."
+        description="The API key, or the one that created the portal link. A tenant sees only its "
+        "own keys."
     )
-    # not the enumeration: while versions are mixed, a newer one may log what this one does not know
-    action: str = Field(description="What was done, e.g. `endpoint.update`.")
-    resource: str = Field(description="What kind of thing was changed.")
+    # not the enumeration: during an upgrade, a newer version may log actions unknown to this one
+    action: str = Field(description="The kind of change, e.g. `endpoint.update`.")
+    resource: str = Field(description="The kind of object that was changed.")
     resource_id: str
     changes: dict[str, dict[str, Any]] = Field(
-        description="By member, what it was (`before`) and what it is (`after`); of a new thing "
-        "only `after`, of a deleted one only `before`. Secrets, the values of headers and the "
-        "queries of URLs are masked; very long values are told by their length and SHA-256."
+        description="For each changed member, its value `before` and `after`; for a new object "
+        "only `after`, for a deleted one only `before`. Secrets, values of headers and queries of "
+        "URLs are masked; very long values are replaced by their length and SHA-256."
     )
     request_id: str | None = Field(description="`X-Request-Id` of the request.")
     client_address: str | None = Field(
-        description="Where the request came from. A tenant does not see where the operator's did."
+        description="The address that sent the request. A tenant does not see the operator's."
     )
 
     @classmethod
     def of(cls, entry: AuditEntry, *, principal: Principal, keys: Collection[str]) -> Self:
-        """What this caller sees of it, who may know of these keys."""
+        """Return the entry as this caller may see it; `keys` are the key ids visible to it."""
         shown = entry.model_dump()
-        # what the operator did is the tenant's to know; its keys and its network are not
+        # tenants see what the operator did, but not its keys and its network
         if entry.key_id not in keys:
             shown["key_id"] = None
         if principal.tenant_id is not None and entry.actor == "operator":
@@ -69,19 +69,19 @@ async def list_audit(
     context: AppContext,
     principal: Reader,
     resource_id: Annotated[
-        str | None, Query(max_length=200, description="Of this thing: an id, or a name.")
+        str | None, Query(max_length=200, description="The id or name of the changed object.")
     ] = None,
-    action: Annotated[AuditAction | None, Query(description="Of this kind.")] = None,
+    action: Annotated[AuditAction | None, Query(description="The kind of change.")] = None,
     key_id: Annotated[
         str | None, Query(pattern=id_pattern("key"), description="Made with this API key.")
     ] = None,
     tenant_id: TenantId | None = None,
-    since: Annotated[TimeInput | None, Query(description="Made then or later.")] = None,
-    until: Annotated[TimeInput | None, Query(description="Made before then.")] = None,
+    since: Annotated[TimeInput | None, Query(description="Made at this time or later.")] = None,
+    until: Annotated[TimeInput | None, Query(description="Made before this time.")] = None,
 ) -> Listing[AuditView]:
-    """Every change that was made through this API, by commands on the database, and by Hookfast
-    itself where it disables an endpoint. Emitted events are not changes; `GET /v1/events` lists
-    them. A tenant's key sees what was done to its tenant, by whomever. Filters add up."""
+    """Every change made through this API, by commands on the database, and by Hookfast itself when
+    it disables an endpoint. Emitted events are not changes; `GET /v1/events` lists them. A tenant's
+    key sees all changes to its tenant, no matter who made them. All given filters must match."""
     tenant_id = principal.tenant_for(tenant_id)
     chosen = AuditFilter(
         tenant_id=tenant_id,
@@ -93,11 +93,11 @@ async def list_audit(
     )
     async with context.database.read() as connection:
         rows: list[AuditEntry] = []
-        # or a tenant could find out what a key did that it must not know of
-        if key_id is None or await shown_keys(connection, principal, [key_id]):
+        # otherwise a tenant could find out what an operator's key did
+        if key_id is None or await visible_key_ids(connection, principal, [key_id]):
             rows = await audit_log.list_page(connection, chosen, after=page.after, limit=page.rows)
-        keys = await shown_keys(connection, principal, [entry.key_id for entry in rows])
-    return page.answer(
+        keys = await visible_key_ids(connection, principal, [entry.key_id for entry in rows])
+    return page.listing(
         rows,
         key=lambda entry: entry.id,
         view=lambda entry: AuditView.of(entry, principal=principal, keys=keys),

@@ -1,4 +1,4 @@
-"""Dead letters: what ended without success, counted, listed and sent again."""
+"""Dead letters: deliveries that ended without success, counted, listed and redriven."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.forms import jobs
-from api.forms.delivery_filter import REASONS, ChoiceOptions, DeadLetterChoiceForm
-from api.forms.jobs import JOB_ANSWERS, JobView
-from api.http.fields import EndpointId, TenantId, TimeInput
+from api.forms.delivery_filter import REASONS, DeadLetterChoiceForm, FilteredJobOptions
+from api.forms.jobs import JOB_ROUTE, JobView
+from api.http.fields import EndpointId, EventTypeFilter, Since, TenantId, Until
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
@@ -27,37 +27,37 @@ routes = router("Dead letters")
 
 
 class EndpointCount(BaseModel):
-    """An endpoint's dead letters."""
+    """The number of dead letters of one endpoint."""
 
     endpoint_id: str
     count: int
 
 
 class EventTypeCount(BaseModel):
-    """An event type's dead letters."""
+    """The number of dead letters of one event type."""
 
     event_type: str
     count: int
 
 
 class ReasonCount(BaseModel):
-    """The dead letters that died for one reason."""
+    """The number of dead letters with one reason."""
 
     reason: str | None
     count: int
 
 
 class AgeCounts(BaseModel):
-    """How many died how long ago."""
+    """The number of dead letters by age."""
 
     under_1_hour: int
-    under_1_day: int = Field(description="An hour ago or more.")
-    under_7_days: int = Field(description="A day ago or more.")
+    under_1_day: int = Field(description="At least an hour old.")
+    under_7_days: int = Field(description="At least a day old.")
     older: int
 
 
 class DeadLetterStatsView(BaseModel):
-    """How many dead letters there are, and of what; the most frequent first."""
+    """The number of dead letters, in total and by group; the most frequent groups first."""
 
     total: int
     by_endpoint: list[EndpointCount] = Field(description=f"At most {TOP}.")
@@ -70,9 +70,9 @@ class DeadLetterStatsView(BaseModel):
         ages = stats.by_age
         return cls(
             total=stats.total,
-            by_endpoint=[EndpointCount(endpoint_id=of, count=n) for of, n in stats.by_endpoint],
-            by_event_type=[EventTypeCount(event_type=of, count=n) for of, n in stats.by_event_type],
-            by_reason=[ReasonCount(reason=of, count=n) for of, n in stats.by_reason],
+            by_endpoint=[EndpointCount(endpoint_id=id_, count=n) for id_, n in stats.by_endpoint],
+            by_event_type=[EventTypeCount(event_type=t, count=n) for t, n in stats.by_event_type],
+            by_reason=[ReasonCount(reason=r, count=n) for r, n in stats.by_reason],
             by_age=AgeCounts(
                 under_1_hour=ages.hour,
                 under_1_day=ages.day,
@@ -82,8 +82,8 @@ class DeadLetterStatsView(BaseModel):
         )
 
 
-class RedriveForm(ChoiceOptions):
-    """Which dead letters to send again."""
+class RedriveForm(FilteredJobOptions):
+    """The dead letters to send again."""
 
     filter: DeadLetterChoiceForm = Field(default_factory=DeadLetterChoiceForm)
 
@@ -94,17 +94,15 @@ async def list_dead_letters(
     context: AppContext,
     principal: Reader,
     endpoint_id: EndpointId | None = None,
-    event_type: Annotated[
-        str | None, Query(max_length=200, examples=["order.invoice.paid"])
-    ] = None,
+    event_type: EventTypeFilter = None,
     reason: Annotated[
         str | None, Query(max_length=200, description=REASONS, examples=["retries_exhausted"])
     ] = None,
     tenant_id: TenantId | None = None,
-    since: Annotated[TimeInput | None, Query(description="Created then or later.")] = None,
-    until: Annotated[TimeInput | None, Query(description="Created before then.")] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> Listing[DeliveryView]:
-    """Deliveries that are `dead` or `gone`. Filters add up."""
+    """Deliveries that are `dead` or `gone`. All given filters must match."""
     if event_type is not None:
         parse_event_type(event_type, pointer="event_type")
     if reason is not None:
@@ -119,7 +117,7 @@ async def list_dead_letters(
     )
     async with context.database.read() as connection:
         rows = await dead_letters.list_page(connection, chosen, after=page.after, limit=page.rows)
-    return page.answer(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
+    return page.listing(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
 
 
 @routes.get("/dead-letters/stats", summary="Count dead letters")
@@ -129,32 +127,26 @@ async def count_dead_letters(
     endpoint_id: EndpointId | None = None,
     tenant_id: TenantId | None = None,
 ) -> DeadLetterStatsView:
-    """By endpoint, event type, reason and age: how long ago they died."""
+    """Counts by endpoint, event type, reason and age, which is the time since they died."""
     chosen = DeadLetterFilter(endpoint_id=endpoint_id, tenant_id=principal.tenant_for(tenant_id))
     async with context.database.read() as connection:
         stats = await dead_letters.stats(connection, chosen, now=context.clock())
     return DeadLetterStatsView.of(stats)
 
 
-@routes.post(
-    "/dead-letters/redrive",
-    status_code=202,
-    summary="Send dead letters again",
-    response_model=JobView,
-    responses=JOB_ANSWERS,
-)
+@routes.post("/dead-letters/redrive", summary="Send dead letters again", **JOB_ROUTE)
 async def redrive_dead_letters(
     form: RedriveForm, context: AppContext, audit: Audit, principal: Writer
 ) -> JobView | Response:
-    """Each gets its whole retry plan again, under the same message id. Those whose endpoint is
-    disabled are skipped."""
+    """Each delivery starts its whole retry plan again, under the same message id. Deliveries whose
+    endpoint is disabled are skipped."""
     form.check(form.filter)
-    return await jobs.run(
+    return await jobs.create_or_count(
         context,
         principal,
         audit,
         kind=JobKind.REDRIVE,
         action="resend",
-        chosen=form.filter.chosen(*DEAD),
+        chosen=form.filter.selection(*DEAD),
         options=form,
     )

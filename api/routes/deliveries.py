@@ -1,26 +1,30 @@
-"""Deliveries: one event on its way to one subscription; looked up, and steered by hand."""
+"""Deliveries: lookups, and actions on one delivery or many."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from fastapi import Query
-from pydantic import BaseModel, Field
+from fastapi import Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import owned
-from api.forms.jobs import STEERING
+from api.forms import jobs
+from api.forms.delivery_filter import DeliveryChoiceForm, FilteredJobOptions
+from api.forms.jobs import AUDIT_ACTIONS, JOB_ROUTE, JobView
 from api.http.fields import (
     DeliveryPath,
     EndpointId,
     EventId,
+    EventTypeFilter,
+    Since,
     SubscriptionId,
     TenantId,
     Time,
-    TimeInput,
+    Until,
 )
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
@@ -29,6 +33,7 @@ from api.process.context import AppContext, Context
 from hookfast.audit import Change
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.facts import Attempt as PlannedAttempt
+from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus, Result
@@ -54,10 +59,12 @@ class DeliveryView(BaseModel):
     tenant_id: str
     payload: Literal["full", "thin", "raw"]
     status: DeliveryStatus
-    reason: str | None = Field(description="Why it ended, or waits; null while all is well.")
-    attempt_count: int = Field(description="Requests made so far, resends included.")
+    reason: str | None = Field(description="Why it ended or waits; null if there is no problem.")
+    attempt_count: int = Field(description="Requests made so far, including resends.")
     retry_count: int = Field(description="Retries of the retry plan made so far.")
-    next_attempt_at: Time | None = Field(description="When it goes next; null when it does not.")
+    next_attempt_at: Time | None = Field(
+        description="When the next attempt is due; null if none is planned."
+    )
     deliver_at: Time | None
     created_at: Time
     updated_at: Time
@@ -66,13 +73,13 @@ class DeliveryView(BaseModel):
     @classmethod
     def of(cls, delivery: Delivery, **more: object) -> Self:
         members = delivery.model_dump()
-        if delivery.status == DeliveryStatus.HELD:  # what is stored is when it looks by itself
+        if delivery.status == DeliveryStatus.HELD:  # the row has the time of its next check
             members["next_attempt_at"] = None
         return cls(**members | more, attempt_count=delivery.attempts, retry_count=delivery.retries)
 
 
 class AttemptView(BaseModel):
-    """One request, and what came of it."""
+    """One request and its result."""
 
     id: str
     number: int = Field(description="1 for the first.")
@@ -82,7 +89,7 @@ class AttemptView(BaseModel):
     result: Result
     status_code: int | None
     error: str | None = Field(description="What went wrong, in a sentence; null on success.")
-    response_excerpt: str | None = Field(description="The start of the receiver's answer, as text.")
+    response_excerpt: str | None = Field(description="The start of the response, as text.")
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
@@ -90,25 +97,44 @@ class AttemptView(BaseModel):
 
 
 class DeliveryDetail(DeliveryView):
-    """A delivery with everything that was tried."""
+    """A delivery with its attempts."""
 
     attempts: list[AttemptView] = Field(
-        description=f"Oldest first; of more than {attempts.MAX_SHOWN}, the newest."
+        description=f"Oldest first; if there are more than {attempts.MAX_SHOWN}, the newest."
     )
     workflow: WorkflowView = Field(
-        description="Where to follow it in Temporal: its own workflow, or, where it arrived at the "
-        "first attempt in a batch, that batch's."
+        description="The delivery's workflow in Temporal: its own, or the batch's if the first "
+        "attempt was made in a batch and delivered it."
     )
     batch: WorkflowView | None = Field(
-        description="The batch that took its first attempt; null where none did."
+        description="The batch that made its first attempt; null if none did."
     )
 
 
 class AcceptedAction(BaseModel):
-    """The wish is stored; the delivery acts on it at once, and its status follows."""
+    """The action is stored; the delivery applies it at once, and its status follows."""
 
     id: str
     action: UserAction
+
+
+class DeliveryActionForm(FilteredJobOptions):
+    """An action, and the deliveries to act on."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "action": "resend",
+                    "filter": {"status": ["dead", "gone"], "event_type": "order.invoice.paid"},
+                    "dry_run": True,
+                }
+            ]
+        }
+    )
+
+    action: UserAction
+    filter: DeliveryChoiceForm = Field(default_factory=DeliveryChoiceForm)
 
 
 @routes.get("/deliveries", summary="List deliveries")
@@ -120,14 +146,12 @@ async def list_deliveries(
     endpoint_id: EndpointId | None = None,
     subscription_id: SubscriptionId | None = None,
     event_id: EventId | None = None,
-    event_type: Annotated[
-        str | None, Query(max_length=200, examples=["order.invoice.paid"])
-    ] = None,
+    event_type: EventTypeFilter = None,
     tenant_id: TenantId | None = None,
-    since: Annotated[TimeInput | None, Query(description="Created then or later.")] = None,
-    until: Annotated[TimeInput | None, Query(description="Created before then.")] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> Listing[DeliveryView]:
-    """Filters add up."""
+    """All given filters must match."""
     chosen = DeliveryFilter(
         status=status,
         endpoint_id=endpoint_id,
@@ -142,7 +166,7 @@ async def list_deliveries(
     )
     async with context.database.read() as connection:
         rows = await deliveries.list_page(connection, chosen, after=page.after, limit=page.rows)
-    return page.answer(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
+    return page.listing(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
 
 
 @routes.get("/deliveries/{delivery_id}", summary="Get a delivery with its attempts")
@@ -163,7 +187,7 @@ async def get_delivery(
 
 
 def _workflow_id(delivery: Delivery) -> str:
-    """It has a workflow of its own from the moment one was asked for."""
+    """Return the id of the batch's workflow, until the delivery has requested its own."""
     if delivery.batch_id is not None and delivery.wakes == 0:
         return batch_messages.workflow_id(delivery.batch_id)
     return workflow_id(delivery.id)
@@ -173,37 +197,56 @@ def _workflow_id(delivery: Delivery) -> str:
 async def pause_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> AcceptedAction:
-    """No attempts until it is resumed; the pause does not use up its retry plan."""
-    return await _steer(delivery_id, "pause", context=context, audit=audit, principal=principal)
+    """Makes no attempts until it is resumed; the pause does not use up its retry plan."""
+    return await _act(delivery_id, "pause", context=context, audit=audit, principal=principal)
 
 
 @routes.post("/deliveries/{delivery_id}/resume", status_code=202, summary="Resume a delivery")
 async def resume_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> AcceptedAction:
-    """It goes on where it was paused: at once, if an attempt fell due meanwhile."""
-    return await _steer(delivery_id, "resume", context=context, audit=audit, principal=principal)
+    """Continues where it was paused: at once, if an attempt fell due meanwhile."""
+    return await _act(delivery_id, "resume", context=context, audit=audit, principal=principal)
 
 
 @routes.post("/deliveries/{delivery_id}/resend", status_code=202, summary="Send a delivery now")
 async def resend_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> AcceptedAction:
-    """One attempt now, also of a paused or finished delivery. If it fails, the retry plan goes on
-    as if nothing had happened. Refused (409) while its endpoint is disabled, or once it is
-    deleted."""
-    return await _steer(delivery_id, "resend", context=context, audit=audit, principal=principal)
+    """Makes one attempt now, even if the delivery is paused or finished. If it fails, the retry
+    plan continues unchanged. Responds with 409 if the endpoint is disabled or deleted."""
+    return await _act(delivery_id, "resend", context=context, audit=audit, principal=principal)
 
 
 @routes.post("/deliveries/{delivery_id}/cancel", status_code=202, summary="Cancel a delivery")
 async def cancel_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> AcceptedAction:
-    """It ends without another attempt."""
-    return await _steer(delivery_id, "cancel", context=context, audit=audit, principal=principal)
+    """Ends the delivery without another attempt."""
+    return await _act(delivery_id, "cancel", context=context, audit=audit, principal=principal)
 
 
-async def _steer(
+@routes.post(
+    "/deliveries/actions", summary="Pause, resume, resend or cancel many deliveries", **JOB_ROUTE
+)
+async def act_on_deliveries(
+    form: DeliveryActionForm, context: AppContext, audit: Audit, principal: Writer
+) -> JobView | Response:
+    """A job acts on the deliveries that match the filter now, oldest first, at its rate; a dry run
+    only counts them. Resends by a job wait for endpoints whose circuit is open."""
+    form.check(form.filter)
+    return await jobs.create_or_count(
+        context,
+        principal,
+        audit,
+        kind=JobKind.ACTION,
+        action=form.action,
+        chosen=form.filter.selection_for(form.action),
+        options=form,
+    )
+
+
+async def _act(
     delivery_id: str,
     action: UserAction,
     *,
@@ -215,13 +258,13 @@ async def _steer(
         delivery = owned(await deliveries.get(connection, delivery_id), principal)
         change = await actions.request(connection, delivery_id, action, now=context.clock())
         seen = await gates(connection, [delivery.endpoint_id])
-        told = Change(
-            action=STEERING[action],
+        entry = Change(
+            action=AUDIT_ACTIONS[action],
             resource="delivery",
             resource_id=delivery_id,
             tenant_id=delivery.tenant_id,
         )
-        await audit.record(connection, told)
+        await audit.record(connection, entry)
     context.doorbell.ring()
     lives.count_ended([change])
     probe = seen[delivery.endpoint_id].gate.probes(delivery_id)
@@ -229,7 +272,7 @@ async def _steer(
     soon = context.clock() + timedelta(seconds=1)
     step = next_step(change.before, soon, probe=probe, in_batch=True)
     if action in ("pause", "cancel") and isinstance(step, PlannedAttempt):
-        # Whoever read the delivery before the commit may begin its request for so long. After the
-        # answer, none begins.
+        # A worker that read the delivery before the commit may still start its request within this
+        # time. None starts after the response.
         await asyncio.sleep(FRESH_SECONDS)
     return AcceptedAction(id=delivery_id, action=action)

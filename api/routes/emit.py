@@ -1,5 +1,6 @@
-"""Events, emitted once, alone or in batches. What is called most: the routes are lean ones, and
-answers are written without a model. `EmittedEvent` and `EmittedBatch` document them."""
+"""Emitting events, one at a time or in batches. These are the most frequent requests, so the routes
+are lean and their responses are written without a model; `EmittedEvent` and `EmittedBatch` only
+document them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from api.forms.event import (
 from api.http.fields import Time
 from api.http.lean_route import LeanRoute
 from api.http.routing import RawJson, router
-from api.limits.backlog import admitted
+from api.limits.backlog import check_backlog
 from api.process.context import AppContext
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError
@@ -42,8 +43,8 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=MAX_KEY,
         pattern=KEY_PATTERN,
-        description="Makes it safe to send again: the same key with the same event gives the same "
-        "answer and no second event. Keys of a tenant's API keys are its own.",
+        description="Makes it safe to repeat the request: the same key with the same event returns "
+        "the same result and emits no second event. Each tenant has its own keys.",
     ),
 ]
 TraceparentHeader = Annotated[
@@ -56,23 +57,23 @@ TraceparentHeader = Annotated[
 
 
 class EmittedEvent(BaseModel):
-    """An event that is committed."""
+    """A committed event."""
 
     id: str
     type: str
     created_at: Time
-    deliveries: int = Field(description="How many deliveries it has: one per subscription.")
+    deliveries: int = Field(description="The number of deliveries, one per subscription.")
 
 
 class AcceptedItem(EmittedEvent):
-    """An event of a batch that is committed."""
+    """A committed event of a batch."""
 
     status: Literal[202] = 202
-    replayed: bool = Field(description="It was committed before, with its idempotency key.")
+    replayed: bool = Field(description="It was committed earlier with the same idempotency key.")
 
 
 class RefusedItem(BaseModel):
-    """An event of a batch that was refused; the others are not affected."""
+    """A rejected event of a batch; the others are not affected."""
 
     status: int
     problem: ProblemModel
@@ -120,7 +121,7 @@ _BATCH_EXAMPLE = {
     status_code=202,
     response_model=EmittedEvent,
     summary="Emit an event",
-    dependencies=[Depends(admitted)],
+    dependencies=[Depends(check_backlog)],
     openapi_extra=_body(EventForm.model_json_schema(), dict(EXAMPLES)),
     responses={
         202: {
@@ -140,19 +141,19 @@ async def emit_event(
     idempotency_key: IdempotencyKey = None,
     trace: TraceparentHeader = None,
 ) -> Response:
-    """Answers once the event and its deliveries are committed. They are made from then on,
-    whatever happens to this process, to Temporal or to the receivers. While more deliveries wait
-    than `HOOKFAST_MAX_BACKLOG` allows it answers 503 (`overloaded`) and stores nothing."""
+    """Responds once the event and its deliveries are committed. They will be made even if this
+    process, Temporal or the receivers fail. While more deliveries wait than `HOOKFAST_MAX_BACKLOG`
+    allows, the response is 503 (`overloaded`) and nothing is stored."""
     event = parse_event(raw, caller=principal, key=idempotency_key, now=context.clock())
     [result] = await context.emitter.emit(
         [event], scope=principal.idempotency_scope, traceparent=_trace(trace)
     )
     if isinstance(result, HookfastError):
         raise result
-    answer = _accepted(_members(result.event))
+    response = _accepted(_members(result.event))
     if result.replayed:
-        answer.headers["Idempotent-Replayed"] = "true"
-    return answer
+        response.headers["Idempotent-Replayed"] = "true"
+    return response
 
 
 @routes.post(
@@ -160,7 +161,7 @@ async def emit_event(
     status_code=202,
     response_model=EmittedBatch,
     summary="Emit up to 1000 events",
-    dependencies=[Depends(admitted)],
+    dependencies=[Depends(check_backlog)],
     openapi_extra=_body(_BATCH_SCHEMA, {"batch": _BATCH_EXAMPLE}),
 )
 async def emit_batch(
@@ -170,10 +171,10 @@ async def emit_batch(
     idempotency_key: IdempotencyKey = None,
     trace: TraceparentHeader = None,
 ) -> Response:
-    """Every event gets its own result. Those that are accepted are committed together; those that
-    are refused say why and change nothing for the others. While more deliveries wait than
-    `HOOKFAST_MAX_BACKLOG` allows the whole request gets 503 (`overloaded`)."""
-    parsed = await asyncio.to_thread(  # a large batch takes longer than others should wait
+    """Every event gets its own result. Accepted events are committed together; rejected events have
+    the reason in their result and do not affect the others. While more deliveries wait than
+    `HOOKFAST_MAX_BACKLOG` allows, the whole request gets 503 (`overloaded`)."""
+    parsed = await asyncio.to_thread(  # a large batch takes too long for the event loop
         parse_batch,
         raw,
         caller=principal,
@@ -199,8 +200,8 @@ async def emit_batch(
 
 
 def _trace(header: str | None) -> str:
-    """Where the request is traced, its span; else the caller's trace, or a new one where the header
-    is missing or not valid."""
+    """Return the request's span if it is traced, otherwise the caller's trace, or a new one if the
+    header is missing or invalid."""
     return spans.current() or traceparent.parse(header or "") or traceparent.new()
 
 

@@ -1,4 +1,4 @@
-"""Looking whether an endpoint works: a test, its verification once more, and how it has done."""
+"""Checks of an endpoint: a test request, another verification, and statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from api.access.authentication import Reader, Writer
 from api.access.ownership import owned
-from api.forms.endpoint import Verification, pushes
+from api.forms.endpoint import Verification, require_push
 from api.forms.verification import EVERYTHING, verify_stored
 from api.http.fields import EndpointPath, Input, Time, TimeInput
 from api.http.routing import router
@@ -44,29 +44,29 @@ _ENDED = (DeliveryStatus.DELIVERED, DeliveryStatus.DEAD, DeliveryStatus.GONE)
 
 
 class TestForm(Input):
-    """What the test is to look like."""
+    """The event to send as a test."""
 
     type: str = Field(
         max_length=MAX_LENGTH,
-        description="A registered event type. The first of the `examples` in its schema is sent; "
-        "without one, for a provider's event type (`github.push.received`), a sample of what it "
-        'sends; else the data `{"test": true}`.',
+        description="A registered event type. Its data is the first of the `examples` in the "
+        "schema; without examples, a sample of the provider's for an event type such as "
+        '`github.push.received`; otherwise `{"test": true}`.',
         examples=["order.invoice.paid"],
     )
 
 
 class TestView(BaseModel):
-    """One request, and what came of it."""
+    """One test request and its result."""
 
     endpoint_id: str
-    message_id: str = Field(description="What its `X-Hook-Id` was; there is no delivery.")
+    message_id: str = Field(description="Its `X-Hook-Id`; there is no delivery with this id.")
     type: str
     succeeded: bool
     result: Result
     status_code: int | None
     error: str | None
     duration_ms: float
-    response_excerpt: str | None = Field(description="The start of the answer's body.")
+    response_excerpt: str | None = Field(description="The start of the response's body.")
 
     @classmethod
     def of(cls, outcome: Outcome, **more: str) -> TestView:
@@ -82,16 +82,16 @@ class TestView(BaseModel):
 
 
 class VerifiedView(BaseModel):
-    """What the receiver agreed to."""
+    """The topics that the receiver agreed to."""
 
     endpoint_id: str
     url: str
-    verification: Verification = Field(description="`none`: only where the URL leads was judged.")
+    verification: Verification = Field(description="`none`: only the URL's address was checked.")
     topics: list[str]
 
 
 class LatencyView(BaseModel):
-    """How long the attempts took that were answered, in milliseconds."""
+    """Durations of the attempts that got a response, in milliseconds."""
 
     p50: float
     p95: float
@@ -100,7 +100,7 @@ class LatencyView(BaseModel):
 
     @classmethod
     def of(cls, ascending: Sequence[float]) -> LatencyView | None:
-        """By the nearest rank; None of nothing."""
+        """Return percentiles by the nearest-rank method; None if there are no attempts."""
         if not ascending:
             return None
         ranks = {name: -(-len(ascending) * share // 100) for name, share in _SHARES.items()}
@@ -108,7 +108,7 @@ class LatencyView(BaseModel):
 
 
 class DeliveryCounts(BaseModel):
-    """Deliveries by their status now."""
+    """Deliveries by their current status."""
 
     total: int
     by_status: dict[DeliveryStatus, int]
@@ -122,20 +122,21 @@ class AttemptCounts(BaseModel):
 
 
 class StatsView(BaseModel):
-    """The deliveries of a window and their attempts so far."""
+    """The deliveries of a time window, and their attempts so far."""
 
     endpoint_id: str
     since: Time
     until: Time
     complete: bool = Field(
-        description=f"False where there were more than {MAX_DELIVERIES:,} deliveries or "
-        f"{MAX_ATTEMPTS:,} attempts, and the newest are counted; and where retention has deleted "
-        "some of them, and only whole days that are kept are counted. `since` is where they begin."
+        description=f"False if there were more than {MAX_DELIVERIES:,} deliveries or "
+        f"{MAX_ATTEMPTS:,} attempts, of which only the newest are counted; or if retention has "
+        "deleted some of them, so that only whole days that are kept are counted. `since` is the "
+        "start of the counted time."
     )
     deliveries: DeliveryCounts
     success_rate: float | None = Field(
-        description="Share of the deliveries that ended (`delivered`, `dead`, `gone`) that were "
-        "delivered; null while none has."
+        description="Share of the ended deliveries (`delivered`, `dead`, `gone`) that were "
+        "delivered; null while none has ended."
     )
     attempts: AttemptCounts
     latency_ms: LatencyView | None
@@ -145,21 +146,22 @@ class StatsView(BaseModel):
 async def check_endpoint(
     endpoint_id: EndpointPath, form: TestForm, context: AppContext, principal: Writer
 ) -> TestView:
-    """Sends one sample event to it now, whatever its state, signed and encrypted like a delivery
-    and under the same rules, and answers with what came back. The request has the header
-    `X-Hook-Test: true`. Nothing is stored, retried or counted, and no circuit or limit is asked."""
+    """Sends one sample event to the endpoint now, in any state, signed and encrypted like a
+    delivery and under the same rules, and returns the result. The request has the header
+    `X-Hook-Test: true`. Nothing is stored, retried or counted, and circuit and limits are
+    ignored."""
     parse_event_type(form.type, pointer="/type")
     async with context.database.read() as connection:
-        pushes(owned(await endpoints.get(connection, endpoint_id), principal))
+        require_push(owned(await endpoints.get(connection, endpoint_id), principal))
         event_type = await event_types.get(connection, form.type)
     if event_type is None:
         raise InvalidInput.at(
             "/type",
-            "this event type is not registered; `PUT /v1/event-types/{name}` registers it",
+            "this event type is not registered; register it with `PUT /v1/event-types/{name}`",
             code="unknown_event_type",
         )
     loader = OutgoingLoader(context.database, context.keyring, clock=context.clock)
-    target = await loader.target(endpoint_id)
+    target = await loader.load_endpoint(endpoint_id)
     message_id = new_id("dlv", context.clock())
     outcome = await _send_sample(context, target, event_type, message_id)
     return TestView.of(
@@ -171,10 +173,10 @@ async def check_endpoint(
 async def verify_endpoint(
     endpoint_id: EndpointPath, context: AppContext, principal: Writer
 ) -> VerifiedView:
-    """Asks its receiver once more about every topic it is subscribed to. Where it does not agree
-    the answer is 422 `verification_failed`; nothing is changed either way."""
+    """Asks the receiver again about every subscribed topic. If it does not agree, the response is
+    422 `verification_failed`. Nothing is changed either way."""
     async with context.database.read() as connection:
-        endpoint = pushes(owned(await endpoints.get(connection, endpoint_id), principal))
+        endpoint = require_push(owned(await endpoints.get(connection, endpoint_id), principal))
         topics = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
     await verify_stored(context, endpoint, topics)
     return VerifiedView(
@@ -191,13 +193,13 @@ async def get_endpoint_stats(
     context: AppContext,
     principal: Reader,
     since: Annotated[
-        TimeInput | None, Query(description="Deliveries made then or later; default: a day ago.")
+        TimeInput | None, Query(description="Created at this time or later; default: a day ago.")
     ] = None,
     until: Annotated[
-        TimeInput | None, Query(description="Deliveries made before then; default: now.")
+        TimeInput | None, Query(description="Created before this time; default: now.")
     ] = None,
 ) -> StatsView:
-    """How its deliveries of a window have gone so far, and how fast it answers."""
+    """The results of its deliveries in a time window, and how fast it responds."""
     until = until or context.clock()
     since = since or max(until, _EARLIEST + _WINDOW) - _WINDOW
     if since >= until:
@@ -235,7 +237,7 @@ async def _send_sample(
             tenant_id=target.tenant_id,
             data=sample_of(event_type.name, event_type.json_schema, now=now) or _SAMPLE,
         ),
-        target=target,
+        endpoint=target,
         message_id=message_id,
         event_type=event_type.name,
         attempt=1,
@@ -252,9 +254,9 @@ async def _send_sample(
 
 
 def sample_of(name: str, schema: Any, *, now: datetime) -> str | None:
-    """The data of a test, JSON text; None where nothing says what such events are like. Only what
-    the catalogue says, or a provider's sample: a key that may test an endpoint must not be able to
-    have events signed that never were."""
+    """Return JSON text to use as data of a test event: an example of the schema, or a provider's
+    sample; None if there is neither. Callers cannot choose the data: a key that may test an
+    endpoint must not get invented events signed."""
     examples = schema.get("examples") if isinstance(schema, dict) else None
     if isinstance(examples, list) and examples:
         return json.dumps(examples[0], separators=(",", ":"))

@@ -1,10 +1,10 @@
-"""Controlling endpoints: pause, resume, enable, disable; and how they fare."""
+"""Endpoint control: pause, resume, enable, disable, and an endpoint's health."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,7 +13,7 @@ from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found, owned
 from api.forms.endpoint import EndpointView
-from api.forms.jobs import JobView, make_job
+from api.forms.jobs import JobView, create_job
 from api.http.fields import EndpointPath, Input, Time
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
@@ -37,29 +37,21 @@ from hookfast.storage.tables import Endpoint, Notice
 
 routes = router("Endpoint control")
 
-_Change = Callable[[AsyncConnection, str, datetime], Awaitable[bool]]
-"""Changes an endpoint; whether that changed anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is asked for: its name in the audit log, and how it is done."""
-
-    action: AuditAction
-    change: _Change
+_Change = Callable[..., Awaitable[bool]]
+"""Called with a connection, an endpoint's id and `now`; returns whether anything changed."""
 
 
 class EnableForm(Input):
-    """What to do with what could not be delivered meanwhile."""
+    """Options of enabling an endpoint."""
 
     redrive: bool = Field(
         False,
-        description="Send its dead letters again, with a job: all that it has now.",
+        description="Also create a job that sends all current dead letters of the endpoint again.",
     )
 
 
 class EnabledEndpoint(EndpointView):
-    """The endpoint, and the job that sends its dead letters again where that was asked for."""
+    """The endpoint, and the job that sends its dead letters again, if one was requested."""
 
     job: JobView | None
 
@@ -68,18 +60,23 @@ class CircuitView(BaseModel):
     """An endpoint's circuit breaker."""
 
     state: State = Field(
-        description="`closed`: all is well. `open`: deliveries are held. `half_open`: one delivery "
-        "finds out whether the endpoint is back. `draining`: what was held is let go on a ramp."
+        description="`closed`: deliveries are sent. `open`: deliveries are held. `half_open`: one "
+        "delivery probes whether the endpoint is back. `draining`: held deliveries are released "
+        "at an increasing rate."
     )
-    episode: int = Field(description="Counts the outages so far.")
-    cause: Cause | None = Field(description="What began the last outage.")
+    episode: int = Field(description="The number of outages so far.")
+    cause: Cause | None = Field(description="The cause of the last outage.")
     opened_at: Time | None = Field(description="When the last outage began.")
     probes: int = Field(description="Failed probes since the last success.")
     next_probe_at: Time | None
     drain_rate_per_second: float | None
-    drained: int = Field(description="Held deliveries let go in the last outage.")
-    disable_at: Time | None = Field(description="When it is disabled if nothing succeeds.")
-    workflow: WorkflowView | None = Field(description="The outage as a workflow; null before any.")
+    drained: int = Field(description="Held deliveries released in the last outage.")
+    disable_at: Time | None = Field(
+        description="When the endpoint is disabled if no delivery succeeds."
+    )
+    workflow: WorkflowView | None = Field(
+        description="The workflow of the outages; null before the first."
+    )
 
 
 class NoticeView(BaseModel):
@@ -88,7 +85,7 @@ class NoticeView(BaseModel):
     kind: NoticeKind
     email: str
     status: NoticeStatus
-    error: str | None = Field(description="Why it waits or was refused, in the server's words.")
+    error: str | None = Field(description="Why it waits or failed, in the mail server's words.")
     created_at: Time
     sent_at: Time | None
 
@@ -98,18 +95,19 @@ class NoticeView(BaseModel):
 
 
 class PollingView(BaseModel):
-    """How far the consumer that polls an endpoint has come."""
+    """The progress of the consumer that polls an endpoint."""
 
     acknowledged: str = Field(description="The cursor up to which everything is acknowledged.")
     acknowledged_at: Time
     behind: int = Field(
-        description=f"Events for it that follow, among the tenant's next {MOST_COUNTED:,}."
+        description="Events that the consumer has yet to acknowledge, counted among the tenant's "
+        f"next {MOST_COUNTED:,}."
     )
-    complete: bool = Field(description="False where the tenant has more events than those.")
+    complete: bool = Field(description="False if the tenant has more events than those.")
 
 
 class HealthView(BaseModel):
-    """How an endpoint fares."""
+    """The health of an endpoint."""
 
     endpoint_id: str
     state: str
@@ -119,21 +117,21 @@ class HealthView(BaseModel):
     first_failure_at: Time | None = Field(description="The first of the consecutive failures.")
     last_failure_at: Time | None
     last_success_at: Time | None = Field(
-        description="Of the success that ended the last failures; later ones are not noted here. "
-        "Null as long as no failure was followed by a success, however many succeeded."
+        description="The success that ended the last failures; later ones are not recorded here. "
+        "Null until a success follows a failure."
     )
     last_error: str | None
-    held: int = Field(description="Deliveries that wait for the endpoint.")
+    held: int = Field(description="Deliveries held for the endpoint.")
     dead_letters: int = Field(description="Deliveries that ended without success.")
-    mail: list[NoticeView] = Field(description="What its owners were told, newest first.")
-    polling: PollingView | None = Field(description="Null where nobody ever polled it.")
+    mail: list[NoticeView] = Field(description="Mail to its owners, newest first.")
+    polling: PollingView | None = Field(description="Null if it was never polled.")
 
 
 @routes.get("/endpoints/{endpoint_id}/health", summary="Get an endpoint's health")
 async def get_endpoint_health(
     endpoint_id: EndpointPath, context: AppContext, principal: Reader
 ) -> HealthView:
-    """The circuit breaker, what waits, what failed, and whom that was written to."""
+    """The circuit breaker, held and failed deliveries, and mail to the owners."""
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, endpoint_id), principal)
         known = await circuits.get(connection, endpoint_id)
@@ -163,19 +161,23 @@ async def get_endpoint_health(
 async def pause_endpoint(
     endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
 ) -> EndpointView:
-    """Deliveries to it are held, without attempts, until it is resumed."""
-    asked = _Asked("endpoint.pause", _pause)
-    return EndpointView.of(await _change(endpoint_id, asked, context, audit, principal))
+    """Holds the endpoint's deliveries, without attempts, until it is resumed."""
+    endpoint = await _change(
+        endpoint_id, "endpoint.pause", _pause, context=context, audit=audit, principal=principal
+    )
+    return EndpointView.of(endpoint)
 
 
 @routes.post("/endpoints/{endpoint_id}/resume", summary="Resume an endpoint")
 async def resume_endpoint(
     endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
 ) -> EndpointView:
-    """What was held goes out, slowly at first. On an endpoint whose circuit is open: probe it
-    now, with the oldest delivery that is held; where none is, with the next that falls due."""
-    asked = _Asked("endpoint.resume", _resume)
-    return EndpointView.of(await _change(endpoint_id, asked, context, audit, principal))
+    """Sends held deliveries, slowly at first. If the endpoint's circuit is open, probes it now with
+    the oldest held delivery; if none is held, with the next delivery that falls due."""
+    endpoint = await _change(
+        endpoint_id, "endpoint.resume", _resume, context=context, audit=audit, principal=principal
+    )
+    return EndpointView.of(endpoint)
 
 
 @routes.post("/endpoints/{endpoint_id}/enable", summary="Enable an endpoint")
@@ -186,12 +188,19 @@ async def enable_endpoint(
     principal: Writer,
     form: EnableForm | None = None,
 ) -> EnabledEndpoint:
-    """It starts with a clean slate. With `redrive`, what became dead letters is sent again."""
-    asked = _Asked("endpoint.enable", _enable)
-    endpoint = await _change(endpoint_id, asked, context, audit, principal)
+    """Sends to the endpoint again and forgets its failures. With `redrive`, its dead letters are
+    sent again too."""
+    endpoint = await _change(
+        endpoint_id,
+        "endpoint.enable",
+        endpoint_state.enable,
+        context=context,
+        audit=audit,
+        principal=principal,
+    )
     job = None
     if form is not None and form.redrive:
-        job = await make_job(
+        job = await create_job(
             context,
             principal,
             audit,
@@ -209,17 +218,20 @@ async def enable_endpoint(
 async def disable_endpoint(
     endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
 ) -> EndpointView:
-    """Events that arrive while it is disabled are recorded as dead letters, never dropped; what is
-    held for it becomes dead letters too."""
-    asked = _Asked("endpoint.disable", _disable)
-    return EndpointView.of(await _change(endpoint_id, asked, context, audit, principal))
+    """Held deliveries become dead letters, and so do events that arrive while the endpoint is
+    disabled; none is dropped."""
+    disable = partial(endpoint_state.disable, cause=Cause.DISABLED, reason="Disabled by request.")
+    endpoint = await _change(
+        endpoint_id, "endpoint.disable", disable, context=context, audit=audit, principal=principal
+    )
+    return EndpointView.of(endpoint)
 
 
 async def _polling(connection: AsyncConnection, endpoint: Endpoint) -> PollingView | None:
     known = await poll_positions.get(connection, endpoint.id)
     if known is None:
         return None
-    behind, complete = await poll.behind(connection, endpoint, after=known.cursor)
+    behind, complete = await poll.count_behind(connection, endpoint, after=known.cursor)
     return PollingView(
         acknowledged=str(known.cursor),
         acknowledged_at=known.at,
@@ -228,50 +240,47 @@ async def _polling(connection: AsyncConnection, endpoint: Endpoint) -> PollingVi
     )
 
 
-async def _pause(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
+async def _pause(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> bool:
     paused = await endpoint_state.pause(connection, endpoint_id, now=now)
     if (
         not paused
         and found(await endpoints.get(connection, endpoint_id)).state == EndpointState.DISABLED
     ):
         raise Conflict(
-            "The endpoint is disabled; nothing is sent to it anyway. Enable it first.",
+            "The endpoint is disabled, so nothing is sent to it. Enable it first.",
             code="endpoint_disabled",
         )
     return paused
 
 
-async def _resume(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
+async def _resume(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> bool:
     if await endpoint_state.resume(connection, endpoint_id, now=now):
         return True
     if found(await endpoints.get(connection, endpoint_id)).state == EndpointState.DISABLED:
         raise Conflict(
-            "The endpoint is disabled, not paused. `enable` sends to it again.",
+            "The endpoint is disabled, not paused. Use `enable` to send to it again.",
             code="endpoint_disabled",
         )
     return await endpoint_state.probe_now(connection, endpoint_id, now=now)
 
 
-async def _enable(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
-    return await endpoint_state.enable(connection, endpoint_id, now=now)
-
-
-async def _disable(connection: AsyncConnection, endpoint_id: str, now: datetime) -> bool:
-    return await endpoint_state.disable(
-        connection, endpoint_id, cause=Cause.DISABLED, reason="Disabled by request.", now=now
-    )
-
-
 async def _change(
-    endpoint_id: str, asked: _Asked, context: Context, audit: RequestAudit, principal: Principal
+    endpoint_id: str,
+    action: AuditAction,
+    change: _Change,
+    *,
+    context: Context,
+    audit: RequestAudit,
+    principal: Principal,
 ) -> Endpoint:
+    """Apply a change in a transaction with its audit entry, and return the endpoint after it."""
     async with context.database.write() as connection:
         before = owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
-        changed = await asked.change(connection, endpoint_id, context.clock())
+        changed = await change(connection, endpoint_id, now=context.clock())
         endpoint = found(await endpoints.get(connection, endpoint_id))
         if changed:
-            told = done(asked.action, endpoint, before=facts(before), after=facts(endpoint))
-            await audit.record(connection, told)
+            entry = done(action, endpoint, before=facts(before), after=facts(endpoint))
+            await audit.record(connection, entry)
     context.workflow_starter.wake()
     context.doorbell.ring()
     return endpoint
@@ -282,7 +291,7 @@ def _circuit_view(
 ) -> CircuitView:
     waiting = circuit.state in (State.OPEN, State.HALF_OPEN)
     since = circuit.first_failure_at if waiting else None
-    policy = context.settings.circuit_policy.overridden(overrides)
+    policy = context.settings.circuit_policy.with_overrides(overrides)
     return CircuitView(
         state=circuit.state,
         episode=circuit.episode,

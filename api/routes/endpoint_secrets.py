@@ -1,4 +1,4 @@
-"""Rotating an endpoint's secret, with a time in which the old and the new one both sign."""
+"""Rotation of an endpoint's secret, with an overlap in which the old and the new secret sign."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import Field
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
-from api.forms.endpoint import EndpointView, pushes
+from api.forms.endpoint import EndpointView, require_push
 from api.http.fields import EndpointPath, Input
 from api.http.routing import router
 from api.process.context import AppContext
-from hookfast.endpoints.secrets import rotated
+from hookfast.endpoints.secrets import rotate
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.endpoints import endpoints
 
@@ -24,18 +24,19 @@ MAX_OVERLAP_SECONDS = 7 * 86_400
 
 
 class RotationForm(Input):
-    """How long receivers have to change over."""
+    """How long receivers have to switch to the new secret."""
 
     overlap_seconds: int = Field(
         DEFAULT_OVERLAP_SECONDS,
         ge=0,
         le=MAX_OVERLAP_SECONDS,
-        description="For how long the old secrets sign too. 0: they end now, as a leaked one must.",
+        description="How long the old secrets continue to sign. 0 ends them now, for example after "
+        "a leak.",
     )
 
 
 class RotatedEndpoint(EndpointView):
-    """The endpoint with its new secret, which is shown this once."""
+    """The endpoint with its new secret, which only this response shows."""
 
     secret: str = Field(description="`whsec_` and the base64 of the signing key.")
 
@@ -48,15 +49,17 @@ async def rotate_endpoint_secret(
     principal: Writer,
     form: RotationForm | None = None,
 ) -> RotatedEndpoint:
-    """Deliveries are signed with the new secret at once, and with the old one too until it
-    expires; a receiver that knows either verifies them. An endpoint with the profile
-    `standard-ed25519` gets a new key for it as well: its public part is in `secrets`. At
-    most five secrets sign at once: 409 `too_many_secrets`."""
+    """Deliveries are signed with the new secret at once, and also with the old one until it
+    expires, so that a receiver can verify them with either. An endpoint with the profile
+    `standard-ed25519` also gets a new key, whose public part is in `secrets`. At most five secrets
+    sign at once; otherwise the response is 409 `too_many_secrets`."""
     overlap = timedelta(seconds=(form or RotationForm()).overlap_seconds)
     async with context.database.write() as connection:
-        endpoint = pushes(owned(await endpoints.get(connection, endpoint_id, lock=True), principal))
+        endpoint = require_push(
+            owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
+        )
         now = context.clock()
-        rotation = rotated(
+        rotation = rotate(
             endpoint.secrets, context.keyring, endpoint_id=endpoint_id, overlap=overlap, now=now
         )
         await endpoints.change(
@@ -67,6 +70,6 @@ async def rotate_endpoint_secret(
         )
         before = facts(endpoint)
         endpoint = found(await endpoints.get(connection, endpoint_id))
-        told = done("endpoint.rotate_secret", endpoint, before=before, after=facts(endpoint))
-        await audit.record(connection, told)
+        entry = done("endpoint.rotate_secret", endpoint, before=before, after=facts(endpoint))
+        await audit.record(connection, entry)
     return RotatedEndpoint.of(endpoint, secret=rotation.secret)

@@ -1,4 +1,4 @@
-"""Endpoints: the URLs that receive."""
+"""Endpoints: the URLs that receive events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Reader, Writer
-from api.access.ownership import found, owned
+from api.access.ownership import check_tenant_exists, found, owned
 from api.forms import raised_limits
 from api.forms.endpoint import EndpointForm, EndpointView, NewEndpoint, State, check_patterns
 from api.forms.verification import VERIFIED, verify
@@ -28,16 +28,16 @@ from api.routes.subscriptions import (
 from hookfast.endpoints.secrets import (
     Secret,
     has_ed25519,
-    new_ed25519,
+    new_ed25519_secret,
     open_headers,
     seal_headers,
-    sealed_secret,
+    seal_secret,
 )
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
 from hookfast.signing.signature import Profile, generate_secret
 from hookfast.storage.accounts import tenants
-from hookfast.storage.audit.audited import created, deleted, facts, named, updated
+from hookfast.storage.audit.audited import api_names, created, deleted, facts, updated
 from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
 from hookfast.storage.feed import feed, poll_positions
 from hookfast.storage.keys import signing_keys
@@ -47,24 +47,24 @@ routes = router("Endpoints")
 
 
 class CreatedEndpoint(EndpointView):
-    """A new endpoint. `secret` is shown this once; every delivery is signed with it."""
+    """A new endpoint. Only this response shows `secret`, with which every delivery is signed."""
 
     secret: str | None = Field(
         description="`whsec_` and the base64 of the signing key; null with the mode `poll`."
     )
-    subscription: SubscriptionView | None = Field(description="Made from `events`.")
+    subscription: SubscriptionView | None = Field(description="Created from `events`.")
 
 
 @routes.post("/endpoints", status_code=201, summary="Create an endpoint")
 async def create_endpoint(
     form: NewEndpoint, context: AppContext, audit: Audit, principal: Writer
 ) -> CreatedEndpoint:
-    """Its receiver is asked first whether it wants the events; if it does not agree, the answer is
-    422 `verification_failed` and nothing is created. With the mode `poll` nobody is asked, and what
-    is polled begins with the events of now."""
+    """Before the endpoint is created, its receiver must confirm that it wants the events;
+    otherwise the response is 422 `verification_failed`. With the mode `poll` there is no
+    verification, and polling starts with the events emitted from now on."""
     tenant_id = principal.tenant_for(form.tenant_id)
     if tenant_id is None:
-        raise InvalidInput.at("/tenant_id", "name the tenant that owns the endpoint")
+        raise InvalidInput.at("/tenant_id", "is required: the tenant that owns the endpoint")
     columns = form.columns(context.settings)
     events = check_patterns(form.events)
     async with context.database.read() as connection:
@@ -93,7 +93,7 @@ async def create_endpoint(
         **columns,
     )
     if secret is not None:
-        sealed = sealed_secret(secret, context.keyring, endpoint_id=endpoint_id, at=now)
+        sealed = seal_secret(secret, context.keyring, endpoint_id=endpoint_id, at=now)
         missing = _missing_keys(context, columns["signatures"], endpoint_id, [])
         endpoint.secrets = [sealed, *missing]
     subscription = None
@@ -101,7 +101,7 @@ async def create_endpoint(
         found(await tenants.get(connection, tenant_id, lock=True))
         await endpoints.add(connection, endpoint)
         if polled:
-            begin = await feed.end(connection, now=now)
+            begin = await feed.end_cursor(connection, now=now)
             await poll_positions.put(connection, endpoint_id, begin, now=now)
         if events:
             first = SubscriptionForm(events=events)
@@ -121,16 +121,15 @@ async def list_endpoints(
     context: AppContext,
     principal: Reader,
     tenant_id: TenantId | None = None,
-    state: Annotated[State | None, Query(description="Only those in this state.")] = None,
+    state: Annotated[State | None, Query(description="Only endpoints in this state.")] = None,
 ) -> Listing[EndpointView]:
     tenant_id = principal.tenant_for(tenant_id)
     async with context.database.read() as connection:
-        if tenant_id is not None:
-            found(await tenants.get(connection, tenant_id))
+        await check_tenant_exists(connection, tenant_id)
         rows = await endpoints.list_page(
             connection, tenant_id=tenant_id, state=state, after=page.after, limit=page.rows
         )
-    return page.answer(rows, key=lambda endpoint: endpoint.id, view=EndpointView.of)
+    return page.listing(rows, key=lambda endpoint: endpoint.id, view=EndpointView.of)
 
 
 @routes.get("/endpoints/{endpoint_id}", summary="Get an endpoint")
@@ -153,13 +152,14 @@ async def change_endpoint(
     audit: Audit,
     principal: Writer,
 ) -> EndpointView:
-    """A new `url`, `verification` or `allowed_networks` is verified first, for every topic the
-    endpoint is subscribed to. Deliveries under way use the new settings from their next attempt;
-    the retry plan they began with stays theirs."""
+    """A new `url`, `verification` or `allowed_networks` is verified first, for every subscribed
+    topic. Deliveries in progress use the new settings from their next attempt, but keep the retry
+    plan that they started with."""
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, endpoint_id), principal)
         topics = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
-    # Headers that stay as they are stay sealed: what cannot be opened is no reason to refuse.
+    # Unchanged headers stay encrypted: a change to other members must not fail if they cannot be
+    # decrypted.
     changes_headers = "headers" in patch
     headers = open_headers(
         endpoint.headers if changes_headers else {}, context.keyring, endpoint_id=endpoint_id
@@ -167,13 +167,13 @@ async def change_endpoint(
     form = patched(EndpointForm.of(endpoint, headers=headers), patch)
     if form.mode != endpoint.mode:
         raise Conflict(
-            "An endpoint that is sent to is not turned into one that is polled, nor back: its "
-            "deliveries would be neither. Create another endpoint.",
+            "The mode of an endpoint cannot be changed, because it has deliveries of its mode. "
+            "Create another endpoint.",
             code="mode_is_fixed",
         )
     columns = form.columns(context.settings)
-    asks = any(columns[name] != getattr(endpoint, name) for name in VERIFIED)
-    if asks:
+    verifies = any(columns[name] != getattr(endpoint, name) for name in VERIFIED)
+    if verifies:
         await verify(
             context,
             mode=form.verification,
@@ -182,19 +182,20 @@ async def change_endpoint(
             topics=topics,
             allowed_networks=columns["allowed_networks"],
         )
-    before, after = facts(endpoint) | {"headers": headers}, named(columns)
+    before, after = facts(endpoint) | {"headers": headers}, api_names(columns)
     if changes_headers:
         columns["headers"] = seal_headers(form.headers, context.keyring, endpoint_id=endpoint_id)
     else:
         del columns["headers"]
     await _ensure_signing_key(context, audit, columns["signatures"])
     columns["updated_at"] = context.clock()
-    to_tell = await raised_limits.draft(context, principal, endpoint, columns)
+    wake_job = await raised_limits.draft(context, principal, endpoint, columns)
     async with context.database.write() as connection:
-        # Read again, locked: its secrets may have been sealed anew since, which is no change to it.
+        # Read again with a lock: its secrets may have been encrypted again since, which does not
+        # count as a change to it.
         locked = owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
-        if asks and topics != await subscriptions.patterns_of_endpoint(connection, endpoint_id):
-            raise changed_meanwhile()  # by a subscription whose topics the new URL was not asked
+        if verifies and topics != await subscriptions.patterns_of_endpoint(connection, endpoint_id):
+            raise changed_meanwhile()  # by a subscription with topics not verified for the new URL
         missing = _missing_keys(context, columns["signatures"], endpoint_id, locked.secrets)
         if missing:
             columns["secrets"] = [*missing, *locked.secrets]
@@ -203,12 +204,12 @@ async def change_endpoint(
         ):
             raise changed_meanwhile()
         if columns["url"] != endpoint.url:
-            # A new address is a reason to find out now whether the trouble is over.
+            # The endpoint may work at its new URL: probe it now.
             await endpoint_state.probe_now(connection, endpoint_id, now=context.clock())
-        await raised_limits.apply(connection, context, endpoint, columns, to_tell)
+        await raised_limits.apply(connection, context, endpoint, columns, wake_job)
         secrets = {"secrets": [*missing, *locked.secrets]}
-        told = updated(locked, before=before, after=before | after | secrets)
-        await audit.record(connection, told)
+        entry = updated(locked, before=before, after=before | after | secrets)
+        await audit.record(connection, entry)
         changed = EndpointView.of(found(await endpoints.get(connection, endpoint_id)))
     context.workflow_starter.wake()
     return changed
@@ -218,13 +219,13 @@ async def change_endpoint(
 async def delete_endpoint(
     endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
 ) -> None:
-    """Deletes its subscriptions and secrets too. Deliveries under way end undelivered."""
+    """Also deletes its subscriptions and secrets. Deliveries in progress end undelivered."""
     async with context.database.write() as connection:
         endpoint = owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
         events = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
         await endpoints.mark_deleted(connection, endpoint_id, at=context.clock())
         await subscriptions.remove_of_endpoint(connection, endpoint_id)
-        await endpoint_state.let_go(connection, endpoint_id, now=context.clock())
+        await endpoint_state.release_held(connection, endpoint_id, now=context.clock())
         await audit.record(connection, deleted(endpoint, events=events))
     context.workflow_starter.wake()
 
@@ -232,15 +233,15 @@ async def delete_endpoint(
 async def _ensure_signing_key(
     context: Context, audit: RequestAudit, signatures: Sequence[str]
 ) -> None:
-    """Make the service's RSA key before the first endpoint whose deliveries need it is stored."""
+    """Create the service's RSA key before the first endpoint that needs it is stored."""
     if Profile.RSA in signatures:
-        await signing_keys.ensure(
+        await signing_keys.ensure_key(
             context.database, context.keyring, clock=context.clock, actor=audit.actor
         )
 
 
 def _first(subscription: Subscription | None) -> dict[str, Any]:
-    """What the audit log tells of an endpoint's first subscription."""
+    """Return the members of an endpoint's first subscription for the audit log."""
     if subscription is None:
         return {}
     return {"subscription_id": subscription.id, "events": subscription.events}
@@ -249,7 +250,7 @@ def _first(subscription: Subscription | None) -> dict[str, Any]:
 def _missing_keys(
     context: Context, signatures: Sequence[str], endpoint_id: str, secrets: Sequence[Secret]
 ) -> list[Secret]:
-    """The ed25519 key an endpoint needs and does not have."""
+    """Return the new ed25519 key of an endpoint that needs one and has none."""
     if Profile.STANDARD_ED25519 not in signatures or has_ed25519(secrets):
         return []
-    return [new_ed25519(context.keyring, endpoint_id=endpoint_id, at=context.clock())]
+    return [new_ed25519_secret(context.keyring, endpoint_id=endpoint_id, at=context.clock())]

@@ -1,4 +1,4 @@
-"""Event types: the catalogue of what can be emitted."""
+"""Event types: the catalogue of events that can be emitted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from api.http.routing import router
 from api.process.context import AppContext
 from hookfast.errors import InvalidInput, NotFound
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
-from hookfast.events.operational import refuse_reserved
+from hookfast.events.operational import reject_reserved
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.events import event_types
 from hookfast.storage.tables import EventType
@@ -36,7 +36,7 @@ NamePath = Annotated[
 
 
 class EventTypeForm(Input):
-    """What can be set of an event type."""
+    """The settings of an event type."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -60,13 +60,13 @@ class EventTypeForm(Input):
     json_schema: dict[str, Any] | bool | None = Field(
         None,
         alias="schema",
-        description="JSON Schema 2020-12 that the `data` of every event of this type must fit. "
-        "References stay inside the schema; nothing is ever fetched.",
+        description="JSON Schema 2020-12 that the `data` of every event of this type must match. "
+        "References must stay inside the schema; nothing is fetched.",
     )
 
 
 class EventTypeView(BaseModel):
-    """Something that can be emitted."""
+    """An event type that can be emitted."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -84,7 +84,7 @@ class EventTypeView(BaseModel):
 @routes.put(
     "/event-types/{name}",
     summary="Register or replace an event type",
-    responses={201: {"model": EventTypeView, "description": "It is new."}},
+    responses={201: {"model": EventTypeView, "description": "The event type is new."}},
 )
 async def put_event_type(
     name: NamePath,
@@ -95,7 +95,7 @@ async def put_event_type(
     _: OperatorOnly,
 ) -> EventTypeView:
     parse_event_type(name, pointer="name")
-    refuse_reserved(name, pointer="name")
+    reject_reserved(name, pointer="name")
     if form.json_schema is not None:
         await asyncio.to_thread(check_schema, form.json_schema)
     now = context.clock()
@@ -122,7 +122,7 @@ async def list_event_types(
 ) -> Listing[EventTypeView]:
     async with context.database.read() as connection:
         rows = await event_types.list_page(connection, after=page.after, limit=page.rows)
-    return page.answer(rows, key=lambda event_type: event_type.name, view=EventTypeView.of)
+    return page.listing(rows, key=lambda event_type: event_type.name, view=EventTypeView.of)
 
 
 @routes.get("/event-types/{name}", summary="Get an event type")
@@ -136,9 +136,9 @@ async def get_event_type(name: NamePath, context: AppContext, _: Reader) -> Even
 async def delete_event_type(
     name: NamePath, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> None:
-    """No more events of this type are taken. Its past events and their deliveries stay."""
+    """New events of this type are rejected. Past events and their deliveries stay."""
     _check_name(name)
-    refuse_reserved(name, pointer="name")
+    reject_reserved(name, pointer="name")
     async with context.database.write() as connection:
         event_type = await event_types.get(connection, name, lock=True)
         if event_type is None:

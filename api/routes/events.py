@@ -1,4 +1,4 @@
-"""Events, looked up with what became of them. `emit` makes them."""
+"""Lookups of events and their deliveries. `api.routes.emit` emits events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.authentication import Principal, Reader
 from api.access.ownership import found
 from api.forms.event import MAX_KEY
-from api.http.fields import EventPath, TenantId, Time, TimeInput
+from api.http.fields import EventPath, EventTypeFilter, Since, TenantId, Time, Until
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
@@ -36,9 +36,9 @@ class EventSummaryView(BaseModel):
     tenant_id: str | None = Field(description="Null for a broadcast.")
     deliver_at: Time | None
     deliveries: int | None = Field(
-        description="How many deliveries it has; null where a tenant's key looks at a broadcast."
+        description="The number of deliveries; null for a tenant's key and a broadcast."
     )
-    inbox_id: str | None = Field(description="What came in, where it was made of a webhook.")
+    inbox_id: str | None = Field(description="The inbox entry, if it was received as a webhook.")
 
     @classmethod
     def of(cls, event: EventSummary | Event, *, principal: Principal) -> Self:
@@ -57,7 +57,7 @@ class EventSummaryView(BaseModel):
 class EventView(EventSummaryView):
     """An event."""
 
-    data: Any = Field(description="Byte for byte as it was emitted.")
+    data: Any = Field(description="Exactly as it was emitted, byte for byte.")
 
 
 @routes.get("/events", summary="List events")
@@ -65,20 +65,20 @@ async def list_events(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    type: Annotated[str | None, Query(max_length=200, examples=["order.invoice.paid"])] = None,
+    type: EventTypeFilter = None,
     tenant_id: TenantId | None = None,
-    since: Annotated[TimeInput | None, Query(description="Created then or later.")] = None,
-    until: Annotated[TimeInput | None, Query(description="Created before then.")] = None,
+    since: Since = None,
+    until: Until = None,
     idempotency_key: Annotated[
         str | None,
         Query(
             max_length=MAX_KEY,
-            description="The one that was emitted with this key. Keys of a tenant's API keys are "
-            "its own: to look for one of those, the operator names the tenant.",
+            description="The event emitted with this key. Each tenant has its own keys: to find an "
+            "event by a tenant's key, the operator also passes `tenant_id`.",
         ),
     ] = None,
 ) -> Listing[EventSummaryView]:
-    """A tenant's key sees its tenant's events and the broadcasts. Filters add up."""
+    """A tenant's key sees its tenant's events and broadcasts. All given filters must match."""
     chosen = EventFilter(
         type=None if type is None else parse_event_type(type, pointer="type"),
         tenant_id=principal.tenant_for(tenant_id),
@@ -96,7 +96,7 @@ async def list_events(
                 for event in await _with_key(connection, idempotency_key, scopes)
                 if chosen.fits(event) and (page.after is None or event.id < page.after)
             ]
-    return page.answer(
+    return page.listing(
         rows,
         key=lambda event: event.id,
         view=lambda event: EventSummaryView.of(event, principal=principal),
@@ -109,16 +109,17 @@ async def list_events(
     response_model=EventView,
 )
 async def get_event(event_id: EventPath, context: AppContext, principal: Reader) -> Response:
-    """This is also where the URL in a `thin` payload points."""
+    """The URL in a `thin` payload points here."""
     event = await read_event(event_id, context, principal)
-    # The stored body, which holds the data as it was sent, and what the list shows besides.
+    # The stored body, which has the data exactly as sent, and the other members of the list's view.
     view = EventSummaryView.of(event, principal=principal)
     more = view.model_dump_json(include={"deliver_at", "deliveries", "inbox_id"}).encode()
     return Response(event.body[:-1] + b"," + more[1:], media_type="application/json")
 
 
 async def read_event(event_id: str, context: Context, principal: Principal) -> Event:
-    """The stored event, with its exact body. Raises NotFound where the caller may not see it."""
+    """Return the stored event, with its exact body. Raises NotFound if the caller may not see
+    it."""
     async with context.database.read() as connection:
         return _visible(await events.get(connection, event_id), principal)
 
@@ -131,24 +132,25 @@ async def list_event_deliveries(
     async with context.database.read() as connection:
         _visible(await events.get_summary(connection, event_id), principal)
         rows = await deliveries.list_page(connection, chosen, after=page.after, limit=page.rows)
-    return page.answer(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
+    return page.listing(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
 
 
 async def _with_key(
     connection: AsyncConnection, key: str, scopes: Collection[str]
 ) -> list[EventSummary]:
-    made: list[EventSummary] = []
+    """Return the events that were emitted with this idempotency key in these scopes."""
+    emitted: list[EventSummary] = []
     for used in await idempotency_keys.find(connection, [(scope, key) for scope in scopes]):
         event = await events.get_summary(connection, used.event_id)
-        made += [] if event is None else [event]
-    return sorted(made, key=lambda event: event.id, reverse=True)
+        emitted += [] if event is None else [event]
+    return sorted(emitted, key=lambda event: event.id, reverse=True)
 
 
 _Row = TypeVar("_Row", Event, EventSummary)
 
 
 def _visible(event: _Row | None, principal: Principal) -> _Row:
-    """The event, when the caller may know of it: broadcasts are everyone's. Raises NotFound."""
+    """Return the event if the caller may see it; everyone may see broadcasts. Raises NotFound."""
     event = found(event)
     if event.tenant_id is not None:
         principal.check_tenant(event.tenant_id)

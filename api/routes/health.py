@@ -1,5 +1,5 @@
-"""`GET /healthz`: this process answers. `GET /readyz`: everything a delivery needs is there. Both
-also for HEAD, with which many monitors ask."""
+"""Health checks. `GET /healthz`: this process responds. `GET /readyz`: everything that deliveries
+need is available. Both support HEAD, which many monitors use."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Part = Literal["database", "migrations", "temporal", "worker"]
 
 
 class Health(BaseModel):
-    """This process answers."""
+    """The process responds."""
 
     status: Literal["ok"] = "ok"
 
 
 class Readiness(BaseModel):
-    """Whether deliveries can be made, and what is missing where they cannot."""
+    """Whether deliveries can be made, and which parts are missing."""
 
     status: Literal["ready", "not_ready"]
-    missing: list[Part] = Field(description="What is not there.")
+    missing: list[Part] = Field(description="The parts that are not available.")
 
 
 @routes.head("/healthz", include_in_schema=False)
@@ -46,7 +46,7 @@ async def healthz() -> Health:
 @routes.get(
     "/readyz",
     summary="Can deliveries be made?",
-    responses={503: {"model": Readiness, "description": "Something is missing."}},
+    responses={503: {"model": Readiness, "description": "A part is missing."}},
 )
 async def readyz(context: AppContext, response: Response) -> Readiness:
     missing = await missing_parts(context)
@@ -56,7 +56,7 @@ async def readyz(context: AppContext, response: Response) -> Readiness:
 
 
 async def missing_parts(context: Context) -> list[Part]:
-    """What a delivery needs and is not there. Takes at most a few seconds."""
+    """Return the parts that deliveries need and that are missing, within a few seconds."""
     database, has_temporal = await asyncio.gather(_database(context), _temporal(context))
     return database if has_temporal else [*database, "temporal"]
 
@@ -67,7 +67,7 @@ async def _database(context: Context) -> list[Part]:
             if not await is_usable(context.database):
                 return ["migrations"]
             async with context.database.read() as connection:
-                alive = await workers.alive(connection, now=context.clock())
+                alive = await workers.count_alive(connection, now=context.clock())
     except (SQLAlchemyError, asyncpg.PostgresError, OSError):  # TimeoutError is an OSError
         return ["database"]
     return [] if alive.workers else ["worker"]

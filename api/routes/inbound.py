@@ -1,4 +1,4 @@
-"""Where providers send: one address per source. The signature is the credential."""
+"""Receiving webhooks from providers: one address per source, authenticated by the signature."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ from api.process.source_cache import OpenSource
 from hookfast.errors import Forbidden, HookfastError, Unavailable
 from hookfast.inbox import Answer, InboundRequest, RequestHeaders, RequestRejected
 from hookfast.inbox.verified_request import VerifiedRequest, verify_and_parse
-from hookfast.storage.inbox.inbox_batch import Arrival, Taken
+from hookfast.storage.inbox.inbox_batch import Arrival, InboxResult
 from hookfast.telemetry import instruments, spans, traceparent
 
 routes = APIRouter(tags=["Inbound"])
 
 _THREAD_BYTES = 65_536
-"""Verifying and parsing longer bodies moves to a thread: others should not wait for it."""
+"""Longer bodies are verified and parsed in a thread, so that other requests need not wait."""
 
 
 class InboundAnswer(BaseModel):
-    """A request that is in the inbox."""
+    """A request that is stored in the inbox."""
 
-    id: str = Field(description="Of the entry in the inbox; of the first one for a duplicate.")
-    event_id: str | None = Field(description="Null where it became no event.")
+    id: str = Field(description="Id of the inbox entry; for a duplicate, of the first entry.")
+    event_id: str | None = Field(description="Null if no event was emitted.")
     event_type: str
     status: Literal["accepted", "suppressed", "failed"] = Field(
         description="`suppressed`: an event of the same business fact was emitted already. "
-        "`failed`: its event type's schema refuses it; it is kept, to be tried again."
+        "`failed`: it does not match its event type's schema; it is kept and can be retried."
     )
-    suppressed_by: str | None = Field(description="The entry that stands for the same fact.")
-    duplicate: bool = Field(description="It came before, under the same key.")
+    suppressed_by: str | None = Field(description="The earlier entry of the same business fact.")
+    duplicate: bool = Field(description="It was received before, with the same key.")
 
     @classmethod
-    def of(cls, taken: Taken) -> InboundAnswer:
+    def of(cls, result: InboxResult) -> InboundAnswer:
         return cls(
-            id=taken.id,
-            event_id=taken.event_id,
-            event_type=taken.event_type,
-            status=taken.status,
-            suppressed_by=taken.suppressed_by,
-            duplicate=taken.duplicate,
+            id=result.id,
+            event_id=result.event_id,
+            event_type=result.event_type,
+            status=result.status,
+            suppressed_by=result.suppressed_by,
+            duplicate=result.duplicate,
         )
 
 
 _DESCRIPTIONS = {
-    400: "It is the provider's, and its body cannot be read.",
-    401: "It is not proven to come from the provider, or not from now; `code` says why.",
-    403: "The source takes requests from other networks only.",
-    404: "There is no such source, or it is switched off.",
+    400: "The request is the provider's, but its body cannot be parsed.",
+    401: "The signature is missing, wrong or too old; `code` says which.",
+    403: "The source accepts requests only from other networks.",
+    404: "There is no such source, or it is inactive.",
     408: "The body took too long to arrive.",
     413: "The body is larger than `HOOKFAST_MAX_INBOX_BYTES`.",
     415: "The provider sends no bodies of this type.",
     422: "The request is malformed.",
-    503: "Too much at once, or the database is away; see `Retry-After`.",
+    503: "Too many requests, or the database is away; see `Retry-After`.",
 }
 _ENTRY_HEADER = "X-Hookfast-Inbox-Id"
 _EVENT_HEADER = "X-Hookfast-Event-Id"
@@ -74,13 +74,13 @@ _PROBLEM = next(iter(problem_responses(503).values()))
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "model": InboundAnswer | dict[str, Any],
-        "description": "A duplicate; what the provider asked, such as Slack's challenge; or what "
-        "it acts on, new or not: nothing for Slack's commands and interactivity, TwiML without "
-        "instructions for Twilio's messages and calls.",
+        "description": "A duplicate, or the response that the provider expects: Slack's challenge, "
+        "an empty body for Slack's commands and interactivity, TwiML without instructions for "
+        "Twilio's messages and calls.",
         "content": {"text/xml": {}},
         "headers": {
-            _ENTRY_HEADER: _id_header("The entry in the inbox, where the body does not say it."),
-            _EVENT_HEADER: _id_header("Its event, where it became one."),
+            _ENTRY_HEADER: _id_header("The inbox entry, if the body does not contain its id."),
+            _EVENT_HEADER: _id_header("The event, if one was emitted."),
         },
     },
     202: {"model": InboundAnswer, "description": "New, and committed with its event."},
@@ -89,7 +89,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "What the provider signed, byte for byte.",
+        "description": "The bytes that the provider signed.",
         "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
     }
 }
@@ -103,60 +103,62 @@ _BODY: dict[str, Any] = {
     openapi_extra=_BODY,
 )
 async def receive_webhook(source_id: str, request: Request, context: AppContext) -> Response:
-    """Verified over its raw bytes, deduplicated, and committed together with its event and the
-    event's deliveries before it is answered. No API key is needed."""
+    """Verifies the request over its raw bytes, deduplicates it, and commits it together with its
+    event and the event's deliveries before it responds. No API key is needed."""
     source = await context.sources.find(source_id)
     with context.inbound_load.enter(source.id):
         try:
-            source = await _admitting(client_address(request), source, context)
-            received = await _received(request, source, context)
-            source, reading = await _judged(source, received, context)
+            source = await _admitted(client_address(request), source, context)
+            received = await _with_body(request, source, context)
+            source, verified = await _verified(source, received, context)
         except Unavailable:
             raise
         except HookfastError as error:
-            context.refusals.count(source.id, error)
+            context.rejections.count(source.id, error)
             instruments.INBOX.add(provider=source.provider.name, outcome="rejected")
             raise
-        if isinstance(reading, Answer):
+        if isinstance(verified, Answer):
             instruments.INBOX.add(provider=source.provider.name, outcome="answered")
-            return _said(reading)
-        taken = await context.inbox.take(_arrival(source, received, reading))
-    spans.note_event(taken.event_id)
-    outcome = "duplicate" if taken.duplicate else taken.status
+            return _provider_response(verified)
+        result = await context.inbox.store(_arrival(source, received, verified))
+    spans.note_event(result.event_id)
+    outcome = "duplicate" if result.duplicate else result.status
     instruments.INBOX.add(provider=source.provider.name, outcome=outcome)
-    if reading.acknowledgement is not None:
-        return _said(reading.acknowledgement, taken)
+    if verified.acknowledgement is not None:
+        return _provider_response(verified.acknowledgement, result)
     return JSONResponse(
-        InboundAnswer.of(taken).model_dump(), status_code=200 if taken.duplicate else 202
+        InboundAnswer.of(result).model_dump(), status_code=200 if result.duplicate else 202
     )
 
 
-def _said(answer: Answer, taken: Taken | None = None) -> Response:
-    """What the provider wants to hear. It says nothing of what was taken: the headers do."""
+def _provider_response(answer: Answer, result: InboxResult | None = None) -> Response:
+    """Return the response that the provider expects, with the ids of the entry and event in
+    headers."""
     headers = {}
-    if taken is not None:
-        headers[_ENTRY_HEADER] = taken.id
-        if taken.event_id is not None:
-            headers[_EVENT_HEADER] = taken.event_id
+    if result is not None:
+        headers[_ENTRY_HEADER] = result.id
+        if result.event_id is not None:
+            headers[_EVENT_HEADER] = result.event_id
     return Response(
         answer.body, status_code=answer.status, media_type=answer.content_type, headers=headers
     )
 
 
-async def _admitting(caller: str | None, source: OpenSource, context: Context) -> OpenSource:
-    """The source, as remembered or else as it is now, that takes requests from this address."""
+async def _admitted(caller: str | None, source: OpenSource, context: Context) -> OpenSource:
+    """Return the source, as cached or else as read again, if it accepts requests from this
+    address. Raises Forbidden."""
     if source.admits(caller):
         return source
-    newer = await context.sources.renewed(source)
+    newer = await context.sources.reread(source)
     if newer is None or not newer.admits(caller):
         raise Forbidden(
-            "This source takes no requests from this address.", code="caller_not_allowed"
+            "This source accepts no requests from this address.", code="caller_not_allowed"
         )
     return newer
 
 
-async def _received(request: Request, source: OpenSource, context: Context) -> InboundRequest:
-    """The request with its body, which is taken only once all else fits."""
+async def _with_body(request: Request, source: OpenSource, context: Context) -> InboundRequest:
+    """Return the request with its body, which is read only after the other checks passed."""
     caller = client_address(request) or ""
     headers = RequestHeaders.from_raw(request.scope["headers"])
     url = _url(request, context)
@@ -175,7 +177,7 @@ async def _received(request: Request, source: OpenSource, context: Context) -> I
 
 
 def _url(request: Request, context: Context) -> str:
-    """As the provider called it: Twilio signs it."""
+    """Return the URL as the provider requested it, because Twilio signs it."""
     base = context.settings.public_url
     if base is None:
         base = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
@@ -185,23 +187,23 @@ def _url(request: Request, context: Context) -> str:
     return base.rstrip("/") + tail.decode("latin-1")
 
 
-async def _judged(
+async def _verified(
     source: OpenSource, received: InboundRequest, context: Context
 ) -> tuple[OpenSource, Answer | VerifiedRequest]:
-    """What the request says, and the source that believes it: as it is now, where the remembered
-    one does not. Raises RequestRejected."""
+    """Verify and parse the request, and return the source that did so: as cached, or as read again
+    if the cached one rejects it. Raises RequestRejected."""
     try:
-        return source, await _read(source, received)
+        return source, await _verify(source, received)
     except RequestRejected:
-        newer = await context.sources.renewed(source)
+        newer = await context.sources.reread(source)
         if newer is None:
             raise
-    newer = await _admitting(received.caller or None, newer, context)
-    return newer, await _read(newer, received)
+    newer = await _admitted(received.caller or None, newer, context)
+    return newer, await _verify(newer, received)
 
 
-async def _read(source: OpenSource, received: InboundRequest) -> Answer | VerifiedRequest:
-    def reading() -> Answer | VerifiedRequest:
+async def _verify(source: OpenSource, received: InboundRequest) -> Answer | VerifiedRequest:
+    def verify() -> Answer | VerifiedRequest:
         return verify_and_parse(
             source.provider,
             received,
@@ -211,25 +213,25 @@ async def _read(source: OpenSource, received: InboundRequest) -> Answer | Verifi
         )
 
     if len(received.body) > _THREAD_BYTES:
-        return await asyncio.to_thread(reading)
-    return reading()
+        return await asyncio.to_thread(verify)
+    return verify()
 
 
-def _arrival(source: OpenSource, received: InboundRequest, reading: VerifiedRequest) -> Arrival:
+def _arrival(source: OpenSource, received: InboundRequest, verified: VerifiedRequest) -> Arrival:
     return Arrival(
         source_id=source.id,
         tenant_id=source.tenant_id,
         provider=source.provider.name,
-        key=reading.key,
-        business_key=reading.business_key,
+        key=verified.key,
+        business_key=verified.business_key,
         business_window=source.rules.business_window,
-        event_type=reading.event_type,
-        sha256=reading.sha256,
-        content_type=reading.content_type,
-        headers=reading.headers,
+        event_type=verified.event_type,
+        sha256=verified.sha256,
+        content_type=verified.content_type,
+        headers=verified.headers,
         body=received.body,
-        data=reading.data,
-        value=reading.value,
+        data=verified.data,
+        value=verified.value,
         at=received.at,
         traceparent=spans.current() or traceparent.new(),
     )

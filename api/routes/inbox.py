@@ -1,4 +1,4 @@
-"""The inbox: what came in, once each, and what became of it."""
+"""The inbox: received webhooks, once each, and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.inbox import inbox_entries, inbox_keys, inbox_retry, sources
 from hookfast.storage.inbox.inbox_entries import EntrySummary, InboxFilter
 from hookfast.storage.inbox.inbox_keys import DELIVERY
-from hookfast.storage.inbox.inbox_retry import Retried
+from hookfast.storage.inbox.inbox_retry import RetryInput
 from hookfast.storage.tables import InboxEntry, Source
 
 routes = router("Inbox")
@@ -32,26 +32,26 @@ Status = Literal["accepted", "suppressed", "failed"]
 
 
 class InboxSummary(BaseModel):
-    """A request that was verified and taken in, without its body."""
+    """A verified and stored request, without its body and headers."""
 
     id: str
     source_id: str
     tenant_id: str
     key: str = Field(
-        description="What makes it the same when it comes again: `id:` and the provider's delivery "
-        "id, `key:` and what the source's expression gave, or the body's `sha256:`."
+        description="Identifies duplicates: `id:` and the provider's delivery id, `key:` and the "
+        "result of the source's expression, or `sha256:` and the body's hash."
     )
     event_type: str
-    business_key: str | None = Field(description="The business fact it told of.")
+    business_key: str | None = Field(description="The key of the business fact that it reports.")
     payload_sha256: str
     content_type: str
-    size: int = Field(description="Bytes of its body.")
+    size: int = Field(description="Size of the body, in bytes.")
     status: Status
     event_id: str | None
-    suppressed_by: str | None = Field(description="The entry that stands for the same fact.")
-    last_error: str | None = Field(description="Why it became no event.")
-    duplicates: int = Field(description="How often it came again.")
-    conflicts: int = Field(description="How often it came again with another body.")
+    suppressed_by: str | None = Field(description="The earlier entry of the same business fact.")
+    last_error: str | None = Field(description="Why no event was emitted.")
+    duplicates: int = Field(description="How often it was received again.")
+    conflicts: int = Field(description="How often it was received again with another body.")
     conflict_sha256: str | None = Field(description="The hash of the last such body.")
     received_at: Time
     last_seen_at: Time
@@ -62,10 +62,11 @@ class InboxSummary(BaseModel):
 
 
 class InboxView(InboxSummary):
-    """A request that was verified and taken in."""
+    """A verified and stored request."""
 
     headers: list[list[str]] = Field(
-        description="Those that may be forwarded, as pairs; never a credential or a signature."
+        description="The headers that may be forwarded, as pairs, without credentials and "
+        "signatures."
     )
 
     @classmethod
@@ -79,26 +80,26 @@ async def list_inbox(
     context: AppContext,
     principal: Reader,
     source_id: SourceId | None = None,
-    status: Annotated[Status | None, Query(description="Only those.")] = None,
+    status: Annotated[Status | None, Query(description="Only entries with this status.")] = None,
     event_type: Annotated[
         str | None, Query(max_length=200, examples=["github.push.received"])
     ] = None,
     key: Annotated[
         str | None,
-        Query(max_length=300, description="The one that came with this key; needs `source_id`."),
+        Query(max_length=300, description="The entry with this key; needs `source_id`."),
     ] = None,
     tenant_id: TenantId | None = None,
 ) -> Listing[InboxSummary]:
-    """Newest first. Filters add up."""
+    """Newest first. All given filters must match."""
     tenant_id = principal.tenant_for(tenant_id)
     if key is not None and source_id is None:
-        raise InvalidInput.at("key", "a key is one of a source: name that with `source_id`")
+        raise InvalidInput.at("key", "needs `source_id` too, because keys are per source")
     chosen = InboxFilter(
         source_id=source_id, tenant_id=tenant_id, status=status, event_type=event_type
     )
     async with context.database.read() as connection:
         if source_id is not None:
-            # a deleted one too: what came in through it stays
+            # also a deleted source: its inbox entries stay
             owned(await sources.get(connection, source_id, deleted=True), principal)
         if key is None or source_id is None:
             rows = await inbox_entries.list_page(
@@ -106,12 +107,12 @@ async def list_inbox(
             )
         else:
             name = (source_id, f"{DELIVERY}{key}")
-            held = await inbox_keys.holders(connection, [name])
+            held = await inbox_keys.find_holders(connection, [name])
             entries = await inbox_entries.summaries(
                 connection, {one.inbox_id for one in held.values()}
             )
-            rows = [row for row in entries.values() if chosen.fits(row)]
-    return page.answer(rows, key=lambda row: row.id, view=InboxSummary.of)
+            rows = [row for row in entries.values() if chosen.matches(row)]
+    return page.listing(rows, key=lambda row: row.id, view=InboxSummary.of)
 
 
 @routes.get("/inbox/{inbox_id}", summary="Get what came in")
@@ -134,8 +135,8 @@ _BYTES: dict[str, Any] = {
     responses={200: _BYTES},
 )
 async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Reader) -> Response:
-    """As a download, whatever its content type was: nothing that came from outside is shown or run
-    by a browser under this address."""
+    """Returns the body as a download, whatever its content type was, so that no browser shows or
+    runs foreign content under this address."""
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.get(connection, inbox_id), principal)
     return Response(
@@ -154,26 +155,27 @@ async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Re
 async def retry_inbox_entry(
     inbox_id: InboxPath, context: AppContext, audit: Audit, principal: Writer
 ) -> InboxView:
-    """Emits the event of an entry that the schema of its event type refused. While it still does,
-    the answer is 422 `schema_violation`; for an entry that has not failed, 409 `not_failed`."""
+    """Emits the event of an entry that did not match the schema of its event type. If it still does
+    not match, the response is 422 `schema_violation`; if the entry has not failed, 409
+    `not_failed`."""
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.get(connection, inbox_id), principal)
         source = found(await sources.get(connection, entry.source_id, deleted=True))
-    retried = await asyncio.to_thread(_retried, entry, source)
+    retried = await asyncio.to_thread(_parse_again, entry, source)
     async with context.database.write() as connection:
         await inbox_retry.retry(connection, retried, now=context.clock())
         after = found(await inbox_entries.get(connection, inbox_id))
-        told = done("inbox.retry", after, before=facts(entry), after=facts(after))
-        await audit.record(connection, told)
+        change = done("inbox.retry", after, before=facts(entry), after=facts(after))
+        await audit.record(connection, change)
     context.doorbell.ring()
     return InboxView.whole(after)
 
 
-def _retried(entry: InboxEntry, source: Source) -> Retried:
-    """The entry as its source's provider reads it."""
+def _parse_again(entry: InboxEntry, source: Source) -> RetryInput:
+    """Parse a failed entry again, as its source's provider does."""
     if entry.status != "failed":
         raise Conflict(
-            f"Only what failed can be tried again; this was {entry.status}.", code="not_failed"
+            f"Only failed entries can be retried; this one is {entry.status}.", code="not_failed"
         )
     received = InboundRequest(
         method="POST",
@@ -190,7 +192,7 @@ def _retried(entry: InboxEntry, source: Source) -> Retried:
     )
     payload = parse_payload(provider(source.provider, source.options), received)
     fact = source.idempotency
-    return Retried(
+    return RetryInput(
         entry=entry,
         data=data_text(received, payload),
         value=payload,

@@ -1,4 +1,4 @@
-"""Jobs: one action on many deliveries, watched and stopped."""
+"""Jobs: one action on many deliveries, with progress and cancellation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found
-from api.access.visible_keys import shown_keys
+from api.access.visible_keys import visible_key_ids
 from api.forms.jobs import JobView
 from api.http.fields import JobPath, TenantId
 from api.http.pagination import Listing, PageQuery
@@ -30,7 +30,7 @@ async def list_jobs(
     status: JobStatus | None = None,
     tenant_id: TenantId | None = None,
 ) -> Listing[JobView]:
-    """A tenant sees the jobs that its own keys and portal links made."""
+    """A tenant sees the jobs created with its own keys and portal links."""
     async with context.database.read() as connection:
         rows = await jobs.list_page(
             connection,
@@ -39,9 +39,9 @@ async def list_jobs(
             after=page.after,
             limit=page.rows,
         )
-        keys = await shown_keys(connection, principal, [job.requested_by for job in rows])
-    return page.answer(
-        rows, key=lambda job: job.id, view=lambda job: _shown(job, context, keys=keys)
+        keys = await visible_key_ids(connection, principal, [job.requested_by for job in rows])
+    return page.listing(
+        rows, key=lambda job: job.id, view=lambda job: _view(job, context, keys=keys)
     )
 
 
@@ -49,35 +49,35 @@ async def list_jobs(
 async def get_job(job_id: JobPath, context: AppContext, principal: Reader) -> JobView:
     async with context.database.read() as connection:
         job = _own(await jobs.get(connection, job_id), principal)
-        keys = await shown_keys(connection, principal, [job.requested_by])
-    return _shown(job, context, keys=keys)
+        keys = await visible_key_ids(connection, principal, [job.requested_by])
+    return _view(job, context, keys=keys)
 
 
 @routes.post("/jobs/{job_id}/cancel", status_code=202, summary="Cancel a job")
 async def cancel_job(
     job_id: JobPath, context: AppContext, audit: Audit, principal: Writer
 ) -> JobView:
-    """It stops after the deliveries under way; what it has done stays done."""
+    """Stops the job after the deliveries in progress. Completed actions are not undone."""
     async with context.database.write() as connection:
         job = _own(await jobs.get(connection, job_id), principal)
-        asked = await jobs.request_cancel(connection, job_id, now=context.clock())
-        if asked is not None and not job.cancel_requested:
-            await audit.record(connection, done("job.cancel", asked))
-        keys = await shown_keys(connection, principal, [job.requested_by])
-    if asked is None:
+        cancelled = await jobs.request_cancel(connection, job_id, now=context.clock())
+        if cancelled is not None and not job.cancel_requested:
+            await audit.record(connection, done("job.cancel", cancelled))
+        keys = await visible_key_ids(connection, principal, [job.requested_by])
+    if cancelled is None:
         raise Conflict(f"The job has ended as {job.status}.", code="job_finished")
     context.workflow_starter.wake()
-    return _shown(asked, context, keys=keys)
+    return _view(cancelled, context, keys=keys)
 
 
-def _shown(job: Job, context: Context, *, keys: Collection[str]) -> JobView:
-    """What a caller sees of it, who may know of these keys."""
+def _view(job: Job, context: Context, *, keys: Collection[str]) -> JobView:
+    """Return the job's view; `keys` are the key ids visible to the caller."""
     requested_by = job.requested_by if job.requested_by in keys else None
     return JobView.of(job, context=context, requested_by=requested_by)
 
 
 def _own(job: Job | None, principal: Principal) -> Job:
-    """The job, when this caller may know of it. Raises NotFound."""
+    """Return the job if this caller may see it. Raises NotFound."""
     job = found(job)
     principal.check_tenant(job.tenant_id)
     return job

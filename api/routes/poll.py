@@ -1,4 +1,5 @@
-"""Polling: an endpoint's events for whoever cannot receive, with a cursor that acknowledges."""
+"""Polling an endpoint's events, for consumers that cannot receive requests. The cursor acknowledges
+processed events."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import owned
-from api.forms.poll import PollView, body_of
+from api.forms.poll import PollView, poll_body
 from api.http.fields import EndpointPath
 from api.http.routing import router
 from api.process.context import AppContext, Context
@@ -30,18 +31,18 @@ from hookfast.storage.tables import Endpoint
 routes = router("Polling")
 
 MAX_WAIT = 30
-"""Seconds. Below the 60 s after which load balancers drop a connection that says nothing."""
+"""Seconds; less than the 60 s after which load balancers drop an idle connection."""
 _MAX_EVENTS = 200
-_LOOK_AGAIN = 5.0  # seconds; for what no event tells of: the endpoint was paused or deleted
-_SHUTDOWN_SEEN = 1.0  # seconds
-_BREATH = 0.05  # seconds
+_READ_AGAIN_SECONDS = 5.0  # to notice that the endpoint was paused or deleted
+_SHUTDOWN_SECONDS = 1.0  # checks for shutdown this often
+_GATHER_SECONDS = 0.05
 
 Acknowledging: TypeAlias = Literal["forward", "none", "set"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where to read on, and what is missing there."""
+class _Start:
+    """The cursor to read from, and the gap in the feed there."""
 
     after: Cursor
     gap: Gap | None
@@ -59,51 +60,51 @@ async def poll_endpoint(
         str | None,
         Query(
             max_length=MAX_LENGTH,
-            description="`next_cursor` of a page that is done with: what is up to it is "
-            "acknowledged, and what follows is answered. `start` is before the oldest event that "
-            "is kept, `end` behind the newest. Default: what is acknowledged, else the first "
-            "event since the endpoint was made.",
+            description="The `next_cursor` of a page that you have processed: acknowledges all "
+            "events up to it and returns the next ones. `start` is before the oldest kept event, "
+            "`end` after the newest. Default: the acknowledged cursor, otherwise the first event "
+            "since the endpoint was created.",
         ),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=_MAX_EVENTS, description="Events of one page.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=_MAX_EVENTS, description="Events per page.")] = 50,
     wait: Annotated[
         int,
-        Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event where there is none."),
+        Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none."),
     ] = 0,
     ack: Annotated[
         Acknowledging | None,
         Query(
-            description="What `cursor` acknowledges. `forward` (the default): what is up to it, "
-            "and never less than before. `none`: nothing (the default, and all there is, for a key "
-            "that may only read). `set`: exactly what is up to it, even if it was more before."
+            description="What `cursor` acknowledges. `forward` (the default): everything up to it, "
+            "never less than before. `none`: nothing (the default, and the only value allowed, for "
+            "a key that may only read). `set`: everything up to it, even if it was more before."
         ),
     ] = None,
 ) -> Response:
-    """Events in the order in which they were committed, each at least once: one that commits late
-    never appears behind a cursor that was given out. The same cursor gives the same events again.
-    An endpoint that is sent to can be polled as well; polling changes nothing about its deliveries.
-    """
-    wanted = _acknowledging(ack, cursor=cursor, principal=principal)
+    """Events in the order in which they were committed, each at least once: an event that commits
+    late never appears before a cursor that was already returned. The same cursor returns the same
+    events again. An endpoint with the mode `push` can be polled too; that does not affect its
+    deliveries."""
+    mode = _acknowledging(ack, cursor=cursor, principal=principal)
     async with context.database.read() as connection:
-        endpoint = _answering(owned(await endpoints.get(connection, endpoint_id), principal))
-        place = await _place(connection, context, endpoint, cursor)
-    acknowledges = wanted != "none" and (place.gap is None or place.gap.reason == "expired")
+        endpoint = _pollable(owned(await endpoints.get(connection, endpoint_id), principal))
+        start = await _start(connection, context, endpoint, cursor)
+    acknowledges = mode != "none" and (start.gap is None or start.gap.reason == "expired")
     if cursor is not None and acknowledges:
-        # Before anything more is given out: a consumer that dies now goes on from here.
-        await _acknowledge(context, endpoint_id, place.after, exactly=wanted == "set")
-    asked = _Poll(
+        # Before returning more events: a consumer that dies now continues from here.
+        await _acknowledge(context, endpoint_id, start.after, exactly=mode == "set")
+    request_poll = _Poll(
         context=context,
         principal=principal,
         endpoint_id=endpoint_id,
         limit=limit,
         ending=connection_of(request.scope).ending,
     )
-    found = await asked.look_until(place.after, seconds=wait)
+    result = await request_poll.read_until(start.after, seconds=wait)
     return Response(
-        body_of(
-            found.page,
-            acknowledged=found.acknowledged,
-            gap=place.gap,
+        poll_body(
+            result.page,
+            acknowledged=result.acknowledged,
+            gap=start.gap,
             public_url=context.settings.resolved_public_url,
         ),
         media_type="application/json",
@@ -113,31 +114,32 @@ async def poll_endpoint(
 def _acknowledging(
     ack: Acknowledging | None, *, cursor: str | None, principal: Principal
 ) -> Acknowledging:
-    """What the caller asked for, once it may."""
+    """Return how to acknowledge. Raises Forbidden if the caller may not, and InvalidInput for `set`
+    without a cursor."""
     may = principal.scope in ("operator", "tenant")
     if ack in ("forward", "set") and not may:
         raise Forbidden("Acknowledging needs a key with the scope operator or tenant.")
     if ack == "set" and cursor is None:
-        raise InvalidInput.at("cursor", "say which cursor is to be set")
+        raise InvalidInput.at("cursor", "is required with `ack=set`")
     return ack or ("forward" if may else "none")
 
 
-def _answering(endpoint: Endpoint) -> Endpoint:
-    """The endpoint, when it may be polled. One that is sent to always may: while it is paused or
-    disabled, polling is the way to get at what is not sent. Raises Conflict."""
+def _pollable(endpoint: Endpoint) -> Endpoint:
+    """Return the endpoint if it may be polled. A `push` endpoint always may: while it is paused or
+    disabled, polling is the way to get its unsent events. Raises Conflict."""
     if endpoint.mode == "poll" and endpoint.state != EndpointState.ENABLED:
         raise Conflict(
-            f"The endpoint is {endpoint.state}: nobody gets its events until it is "
-            f"{'resumed' if endpoint.state == 'paused' else 'enabled'}. None is lost meanwhile.",
+            f"The endpoint is {endpoint.state}: its events cannot be polled until it is "
+            f"{'resumed' if endpoint.state == 'paused' else 'enabled'}. No event is lost.",
             code=f"endpoint_{endpoint.state}",
         )
     return endpoint
 
 
-async def _place(
+async def _start(
     connection: AsyncConnection, context: Context, endpoint: Endpoint, text: str | None
-) -> _Place:
-    """Where the caller stands, or its consumer stood."""
+) -> _Start:
+    """Return the position of the caller's cursor; without one, the acknowledged position."""
     now = context.clock()
     match text:
         case None:
@@ -145,15 +147,15 @@ async def _place(
             if known is not None:
                 after = known.cursor
             else:
-                after = await poll.begin(connection, endpoint, now=now)
+                after = await poll.first_cursor(connection, endpoint, now=now)
         case "start":
             after = START
         case "end":
-            after = await feed.end(connection, now=now)
+            after = await feed.end_cursor(connection, now=now)
         case _:
             after = Cursor.parse(text, pointer="cursor")
-    gap = await feed.gap(connection, after, now=now)
-    return _Place(after=after if gap is None else gap.cursor, gap=gap)
+    gap = await feed.find_gap(connection, after, now=now)
+    return _Start(after=after if gap is None else gap.cursor, gap=gap)
 
 
 async def _acknowledge(
@@ -166,7 +168,7 @@ async def _acknowledge(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Poll:
-    """One request, which may look several times."""
+    """One poll request, which may read the feed several times."""
 
     context: Context
     principal: Principal
@@ -174,48 +176,47 @@ class _Poll:
     limit: int
     ending: asyncio.Event
 
-    async def look(self, after: Cursor) -> _Look:
-        """What is there now. The endpoint is read anew each time: it may have been changed, paused
-        or deleted meanwhile."""
+    async def read(self, after: Cursor) -> _Result:
+        """Read the next page. The endpoint is read again each time: it may have been changed,
+        paused or deleted."""
         async with self.context.database.read() as connection:
-            endpoint = _answering(
+            endpoint = _pollable(
                 owned(await endpoints.get(connection, self.endpoint_id), self.principal)
             )
             now = self.context.clock()
             page = await poll.read(connection, endpoint, after=after, limit=self.limit, now=now)
             acknowledged = await poll_positions.get(connection, self.endpoint_id)
-        return _Look(page, acknowledged)
+        return _Result(page, acknowledged)
 
-    async def look_until(self, after: Cursor, *, seconds: float) -> _Look:
-        """The first page with something in it, or the last that had nothing when the time was over,
-        the server shut down or the client had left. Looks when the process's one reader of the feed
-        has found an event that may be for the endpoint, and now and then."""
-        found = await self.look(after)
-        if found.page.items or not seconds:
-            return found
+    async def read_until(self, after: Cursor, *, seconds: float) -> _Result:
+        """Return the first page that has events, or an empty page when the time is over, the server
+        shuts down or the client has left. Reads when the process's feed reader has found an event
+        that may be for the endpoint, and every few seconds."""
+        result = await self.read(after)
+        if result.page.items or not seconds:
+            return result
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
-        streams, page = self.context.streams, found.page
-        with self.context.stream_seats.enter(self.principal.tenant_id):
-            async with streams.following(page.part, page.cursor) as follower:
-                while not found.page.items and clock() < until and not self.ending.is_set():
-                    if not found.page.more:
-                        await self._woken(follower, until=until)
-                    found = await self.look(found.page.cursor)
-        return found
+        streams, page = self.context.streams, result.page
+        with self.context.stream_slots.enter(self.principal.tenant_id):
+            async with streams.following(page.filter, page.cursor) as follower:
+                while not result.page.items and clock() < until and not self.ending.is_set():
+                    if not result.page.more:
+                        await self._wait_for_events(follower, until=until)
+                    result = await self.read(result.page.cursor)
+        return result
 
-    async def _woken(self, follower: Follower, *, until: float) -> None:
+    async def _wait_for_events(self, follower: Follower, *, until: float) -> None:
         clock = asyncio.get_running_loop().time
-        until = min(until, clock() + _LOOK_AGAIN)
+        until = min(until, clock() + _READ_AGAIN_SECONDS)
         while (remaining := until - clock()) > 0 and not self.ending.is_set():
-            if await follower.next(min(remaining, _SHUTDOWN_SEEN)):
-                # it may be for other endpoints: a tenant that emits much must not make us look
-                # as often
-                await asyncio.sleep(_BREATH)
+            if await follower.next(min(remaining, _SHUTDOWN_SECONDS)):
+                # The event may be for another endpoint: if the tenant emits many, read less often.
+                await asyncio.sleep(_GATHER_SECONDS)
                 return
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Result:
     page: PollPage
     acknowledged: Acknowledged | None

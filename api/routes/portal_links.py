@@ -1,4 +1,4 @@
-"""Portal links: a tenant's part of the dashboard, without an API key, for a while."""
+"""Portal links: temporary access to a tenant's part of the dashboard, without an API key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ routes = router("Portal links")
 
 
 class PortalLinkForm(Input):
-    """What the link is to allow."""
+    """The access that the link grants."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"scope": "tenant:read", "expires_in_seconds": 900}]}
@@ -31,20 +31,21 @@ class PortalLinkForm(Input):
 
     endpoint_id: EndpointId | None = Field(
         None,
-        description="Only this endpoint and its deliveries; default: all that is the tenant's.",
+        description="Only this endpoint and its deliveries; default: everything of the tenant.",
     )
     scope: Literal["tenant", "tenant:read"] = Field(
-        "tenant:read", description="`tenant` can also act, `tenant:read` only look."
+        "tenant:read", description="`tenant` can also change things, `tenant:read` only read."
     )
     expires_in_seconds: Annotated[
-        int, Field(ge=60, le=int(MAX_LIFETIME.total_seconds()), description="How long it opens.")
+        int,
+        Field(ge=60, le=int(MAX_LIFETIME.total_seconds()), description="How long the link works."),
     ] = 3_600
 
 
 class PortalLinkView(BaseModel):
     """A new link. It is not stored, and not shown again."""
 
-    url: str = Field(description="Whoever has it is let in: send it to one person.")
+    url: str = Field(description="Anyone with this URL gets access: send it to one person only.")
     tenant_id: str
     endpoint_id: str | None
     scope: Literal["tenant", "tenant:read"]
@@ -59,10 +60,10 @@ async def create_portal_link(
     principal: Writer,
     form: PortalLinkForm | None = None,
 ) -> PortalLinkView:
-    """A link into the dashboard for somebody who has no API key, such as a customer of yours who is
-    signed in to your own site. It opens a session of at most two hours that sees this tenant and
-    nothing else, and can make no API keys. It can be opened until it expires; revoking the API key
-    that made it ends it before, and its sessions."""
+    """A link to the dashboard for a person without an API key, such as a customer who is signed in
+    to your own site. It starts a session of at most two hours that sees only this tenant and cannot
+    create API keys. The link works until it expires. Revoking the API key that created it ends the
+    link and its sessions earlier."""
     form = form or PortalLinkForm()
     principal.check_tenant(tenant_id)
     link = PortalLink(
@@ -72,7 +73,7 @@ async def create_portal_link(
         expires_at=context.clock() + timedelta(seconds=form.expires_in_seconds),
         key_id=principal.key_id,
     )
-    told = {
+    members = {
         "endpoint_id": form.endpoint_id,
         "scope": form.scope,
         "expires_at": link.expires_at,
@@ -82,13 +83,13 @@ async def create_portal_link(
         if form.endpoint_id is not None:
             endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
             if endpoint.tenant_id != tenant_id:
-                raise InvalidInput.at("/endpoint_id", "this endpoint is another tenant's")
+                raise InvalidInput.at("/endpoint_id", "this endpoint belongs to another tenant")
         change = Change(
             action="portal_link.create",
             resource="tenant",
             resource_id=tenant_id,
             tenant_id=tenant_id,
-            changes=differences({}, told),
+            changes=differences({}, members),
         )
         await audit.record(connection, change)
     return PortalLinkView(

@@ -1,5 +1,5 @@
-"""Sending again: what failed at an endpoint while it was broken, and one event to its subscribers,
-those that came later included."""
+"""Recovery: sending an endpoint's failed deliveries again, and replaying one event to its
+subscribers, including later ones."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found, owned
 from api.forms import jobs
-from api.forms.endpoint import pushes
+from api.forms.endpoint import require_push
 from api.forms.jobs import (
-    JOB_ANSWERS,
+    JOB_RESPONSES,
+    JOB_ROUTE,
     DryRun,
     JobOptions,
     JobView,
-    asked_for,
     draft_job,
-    dry_run_answer,
+    dry_run_response,
+    job_created,
 )
 from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput
 from api.http.routing import router
@@ -33,7 +34,7 @@ from hookfast.storage.deliveries import jobs as stored_jobs
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.emitting import late_subscribers
-from hookfast.storage.emitting.late_subscribers import Late
+from hookfast.storage.emitting.late_subscribers import LateScope
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventSummary
@@ -44,48 +45,44 @@ _FINISHED = tuple(status for status in DeliveryStatus if status.finished)
 
 
 class RecoverForm(JobOptions):
-    """The window in which it failed."""
+    """The time window of the failed deliveries."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"since": "2026-11-20T11:15:00Z"}]})
 
-    since: TimeInput = Field(description="Failed then or later.")
-    until: TimeInput | None = Field(None, description="Failed before then; default: now.")
+    since: TimeInput = Field(description="Failed at this time or later.")
+    until: TimeInput | None = Field(None, description="Failed before this time; default: now.")
 
 
 class ReplayForm(JobOptions):
-    """To whom an event is sent again."""
+    """The deliveries of an event to send again."""
 
     endpoint_id: EndpointId | None = Field(None, description="Only to this endpoint.")
     only: Literal["all", "failed"] = Field(
         "all",
-        description="`all` sends every delivery that has ended; `failed` those that ended without "
-        "success.",
+        description="`all` sends every delivery that has ended; `failed` only those that ended "
+        "without success.",
     )
     include_new: bool = Field(
         False,
-        description="Also deliver it to the subscriptions that match it and have no delivery of "
-        "it, because they were made later.",
+        description="Also deliver the event to matching subscriptions that have no delivery of it, "
+        "because they were created later.",
     )
 
 
 class ReplayView(JobView):
-    """A replay: a job for the deliveries that there were, and deliveries that are new."""
+    """A replay: a job for the existing deliveries, and new deliveries."""
 
-    new_deliveries: int = Field(description="Deliveries made for subscriptions that had none.")
+    new_deliveries: int = Field(description="Deliveries created for subscriptions without one.")
 
 
 class ReplayDryRun(DryRun):
-    """What a replay would send."""
+    """The deliveries that a replay would send."""
 
     new_deliveries: int
 
 
 @routes.post(
-    "/endpoints/{endpoint_id}/recover",
-    status_code=202,
-    summary="Send an endpoint again what failed",
-    response_model=JobView,
-    responses=JOB_ANSWERS,
+    "/endpoints/{endpoint_id}/recover", summary="Send failed deliveries again", **JOB_ROUTE
 )
 async def recover_endpoint(
     endpoint_id: EndpointPath,
@@ -94,17 +91,18 @@ async def recover_endpoint(
     audit: Audit,
     principal: Writer,
 ) -> JobView | Response:
-    """Every delivery that ended without success in the window, under its own message id."""
+    """Sends every delivery again that ended without success in the time window, under its own
+    message id."""
     if form.until is not None and form.until <= form.since:
         raise InvalidInput.at("/until", "must be later than `since`")
     async with context.database.read() as connection:
-        endpoint = pushes(owned(await endpoints.get(connection, endpoint_id), principal))
+        endpoint = require_push(owned(await endpoints.get(connection, endpoint_id), principal))
     if endpoint.state == EndpointState.DISABLED and not form.dry_run:
         raise Conflict(
-            "The endpoint is disabled; nothing would be sent. Enable it first.",
+            "The endpoint is disabled, so nothing would be sent. Enable it first.",
             code="endpoint_disabled",
         )
-    return await jobs.run(
+    return await jobs.create_or_count(
         context,
         principal,
         audit,
@@ -126,28 +124,28 @@ async def recover_endpoint(
     status_code=202,
     summary="Send an event again",
     response_model=ReplayView,
-    responses={200: JOB_ANSWERS[200] | {"model": ReplayDryRun}},
+    responses={200: JOB_RESPONSES[200] | {"model": ReplayDryRun}},
 )
 async def replay_event(
     event_id: EventPath, form: ReplayForm, context: AppContext, audit: Audit, principal: Writer
 ) -> ReplayView | Response:
-    """Its deliveries are sent again under their message ids: receivers that remember ids will not
-    take them for new ones."""
+    """Sends the event's deliveries again under their message ids, so that receivers that remember
+    ids recognise them as repeated."""
     async with context.database.read() as connection:
         event = found(await events.get_summary(connection, event_id))
         if event.tenant_id is not None:
             principal.check_tenant(event.tenant_id)
         if form.endpoint_id is not None:
-            pushes(owned(await endpoints.get(connection, form.endpoint_id), principal))
+            require_push(owned(await endpoints.get(connection, form.endpoint_id), principal))
     chosen = DeliverySelection(
         event_id=event_id,
         endpoint_id=form.endpoint_id,
         statuses=_FINISHED if form.only == "all" else DEAD,
     )
-    late = Late(tenant_id=principal.tenant_id, endpoint_id=form.endpoint_id)
+    late = LateScope(tenant_id=principal.tenant_id, endpoint_id=form.endpoint_id)
     if form.dry_run:
         return await _count(context, principal, chosen, event, late if form.include_new else None)
-    # Chosen before new deliveries are made: those are not sent twice.
+    # Drafted before new deliveries are created, so that those are not sent twice.
     job = await draft_job(
         context,
         principal,
@@ -162,8 +160,7 @@ async def replay_event(
             new = await late_subscribers.deliver(connection, event, late, now=context.clock())
         await stored_jobs.add(connection, job)
         owner = event.tenant_id or principal.tenant_id
-        told = asked_for(job, owner=owner, new_deliveries=new)
-        await audit.record(connection, told)
+        await audit.record(connection, job_created(job, owner=owner, new_deliveries=new))
     context.workflow_starter.wake()
     if new:
         context.doorbell.ring()
@@ -175,11 +172,11 @@ async def _count(
     principal: Principal,
     chosen: DeliverySelection,
     event: EventSummary,
-    late: Late | None,
+    late: LateScope | None,
 ) -> Response:
     counted = await jobs.count(context, principal, chosen, resend=True)
     new = 0
     if late is not None:
         async with context.database.read() as connection:
             new = len(await late_subscribers.find(connection, event, late))
-    return dry_run_answer(ReplayDryRun.of(counted, new_deliveries=new))
+    return dry_run_response(ReplayDryRun.of(counted, new_deliveries=new))

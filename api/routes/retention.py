@@ -1,4 +1,4 @@
-"""Retention: what is kept for how long, what the last runs deleted, and one more now."""
+"""Retention: how long data is kept, what the last runs deleted, and starting a run now."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class PinnedView(BaseModel):
     """A partition (PostgreSQL) that is past its age and cannot be dropped."""
 
     partition: str
-    reason: str = Field(description="What keeps a row of it. The rows around that are deleted.")
+    reason: str = Field(description="Why a row of it is kept. Its other rows are deleted.")
 
 
 class SweepView(BaseModel):
     """One table in one run."""
 
     name: str
-    before: Time | None = Field(description="Rows from before then go; null: none do.")
-    deleted: int = Field(description="Rows deleted; in a dry run, that would be.")
-    kept: int = Field(description="Rows past their age that something keeps.")
-    partitions: int = Field(description="Partitions dropped; their rows are among the deleted.")
+    before: Time | None = Field(description="Rows from before this time are deleted; null: none.")
+    deleted: int = Field(description="Rows deleted; in a dry run, rows that would be deleted.")
+    kept: int = Field(description="Rows past their age that are still needed.")
+    partitions: int = Field(description="Partitions dropped; `deleted` includes their rows.")
     pinned: list[PinnedView]
     done: bool
 
@@ -59,14 +59,14 @@ class SweepView(BaseModel):
 
 
 class RunView(BaseModel):
-    """One run."""
+    """One retention run."""
 
     id: str
     status: str = Field(description="`running` or `done`.")
     dry_run: bool
     started_at: Time
     finished_at: Time | None
-    partitions: int = Field(description="Partitions made for the days ahead.")
+    partitions: int = Field(description="Partitions created for the coming days.")
     days: int = Field(description="Days whose deliveries and attempts were counted.")
     sweeps: list[SweepView]
     workflow: WorkflowView
@@ -90,27 +90,27 @@ class AgeView(BaseModel):
     """How long a table's rows are kept."""
 
     name: str
-    days: float | None = Field(description="null: for ever.")
+    days: float | None = Field(description="Null: for ever.")
 
 
 class RetentionView(BaseModel):
-    """What is kept, and what the last runs did."""
+    """How long data is kept, and what the last runs did."""
 
     ages: list[AgeView]
     next_run_at: Time | None = Field(
-        description="null: not known now (Temporal is away), or the schedule is paused."
+        description="Null: unknown at the moment (Temporal is away), or the schedule is paused."
     )
-    runs: list[RunView] = Field(description="The last ones, newest first.")
+    runs: list[RunView] = Field(description="The last runs, newest first.")
 
 
 class RunForm(Input):
     """A run to start."""
 
-    dry_run: bool = Field(False, description="Only count what it would delete.")
+    dry_run: bool = Field(False, description="Only count the rows that it would delete.")
 
 
 class StartedView(BaseModel):
-    """A run that was started. Its row appears in `GET /v1/retention` within moments."""
+    """A started run. It appears in `GET /v1/retention` within moments."""
 
     id: str
     dry_run: bool
@@ -119,10 +119,10 @@ class StartedView(BaseModel):
 
 @routes.get("/retention", summary="Show what is kept, and the last runs")
 async def show_retention(context: AppContext, principal: OperatorOnly) -> RetentionView:
-    """Old rows go nightly, at 03:00 UTC. Counts by day outlive them."""
+    """Old rows are deleted every night at 03:00 UTC. Counts per day are kept longer."""
     ages = context.settings.ages
     async with context.database.read() as connection:
-        runs = await retention_runs.newest(connection, limit=_RUNS_SHOWN)
+        runs = await retention_runs.list_newest(connection, limit=_RUNS_SHOWN)
     return RetentionView(
         ages=[AgeView(name=name, days=_days(ages[name])) for name in SWEEPS if name in ages],
         next_run_at=await retention_schedule.next_run(context.temporal),
@@ -137,13 +137,13 @@ async def start_retention(
     principal: OperatorOnly,
     form: Annotated[RunForm | None, Body()] = None,
 ) -> StartedView:
-    """Also `dry_run`, which counts and deletes nothing."""
+    """Starts a run now. With `dry_run` it only counts, and deletes nothing."""
     dry_run = form is not None and form.dry_run
     run_id = new_id("ret", context.clock())
     await retention_schedule.start(context.temporal, run_id, dry_run=dry_run)
     if not dry_run:
-        # After the start, which may fail: a crash in between loses the entry, never logs a run that
-        # was not. The run's own row (`retention_runs`) is there all the same.
+        # Logged after the start, which may fail: a crash in between loses the entry, but a run that
+        # never started is never logged. The run's own row (`retention_runs`) exists in any case.
         change = Change(
             action="retention.run", resource="retention", resource_id=run_id, tenant_id=None
         )

@@ -1,4 +1,4 @@
-"""The key directory: the public keys that receivers verify asymmetric signatures with."""
+"""The key directory: public keys with which receivers verify asymmetric signatures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.http.openapi import problem_responses
 from api.process.context import AppContext
-from hookfast.endpoints.secrets import live
+from hookfast.endpoints.secrets import live_secrets
 from hookfast.ids import is_id
 from hookfast.signing.keys import Jwk, ed25519_jwk
 from hookfast.storage.endpoints import endpoints
@@ -45,14 +45,14 @@ async def get_signing_keys(
         str | None, Query(description="Add the ed25519 keys that sign for this endpoint.")
     ] = None,
 ) -> KeySet:
-    """The RSA keys of this service: the one that signs, a new one that soon will, and older ones
-    whose signatures may still arrive. No API key is needed."""
+    """The RSA keys of this service: the current signing key, a new one that will soon replace it,
+    and older keys whose signatures may still arrive. No API key is needed."""
     now = context.clock()
     async with context.database.read() as connection:
         keys = await signing_keys.public_keys(connection, now=now)
         if endpoint_id is not None and is_id("ep", endpoint_id):
             endpoint = await endpoints.get(connection, endpoint_id)
-            secrets = [] if endpoint is None else live(endpoint.secrets, now)
+            secrets = [] if endpoint is None else live_secrets(endpoint.secrets, now)
             keys += [ed25519_jwk(one["public"]) for one in secrets if "public" in one]
     response.headers["Cache-Control"] = f"public, max-age={_CACHE_SECONDS}"
     return KeySet(keys=keys)

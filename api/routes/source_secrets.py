@@ -1,4 +1,4 @@
-"""Rotating a source's secret, with a time in which the old and the new one both verify."""
+"""Rotation of a source's secret, with an overlap in which the old and the new secret verify."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ routes = router("Sources")
 
 
 class SourceRotationForm(Input):
-    """The new secret, and how long the old one is still right."""
+    """The new secret, and how long the old one stays valid."""
 
     secret: SecretText | None = Field(
         None,
-        description="Left out where the provider lets you choose: one is made, and shown once.",
+        description="If left out and the provider lets you choose, one is created and shown only "
+        "in this response.",
     )
     overlap_seconds: int = Field(
         DEFAULT_OVERLAP_SECONDS,
         ge=0,
         le=MAX_OVERLAP_SECONDS,
-        description="For how long the old secrets verify too. 0: they end now, as a leaked one "
-        "must; within two seconds where several processes serve the API.",
+        description="How long the old secrets continue to verify. 0 ends them now, for example "
+        "after a leak; within two seconds if several processes serve the API.",
     )
 
 
@@ -48,18 +49,19 @@ async def rotate_source_secret(
     principal: Writer,
     form: SourceRotationForm | None = None,
 ) -> CreatedSource:
-    """Requests signed with the new secret are taken at once, and those signed with an old one until
-    that expires. At most five secrets verify at once: 409 `too_many_secrets`."""
+    """Requests signed with the new secret are accepted at once, and those signed with an old one
+    until it expires. At most five secrets verify at once; otherwise the response is 409
+    `too_many_secrets`."""
     form = form or SourceRotationForm()
     async with context.database.write() as connection:
         source = owned(await sources.get(connection, source_id, lock=True), principal)
         bound = provider(source.provider, source.options)
         if form.secret is None and not bound.lets_choose_secret:
             raise InvalidInput.at(
-                "/secret", f"{bound.name} makes the secret itself; give it", code="invalid_secret"
+                "/secret", f"is required: {bound.name} creates the secret", code="invalid_secret"
             )
-        made = new_secret() if form.secret is None else None
-        text = form.secret or made or ""
+        generated = new_secret() if form.secret is None else None
+        text = form.secret or generated or ""
         bound.check_secret(text, pointer="/secret")
         now = context.clock()
         secrets = rotated(
@@ -73,7 +75,9 @@ async def rotate_source_secret(
         before = facts(source)
         await sources.change(connection, source_id, {"secrets": secrets, "updated_at": now})
         source = found(await sources.get(connection, source_id))
-        told = done("source.rotate_secret", source, before=before, after=facts(source))
-        await audit.record(connection, told)
+        entry = done("source.rotate_secret", source, before=before, after=facts(source))
+        await audit.record(connection, entry)
     context.sources.forget(source_id)
-    return CreatedSource.of(source, public_url=context.settings.resolved_public_url, secret=made)
+    return CreatedSource.of(
+        source, public_url=context.settings.resolved_public_url, secret=generated
+    )

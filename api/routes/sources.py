@@ -1,4 +1,4 @@
-"""Sources: providers whose webhooks come in."""
+"""Sources: providers whose webhooks are received."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.access.ownership import found, owned
+from api.access.ownership import check_tenant_exists, found, owned
 from api.forms.source import NewSource, SourceForm, SourceView, checked_secrets
 from api.http.fields import SourcePath, TenantId, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
@@ -28,30 +28,32 @@ from hookfast.storage.tables import Source, SourceStats
 routes = router("Sources")
 
 MAX_SOURCES = 100
-"""Of one tenant: each may register event types in the catalogue that belongs to all."""
+"""The maximum per tenant: each source may add event types to the catalogue that all share."""
 
 
 class CreatedSource(SourceView):
     """A new source."""
 
     secret: str | None = Field(
-        description="The secret that was made for it, shown this once; null where one was given."
+        description="The generated secret, which only this response shows; null if you gave one."
     )
 
 
 class SourceStatsView(BaseModel):
-    """What became of a source's requests since it was made."""
+    """The results of a source's requests since it was created."""
 
     source_id: str
-    accepted: int = Field(description="Taken in as events.")
-    duplicates: int = Field(description="Came again, under a key that was known.")
-    conflicts: int = Field(description="Of the duplicates, those that came with other bytes.")
-    suppressed: int = Field(description="Told of a business fact that was emitted already.")
-    failed: int = Field(description="Taken in, and refused by their event type's schema.")
-    rejected: int = Field(description="Refused, but for 404 and 503; counted within some seconds.")
+    accepted: int = Field(description="Stored, and emitted as events.")
+    duplicates: int = Field(description="Received again with a known key.")
+    conflicts: int = Field(description="Duplicates that had a different body.")
+    suppressed: int = Field(description="Of a business fact that was emitted already.")
+    failed: int = Field(description="Stored, but not matching their event type's schema.")
+    rejected: int = Field(
+        description="Rejected, except with 404 and 503; counted within some seconds."
+    )
     last_accepted_at: Time | None
     last_rejected_at: Time | None
-    last_error: str | None = Field(description="Why the last one was refused.")
+    last_error: str | None = Field(description="Why the last request was rejected.")
 
     @classmethod
     def of(cls, stats: SourceStats) -> SourceStatsView:
@@ -59,7 +61,7 @@ class SourceStatsView(BaseModel):
 
 
 def view(source: Source, context: Context) -> SourceView:
-    """What is shown of a stored source."""
+    """Return the view of a stored source."""
     return SourceView.of(source, public_url=context.settings.resolved_public_url)
 
 
@@ -67,20 +69,20 @@ def view(source: Source, context: Context) -> SourceView:
 async def create_source(
     form: NewSource, context: AppContext, audit: Audit, principal: Writer
 ) -> CreatedSource:
-    """Set `url` and the secret at the provider. Event types that come in need not be registered
-    before: the first request of each registers it."""
+    """Configure `url` and the secret at the provider. Event types need not be registered first: the
+    first request of each type registers it."""
     tenant_id = principal.tenant_for(form.tenant_id)
     if tenant_id is None:
-        raise InvalidInput.at("/tenant_id", "name the tenant that owns the source")
+        raise InvalidInput.at("/tenant_id", "is required: the tenant that owns the source")
     columns = form.columns(form.provider)
     bound = provider(form.provider, form.options)
     given = form.secrets
     if given is None and not bound.lets_choose_secret:
         raise InvalidInput.at(
-            "/secrets", f"{bound.name} makes the secret itself; give it", code="invalid_secret"
+            "/secrets", f"is required: {bound.name} creates the secret", code="invalid_secret"
         )
-    made = new_secret() if given is None else None
-    texts = checked_secrets(bound, [made] if made else given or [], pointer="/secrets")
+    generated = new_secret() if given is None else None
+    texts = checked_secrets(bound, [generated] if generated else given or [], pointer="/secrets")
     now = context.clock()
     source_id = new_id("src", now)
     source = Source(
@@ -100,7 +102,9 @@ async def create_source(
             )
         await sources.add(connection, source)
         await audit.record(connection, created(source))
-    return CreatedSource.of(source, public_url=context.settings.resolved_public_url, secret=made)
+    return CreatedSource.of(
+        source, public_url=context.settings.resolved_public_url, secret=generated
+    )
 
 
 @routes.get("/sources", summary="List sources")
@@ -110,13 +114,12 @@ async def list_sources(
     principal: Reader,
     tenant_id: TenantId | None = None,
     provider: Annotated[
-        str | None, Query(max_length=50, description="Only this provider's.")
+        str | None, Query(max_length=50, description="Only sources of this provider.")
     ] = None,
 ) -> Listing[SourceView]:
     tenant_id = principal.tenant_for(tenant_id)
     async with context.database.read() as connection:
-        if tenant_id is not None:
-            found(await tenants.get(connection, tenant_id))
+        await check_tenant_exists(connection, tenant_id)
         rows = await sources.list_page(
             connection,
             tenant_id=tenant_id,
@@ -124,7 +127,7 @@ async def list_sources(
             after=page.after,
             limit=page.rows,
         )
-    return page.answer(rows, key=lambda row: row.id, view=lambda row: view(row, context))
+    return page.listing(rows, key=lambda row: row.id, view=lambda row: view(row, context))
 
 
 @routes.get("/sources/{source_id}", summary="Get a source")
@@ -141,7 +144,7 @@ async def change_source(
     audit: Audit,
     principal: Writer,
 ) -> SourceView:
-    """In force at once here, and within two seconds in other processes."""
+    """The change takes effect at once in this process, and within two seconds in others."""
     async with context.database.write() as connection:
         source = owned(await sources.get(connection, source_id, lock=True), principal)
         form = patched(SourceForm.of(source), patch)
@@ -158,7 +161,7 @@ async def change_source(
 async def delete_source(
     source_id: SourcePath, context: AppContext, audit: Audit, principal: Writer
 ) -> None:
-    """Deletes its secrets too; requests get 404. What came in stays in the inbox."""
+    """Also deletes its secrets; requests to it get 404. Its inbox entries stay."""
     async with context.database.write() as connection:
         source = owned(await sources.get(connection, source_id, lock=True), principal)
         await sources.mark_deleted(connection, source_id, at=context.clock())

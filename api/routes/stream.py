@@ -1,4 +1,4 @@
-"""The event stream: what is emitted, as it is emitted, for whoever cannot be called."""
+"""The event stream: events as they are emitted, for clients that cannot receive requests."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ id: MS4xODI3LjE3OTU0…
 """
 _OPENAPI: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Messages `event` (`data` is an event; its `body`, or `body_base64` where "
-        "that is no text, holds the exact bytes a receiver gets) and `gap` (`from`, `to`: events "
-        "from between may be missing, as they are no longer kept, or the database was restored). "
-        "A comment every 15 s when there is nothing else.",
+        "description": "Messages `event` (`data` is an event; its `body`, or `body_base64` if that "
+        "is not text, has the exact bytes that a receiver gets) and `gap` (events between `from` "
+        "and `to` may be missing, because they are no longer kept or the database was restored). "
+        "A comment every 15 s if there is nothing else.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
     }
 }
@@ -67,45 +67,50 @@ async def stream_events(
     context: AppContext,
     principal: Reader,
     tenant_id: Annotated[
-        TenantId | None, Query(description="What this tenant sees; for an operator.")
+        TenantId | None, Query(description="For operators: only events that this tenant sees.")
     ] = None,
     events: Annotated[
         list[str] | None,
         Query(
             max_length=_MAX_PATTERNS,
-            description="Patterns (`order.**`), any of which an event's type has to match.",
+            description="Patterns (`order.**`); an event's type must match one of them.",
         ),
     ] = None,
     source_id: Annotated[
-        SourceId | None, Query(description="Only what came in through this source.")
+        SourceId | None, Query(description="Only events received through this source.")
     ] = None,
     payload: Annotated[
         Literal["full", "raw"],
-        Query(description="`raw`: what came in through a source as it came in; all else `full`."),
+        Query(
+            description="`raw`: events received through a source have their original request; "
+            "all others are `full`."
+        ),
     ] = "full",
     after: Annotated[
         str | None,
         Query(
             max_length=MAX_LENGTH,
-            description="Begin behind this `id` of a message, or this event's; default: now.",
+            description="Start after this message `id` or event id; default: now.",
         ),
     ] = None,
     since: Annotated[
-        TimeInput | None, Query(description="Begin with events from about then; without `after`.")
+        TimeInput | None,
+        Query(description="Start with events from about this time; not with `after`."),
     ] = None,
     last_event_id: Annotated[
         str | None,
         Header(
             alias="Last-Event-ID",
             max_length=MAX_LENGTH,
-            description="The same as `after`, and before it: what a client sends that comes back.",
+            description="Like `after`, which it overrides: sent by clients that reconnect.",
         ),
     ] = None,
 ) -> Response:
-    """Server-Sent Events: every event this key may see, broadcasts included, in the order in which
-    they were committed, each with the body that a receiver gets. Whoever loses the connection comes
-    back with `Last-Event-ID`, and misses nothing and gets nothing twice. Events that are to be
-    delivered later come at once. A stream ends when the server restarts or its key is over."""
+    """Server-Sent Events: every event that this key may see, including broadcasts, in the order in
+    which they were committed, each with the body that a receiver gets. A client that loses the
+    connection reconnects with `Last-Event-ID`, and misses nothing and gets nothing twice. Events
+    with a later delivery time are sent at once. A stream ends when the server restarts or its key
+    stops working."""
     tenant = principal.tenant_for(tenant_id)
     patterns = [parse_pattern(text, pointer="events") for text in events or ()]
     chosen = FeedFilter(tenant_id=tenant, patterns=frozenset(patterns), source_id=source_id)
@@ -122,13 +127,13 @@ async def stream_events(
             pointer = "Last-Event-ID" if last_event_id else "after"
             place = await _place(connection, begin, principal, pointer=pointer)
         elif since is not None:
-            place = await feed.since(connection, since, now=now)
+            place = await feed.cursor_since(connection, since, now=now)
         else:
-            place = await feed.end(connection, now=now)
-        gap: Gap | None = await feed.gap(connection, place, now=now)
+            place = await feed.end_cursor(connection, now=now)
+        gap: Gap | None = await feed.find_gap(connection, place, now=now)
     return StreamResponse(
         hub=context.streams,
-        seats=context.stream_seats,
+        slots=context.stream_slots,
         chosen=chosen,
         after=place if gap is None else gap.cursor,
         gap=gap,
@@ -141,11 +146,12 @@ async def stream_events(
 async def _place(
     connection: AsyncConnection, text: str, principal: Principal, *, pointer: str
 ) -> Cursor:
-    """Where a cursor or an event's id says. Raises InvalidInput, also for another tenant's."""
+    """Return the position of a cursor or an event's id. Raises InvalidInput, also for an event of
+    another tenant."""
     if not is_id("evt", text):
         return Cursor.parse(text, pointer=pointer)
     event = await stored_events.get_summary(connection, text)
-    place = await feed.place_of(connection, text)
+    place = await feed.cursor_of_event(connection, text)
     hidden = principal.tenant_id is not None and (
         event is None or event.tenant_id not in (None, principal.tenant_id)
     )
@@ -155,7 +161,7 @@ async def _place(
 
 
 def _key_check(request: Request, context: Context, principal: Principal) -> Any:
-    """What says whether the request's key still opens what it did."""
+    """Return a function that checks whether the request's key still works."""
     key = request.headers["authorization"].partition(" ")[2].strip()
 
     async def works() -> bool:
@@ -177,7 +183,8 @@ async def _pieces(events: Sequence[FeedEvent]) -> AsyncIterator[bytes]:
 
 
 def _raw_pieces(context: Context) -> Pieces:
-    """Each event by itself: a request that came in may be many times larger than an event."""
+    """Return a function that sends each event by itself: an original request may be many times
+    larger than an event."""
 
     async def pieces(events: Sequence[FeedEvent]) -> AsyncIterator[bytes]:
         for event in events:

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.access.ownership import found, owned
+from api.access.ownership import check_tenant_exists, found, owned
 from api.forms.endpoint import Patterns, check_patterns
 from api.forms.verification import VERIFIED, verify_stored
 from api.http.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
@@ -22,7 +22,6 @@ from api.process.context import AppContext, Context
 from hookfast.errors import Conflict
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
-from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.endpoints import endpoints, subscriptions
 from hookfast.storage.tables import Endpoint, Subscription
@@ -31,16 +30,18 @@ routes = router("Subscriptions")
 
 
 class SubscriptionForm(Input):
-    """What can be set of a subscription, and changed later."""
+    """The settings of a subscription, which can be changed later."""
 
     events: Annotated[Patterns, Field(min_length=1)]
     payload: Literal["full", "thin", "raw"] = Field(
         "full",
         description="`full` sends the event's data; `thin` its id and the URL to fetch it from; "
-        "`raw` the body, content type and headers of the request it came in with, byte for byte "
-        "and signed by us, and `full` for an event that came in through no source.",
+        "`raw` the body, content type and headers of the request that a source received, byte for "
+        "byte and signed by us, and `full` for all other events.",
     )
-    active: bool = Field(True, description="Off: events are not sent, now or later.")
+    active: bool = Field(
+        True, description="If false, events are not sent, not even after it is activated again."
+    )
 
 
 class NewSubscription(SubscriptionForm):
@@ -61,7 +62,7 @@ class NewSubscription(SubscriptionForm):
 
 
 class SubscriptionView(BaseModel):
-    """Which event types go to an endpoint."""
+    """A subscription of an endpoint to event types."""
 
     id: str
     endpoint_id: str
@@ -80,7 +81,7 @@ class SubscriptionView(BaseModel):
 def new_subscription(
     form: SubscriptionForm, *, endpoint: Endpoint, events: list[str], at: datetime
 ) -> Subscription:
-    """The row for a new subscription to `endpoint`."""
+    """Return the row of a new subscription of `endpoint`."""
     return Subscription(
         id=new_id("sub", at),
         endpoint_id=endpoint.id,
@@ -97,14 +98,14 @@ def new_subscription(
 async def create_subscription(
     form: NewSubscription, context: AppContext, audit: Audit, principal: Writer
 ) -> SubscriptionView:
-    """The endpoint's receiver is asked first about each topic that is new to it; with the
-    verification `query`, once for all of them."""
+    """Before it is created, the endpoint's receiver must confirm each topic that is new to it; with
+    the verification `query`, all of them in one request."""
     events = check_patterns(form.events)
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
     await _verify_new_topics(context, endpoint, events)
     async with context.database.write() as connection:
-        await _lock_as_asked(connection, endpoint)
+        await _lock_verified(connection, endpoint)
         subscription = new_subscription(form, endpoint=endpoint, events=events, at=context.clock())
         await subscriptions.add(connection, subscription)
         await audit.record(connection, created(subscription))
@@ -131,8 +132,7 @@ async def list_subscriptions(
     if matches is not None:
         parse_event_type(matches, pointer="matches")
     async with context.database.read() as connection:
-        if tenant_id is not None:
-            found(await tenants.get(connection, tenant_id))
+        await check_tenant_exists(connection, tenant_id)
         if endpoint_id is not None:
             owned(await endpoints.get(connection, endpoint_id), principal)
         rows = await subscriptions.list_page(
@@ -143,7 +143,7 @@ async def list_subscriptions(
             after=page.after,
             limit=page.rows,
         )
-    return page.answer(rows, key=lambda row: row.id, view=SubscriptionView.of)
+    return page.listing(rows, key=lambda row: row.id, view=SubscriptionView.of)
 
 
 @routes.get("/subscriptions/{subscription_id}", summary="Get a subscription")
@@ -181,7 +181,7 @@ async def change_subscription(
     seen, row.updated_at = row.updated_at, context.clock()
     row.events, row.payload, row.active = events, form.payload, form.active
     async with context.database.write() as connection:
-        await _lock_as_asked(connection, endpoint)
+        await _lock_verified(connection, endpoint)
         if not await subscriptions.change(connection, row, seen=seen):
             raise changed_meanwhile()
         await audit.record(connection, updated(row, before=before))
@@ -192,7 +192,7 @@ async def change_subscription(
 async def delete_subscription(
     subscription_id: SubscriptionPath, context: AppContext, audit: Audit, principal: Writer
 ) -> None:
-    """Deliveries it has already caused go on."""
+    """Its existing deliveries continue."""
     async with context.database.write() as connection:
         row = owned(await subscriptions.get(connection, subscription_id), principal)
         if await subscriptions.remove(connection, subscription_id):
@@ -200,9 +200,9 @@ async def delete_subscription(
 
 
 def changed_meanwhile() -> Conflict:
-    """The error when something was changed by someone else between reading and writing it."""
+    """Return the error for an object that another request changed between its read and write."""
     return Conflict(
-        "It was changed or deleted meanwhile. Look at it, and send your change again.",
+        "It was changed or deleted meanwhile. Read it again, then repeat your change.",
         code="changed_meanwhile",
     )
 
@@ -217,9 +217,9 @@ async def _verify_new_topics(context: Context, endpoint: Endpoint, events: list[
         await verify_stored(context, endpoint, topics)
 
 
-async def _lock_as_asked(connection: AsyncConnection, asked: Endpoint) -> None:
-    """Keep the endpoint from being changed until the transaction ends. What agreed to the topics
-    has to be what gets them: raises Conflict where the URL was changed since."""
-    locked = found(await endpoints.get(connection, asked.id, lock=True))
-    if any(getattr(locked, name) != getattr(asked, name) for name in VERIFIED):
+async def _lock_verified(connection: AsyncConnection, verified: Endpoint) -> None:
+    """Lock the endpoint until the transaction ends. Raises Conflict if its URL was changed since
+    the verification: the receiver that agreed must be the one that gets the events."""
+    locked = found(await endpoints.get(connection, verified.id, lock=True))
+    if any(getattr(locked, name) != getattr(verified, name) for name in VERIFIED):
         raise changed_meanwhile()

@@ -27,7 +27,7 @@ routes = router("Tenants")
 
 
 class TenantForm(Input):
-    """What can be set of a tenant."""
+    """The settings of a tenant."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"name": "Acme", "metadata": {"plan": "gold"}}]}
@@ -69,13 +69,13 @@ async def create_tenant(
 async def list_tenants(
     page: PageQuery, context: AppContext, _: OperatorOnly
 ) -> Listing[TenantView]:
-    """Without Hookfast's own tenant, `tnt_00000000000070008000000000000000`, to which operational
-    events belong. For those, create an endpoint with that `tenant_id` and `"events":
-    ["hookfast.**"]`: it hears of circuits that open and close, endpoints that are disabled and
-    enabled, and deliveries that end without success."""
+    """All tenants except Hookfast's own, `tnt_00000000000070008000000000000000`, which owns
+    operational events. To receive those, create an endpoint with that `tenant_id` and `"events":
+    ["hookfast.**"]`: it gets an event when a circuit opens or closes, when an endpoint is disabled
+    or enabled, and when a delivery ends without success."""
     async with context.database.read() as connection:
         rows = await tenants.list_page(connection, after=page.after, limit=page.rows)
-    return page.answer(rows, key=lambda tenant: tenant.id, view=TenantView.of)
+    return page.listing(rows, key=lambda tenant: tenant.id, view=TenantView.of)
 
 
 @routes.get("/tenants/{tenant_id}", summary="Get a tenant")
@@ -109,24 +109,25 @@ async def change_tenant(
 async def delete_tenant(
     tenant_id: TenantPath, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> None:
-    """Deletes its endpoints, subscriptions and sources and revokes its API keys, at once. Its
-    events, deliveries and inbox stay on record; deliveries under way end undelivered. Hookfast's
-    own tenant stays."""
+    """Deletes its endpoints, subscriptions and sources and revokes its API keys at once. Its
+    events, deliveries and inbox are kept; deliveries in progress end undelivered. Hookfast's own
+    tenant cannot be deleted."""
     if tenant_id == SYSTEM_TENANT:
         raise Conflict(
-            "Hookfast's own tenant cannot be deleted; delete the endpoints you gave it.",
+            "Hookfast's own tenant cannot be deleted; delete the endpoints that you created for it "
+            "instead.",
             code="system_tenant",
         )
     now = context.clock()
     async with context.database.write() as connection:
         tenant = found(await tenants.get(connection, tenant_id, lock=True))
         await api_keys.revoke_of_tenant(connection, tenant_id, at=now)
-        # endpoints first: whoever adds a subscription meanwhile holds its endpoint's lock
+        # endpoints first: a request that adds a subscription meanwhile holds its endpoint's lock
         await endpoints.mark_deleted_of_tenant(connection, tenant_id, at=now)
         await subscriptions.remove_of_tenant(connection, tenant_id)
         await sources.mark_deleted_of_tenant(connection, tenant_id, at=now)
         await tenants.mark_deleted(connection, tenant_id, at=now)
-        await endpoint_state.let_go_of_tenant(connection, tenant_id, now=now)
+        await endpoint_state.release_held_of_tenant(connection, tenant_id, now=now)
         await audit.record(connection, deleted(tenant))
     context.keys.forget()
     context.sources.forget()

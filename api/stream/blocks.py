@@ -1,4 +1,4 @@
-"""The blocks of the event stream, as text (Server-Sent Events: WHATWG HTML, section 9.2). Pure."""
+"""The text blocks of the event stream (Server-Sent Events: WHATWG HTML, section 9.2). Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from hookfast.storage.inbox.inbox_entries import RawRequest
 
 
 def opening(cursor: Cursor) -> bytes:
-    """The first block: the client has its headers at once, knows where it is, and comes back after
-    a second."""
+    """Return the first block: the client gets the headers and its position at once, and is told to
+    reconnect after a second."""
     return f"retry: 1000\n: connected\nid: {cursor}\n\n".encode("ascii")
 
 
 def event_block(event: FeedEvent, raw: RawRequest | None = None) -> bytes:
-    """An event with the body a receiver gets: its envelope, or what it came in with."""
+    """Return the block of an event with the body that a receiver gets: its envelope, or with `raw`
+    the request that it was received with."""
     body = event.body if raw is None else raw.body
     data = {
         "id": event.id,
@@ -40,25 +41,25 @@ def event_block(event: FeedEvent, raw: RawRequest | None = None) -> bytes:
 
 
 def gap_block(gap: Gap) -> bytes:
-    """That events may be missing, and between which times."""
+    """Return the block which says that events between two times may be missing."""
     data = {"from": rfc3339(gap.since), "to": rfc3339(gap.until), "reason": gap.reason}
     return _block("gap", data, gap.cursor)
 
 
 def heartbeat(cursor: Cursor) -> bytes:
-    """That the stream lives, and how far it has come: an id without data dispatches no event, and
-    is where the client resumes."""
+    """Return a heartbeat with the stream's position: an id without data dispatches no event, and
+    the client resumes there."""
     return f": heartbeat\nid: {cursor}\n\n".encode("ascii")
 
 
 def _block(name: str, data: dict[str, Any], cursor: Cursor) -> bytes:
-    # one line: JSON escapes line breaks, and in ASCII those that only some clients know (U+2028)
+    # one line: JSON in ASCII escapes all line breaks, also those only some clients know (U+2028)
     text = json.dumps(data, separators=(",", ":"))
     return f"id: {cursor}\nevent: {name}\ndata: {text}\n\n".encode("ascii")
 
 
 def _body(body: bytes) -> dict[str, str]:
-    """Text as text; what is no UTF-8 in base64, for it has to come out byte for byte."""
+    """Return UTF-8 bodies as text and others in base64, so that they stay exact."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""What a long answer needs of the connection under it and ASGI has no words for: to hear at once
-that nobody waits for it any more, and to cut a client that reads no more.
+"""The connection below a long response, for two things that ASGI lacks: to learn at once that the
+client left or the server shuts down, and to drop a client that stopped reading.
 
-`hookfast.cli.http_protocol` puts it into the scope; under another server it is not there, and such
-answers then end when their clients leave or the server gives up on them.
+`hookfast.cli.http_protocol` puts it into the scope. Other servers do not; there, such responses end
+when their clients leave or the server cancels them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 from starlette.types import Scope
 
 EXTENSION = "hookfast.connection"
-"""Its key in `scope["extensions"]`."""
+"""The handle's key in `scope["extensions"]`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionHandle:
-    """`ending` is set once the server shuts down or the client has left. `abort` drops the
-    connection with whatever has not been sent."""
+    """A connection. `ending` is set once the server shuts down or the client has left. `abort`
+    drops the connection and everything unsent."""
 
     abort: Callable[[], None] = lambda: None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def connection_of(scope: Scope) -> ConnectionHandle:
-    """The request's connection."""
-    reach: ConnectionHandle = scope.get("extensions", {}).get(EXTENSION) or ConnectionHandle()
-    return reach
+    """Return the request's connection."""
+    handle: ConnectionHandle = scope.get("extensions", {}).get(EXTENSION) or ConnectionHandle()
+    return handle

@@ -1,11 +1,11 @@
-"""The live end of the feed: one reader per process, which wakes when something is emitted and hands
-what it read to every stream that wants it.
+"""The live end of the feed: one reader per process, which wakes when an event is emitted and passes
+new events to every stream that wants them.
 
-A stream first reads by itself what lies behind its cursor (`Follower`). It is registered before it
-reads, so that whatever becomes visible while it does is either in what it reads or handed to it;
-what is both is recognised by its place. A stream that cannot keep up loses what it was handed, and
-reads it from the database instead, at its own pace. So the memory of each is bounded, and none
-misses anything.
+A stream (`Follower`) first reads the events after its cursor by itself. It is registered before it
+reads, so that events which become visible meanwhile are either in its read or passed to it;
+duplicates are recognised by their position. A stream that cannot keep up drops the events passed to
+it, and reads them from the database at its own pace. So the memory of each stream is bounded, and
+none misses an event.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.feed.feed import AnyOf, FeedEvent, FeedFilter, FeedPage
 
 DATABASE_AWAY = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
-"""What reading the feed raises while the database is away."""
+"""The errors of reading the feed while the database is away."""
 
-_IDLE_SECONDS = 1.0  # looks by itself this often, should the doorbell fail
-_HELD_BACK_SECONDS = 0.05  # a transaction that holds back others lasts about so long
-_BREATH_SECONDS = 0.02  # emits that come within this are read together
+_IDLE_SECONDS = 1.0  # reads the feed this often, in case the doorbell fails
+_HELD_BACK_SECONDS = 0.05  # typical duration of a transaction that holds back later events
+_GATHER_SECONDS = 0.02  # events emitted within this time are read together
 _PAGE = 200
 _QUEUED_EVENTS = 400
 _QUEUED_BYTES = 2 * 1024 * 1024
-_READERS = 2  # streams that read by themselves at once: SQLite has four connections for all
+_READERS = 2  # streams that may read by themselves at once: SQLite has four connections in total
 
 log = structlog.get_logger()
 
 
 class StreamHub:
-    """One per process. Reads only while somebody follows."""
+    """Passes new events to the streams of this process. It reads only while there are streams."""
 
     def __init__(self, database: Database, doorbell: Doorbell, *, clock: Clock = utc_now) -> None:
         self._database = database
@@ -55,7 +55,7 @@ class StreamHub:
 
     @contextlib.asynccontextmanager
     async def following(self, chosen: FeedFilter, after: Cursor) -> AsyncIterator[Follower]:
-        """Somebody who wants these events, from behind this cursor on."""
+        """Register a stream that wants these events, from after this cursor."""
         follower = Follower(self, chosen, after)
         self._followers.add(follower)
         if self._reader is None:
@@ -73,12 +73,12 @@ class StreamHub:
             await asyncio.wait([self._reader])
 
     async def page(self, chosen: FeedFilter, after: Cursor) -> FeedPage:
-        """A page for one follower. Raises DATABASE_AWAY."""
+        """Read a page for one follower. Raises DATABASE_AWAY."""
         async with self._readers, self._database.read() as connection:
             return await feed.read(connection, chosen, after=after, limit=_PAGE, now=self._clock())
 
-    def reached(self) -> Cursor | None:
-        """Up to where followers have been handed everything."""
+    def tail(self) -> Cursor | None:
+        """Return the cursor up to which followers have been passed all events."""
         return self._tail
 
     async def _read_on(self) -> None:
@@ -89,26 +89,26 @@ class StreamHub:
                 except DATABASE_AWAY as error:
                     log.warning("The streams wait for the database.", error=type(error).__name__)
                     pause = _IDLE_SECONDS
-                except Exception as error:  # ours: the streams must not stand still for it
-                    log.error("Reading the feed failed; it goes on.", exc_info=error)
+                except Exception as error:  # our own error must not stop the streams
+                    log.error("Reading the feed failed, and continues.", exc_info=error)
                     pause = _IDLE_SECONDS
                 if pause:
-                    await asyncio.sleep(_BREATH_SECONDS)
+                    await asyncio.sleep(_GATHER_SECONDS)
                     await self._doorbell.wait(pause)
         finally:
             self._reader = self._tail = None
 
     async def _round(self) -> float:
-        """Read once and hand out; returns for how long to wait for the doorbell then."""
+        """Read one page and pass it on. Return how many seconds to wait for the doorbell then."""
         if not self._listens:
             await self._doorbell.listen()
             self._listens = True
         listening = frozenset(self._followers)
         if self._tail is None:
             async with self._database.read() as connection:
-                self._tail = await feed.end(connection, now=self._clock())
+                self._tail = await feed.end_cursor(connection, now=self._clock())
             for follower in self._followers:
-                follower.fall_behind()  # what lies before is theirs to read
+                follower.fall_behind()  # each reads older events by itself
             return _IDLE_SECONDS
         chosen = AnyOf(tuple(follower.chosen for follower in listening))
         async with self._database.read() as connection:
@@ -120,7 +120,7 @@ class StreamHub:
             if follower in listening:
                 follower.offer(page.events)
             else:
-                # It came while this was being read, and not for it.
+                # It was registered during the read, which may lack events that it wants.
                 follower.fall_behind()
         if page.more:
             return 0.0
@@ -128,7 +128,7 @@ class StreamHub:
 
 
 class Follower:
-    """One stream's place in the feed. `cursor` is behind what `next` gave last."""
+    """One stream's position in the feed. `cursor` follows the events that `next` returned last."""
 
     def __init__(self, hub: StreamHub, chosen: FeedFilter, after: Cursor) -> None:
         self.chosen = chosen
@@ -140,13 +140,13 @@ class Follower:
         self._woken = asyncio.Event()
 
     async def next(self, timeout: float) -> Sequence[FeedEvent]:
-        """The next events; none when there were none for `timeout` seconds. Raises DATABASE_AWAY;
-        it can be asked again then."""
+        """Return the next events; none if there were none for `timeout` seconds. Raises
+        DATABASE_AWAY; call it again then."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         while True:
             if self._behind:
-                # before the read: what the hub drops from here on, a later page has
+                # before the read: events that the hub drops from here on are in a later page
                 self._behind = False
                 try:
                     page = await self._hub.page(self.chosen, self.cursor)
@@ -165,7 +165,7 @@ class Follower:
                 continue
             self._woken.clear()
             try:
-                # not wait_for, which in Python 3.11 takes a cancellation for the event
+                # not wait_for, which in Python 3.11 can swallow a cancellation
                 async with asyncio.timeout_at(until):
                     await self._woken.wait()
             except TimeoutError:
@@ -173,9 +173,9 @@ class Follower:
                 return ()
 
     def offer(self, events: Sequence[FeedEvent]) -> None:
-        """Take what the hub read, as far as it is wanted."""
+        """Queue those of the hub's events that the stream wants."""
         for event in events:
-            if not self.chosen.wants_event(event):
+            if not self.chosen.matches_event(event):
                 continue
             self._queue.append(event)
             self._queued_bytes += len(event.body)
@@ -186,14 +186,14 @@ class Follower:
             self._woken.set()
 
     def fall_behind(self) -> None:
-        """Forget what was handed out, and read it from the database."""
+        """Drop the queued events, and read them from the database."""
         self._clear()
         self._behind = True
         self._woken.set()
 
     def _take(self) -> list[FeedEvent]:
-        place = self.cursor
-        events = [event for event in self._queue if not place.covers(event.position, event.id)]
+        seen = self.cursor
+        events = [event for event in self._queue if not seen.covers(event.position, event.id)]
         self._clear()
         return events
 
@@ -202,7 +202,7 @@ class Follower:
         self._queued_bytes = 0
 
     def _advance(self) -> None:
-        """Move on past what was of no interest: a client that comes back need not begin there."""
-        tail = self._hub.reached()
+        """Move the cursor past unwanted events, so that a reconnecting client skips them."""
+        tail = self._hub.tail()
         if tail is not None and not self._queue and not self._behind and self.cursor < tail:
             self.cursor = tail

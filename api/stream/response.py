@@ -1,5 +1,6 @@
-"""The answer that does not end: events as they become visible, until the client leaves, its key is
-over, it reads too slowly, or the server shuts down. In each case it resumes with its last id.
+"""The streaming response: it sends events as they become visible, until the client leaves or reads
+too slowly, its key stops working, or the server shuts down. The client can always resume with its
+last id.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ from hookfast.storage.feed.feed import FeedEvent, FeedFilter, Gap
 
 HEARTBEAT_SECONDS = 15.0
 STALL_SECONDS = 30.0
-"""A client that takes nothing for so long is cut. What waits for it is 64 KiB and one message."""
+"""A client that reads nothing for this long is disconnected. Up to then, 64 KiB and one message
+wait for it."""
 KEY_CHECK_SECONDS = 15.0
-_KEY_PATIENCE_SECONDS = 60.0  # how long nobody may know whether the key still works
+_KEY_UNCHECKED_SECONDS = 60.0  # a stream may continue this long if its key cannot be checked
 
 Pieces = Callable[[Sequence[FeedEvent]], AsyncIterator[bytes]]
-"""Writes events as pieces of the stream, each one small enough to wait for a client."""
+"""Converts events to pieces of the stream, each small enough to keep in memory for a client."""
 
 log = structlog.get_logger()
 
 
 class StreamResponse(Response):
-    """`text/event-stream` of what `chosen` wants, from `after` on. `key_works` is asked now and
-    then, and raises what the database does. `tenant_id` is whose seat it takes."""
+    """A `text/event-stream` of the events that `chosen` selects, from after the cursor `after`.
+    `key_works` is called now and then, and may raise the database's errors. The stream takes a slot
+    of `tenant_id`."""
 
     media_type = "text/event-stream"
 
@@ -40,7 +43,7 @@ class StreamResponse(Response):
         self,
         *,
         hub: StreamHub,
-        seats: StreamSlots,
+        slots: StreamSlots,
         chosen: FeedFilter,
         after: Cursor,
         gap: Gap | None,
@@ -48,11 +51,11 @@ class StreamResponse(Response):
         pieces: Pieces,
         key_works: Callable[[], Awaitable[bool]],
     ) -> None:
-        # no proxy on the way may gather it, as nginx does by default
+        # proxies must not buffer the stream, as nginx does by default
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._hub = hub
-        self._seats = seats
+        self._slots = slots
         self._chosen = chosen
         self._after = after
         self._gap = gap
@@ -61,9 +64,9 @@ class StreamResponse(Response):
         self._key_works = key_works
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reach = connection_of(scope)
-        # Refuses before anything is sent, so that the refusal is an answer.
-        with self._seats.enter(self._tenant_id):
+        connection = connection_of(scope)
+        # Raises before anything is sent, so that the client gets an error response.
+        with self._slots.enter(self._tenant_id):
             await send(
                 {
                     "type": "http.response.start",
@@ -72,17 +75,20 @@ class StreamResponse(Response):
                 }
             )
             try:
-                await self._while_wanted(receive, send, reach)
+                await self._stream_until_left(receive, send, connection)
                 await _send(send, b"", more=False)
             except _Stalled:
-                log.info("A stream was cut: its client took nothing for too long.")
-                reach.abort()
+                log.info("A stream was cut: its client read nothing for too long.")
+                connection.abort()
 
-    async def _while_wanted(self, receive: Receive, send: Send, reach: ConnectionHandle) -> None:
+    async def _stream_until_left(
+        self, receive: Receive, send: Send, connection: ConnectionHandle
+    ) -> None:
+        """Stream until the client leaves or the server shuts down."""
         streaming = asyncio.create_task(self._stream(send), name="stream")
         others = [
-            asyncio.create_task(_left(receive), name="stream-left"),
-            asyncio.create_task(_ends(reach), name="stream-ends"),
+            asyncio.create_task(_disconnected(receive), name="stream-disconnected"),
+            asyncio.create_task(connection.ending.wait(), name="stream-ending"),
         ]
         try:
             await asyncio.wait([streaming, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -94,21 +100,23 @@ class StreamResponse(Response):
             await asyncio.wait([streaming, *others])
 
     async def _stream(self, send: Send) -> None:
-        """Send what comes, until the key is over or the database is away. Raises _Stalled."""
+        """Send events until the key stops working or the database is away. Raises _Stalled."""
         first = opening(self._after)
         await _send(send, first if self._gap is None else first + gap_block(self._gap))
-        key = _Key(self._key_works)
+        key = _KeyCheck(self._key_works)
         async with self._hub.following(self._chosen, self._after) as follower:
             while True:
                 try:
                     async for piece in self._next(follower):
-                        # before it is sent: what came since the key was over is not for this client
+                        # checked before sending: a client whose key ended must not get the event
                         if not await key.works():
                             return
                         await _send(send, piece)
                 except DATABASE_AWAY as error:
-                    # The client comes back, and is told 503 until the database is there.
-                    log.warning("A stream ends: no database.", error=type(error).__name__)
+                    # The client reconnects, and gets 503 until the database is back.
+                    log.warning(
+                        "A stream ends because the database is away.", error=type(error).__name__
+                    )
                     return
 
     async def _next(self, follower: Follower) -> AsyncIterator[bytes]:
@@ -119,30 +127,30 @@ class StreamResponse(Response):
             yield piece
 
 
-class _Key:
-    """Whether the key of a stream still works, asked now and then."""
+class _KeyCheck:
+    """Checks every 15 seconds whether the key of a stream still works."""
 
-    def __init__(self, ask: Callable[[], Awaitable[bool]]) -> None:
-        self._ask = ask
+    def __init__(self, check: Callable[[], Awaitable[bool]]) -> None:
+        self._check = check
         self._clock = asyncio.get_running_loop().time
-        self._known_at = self._asked_at = self._clock()
+        self._confirmed_at = self._checked_at = self._clock()
 
     async def works(self) -> bool:
         now = self._clock()
-        if now - self._asked_at < KEY_CHECK_SECONDS:
+        if now - self._checked_at < KEY_CHECK_SECONDS:
             return True
-        self._asked_at = now
+        self._checked_at = now
         try:
-            if not await self._ask():
+            if not await self._check():
                 return False
         except DATABASE_AWAY:
-            return now - self._known_at <= _KEY_PATIENCE_SECONDS
-        self._known_at = now
+            return now - self._confirmed_at <= _KEY_UNCHECKED_SECONDS
+        self._confirmed_at = now
         return True
 
 
 class _Stalled(Exception):
-    """The client takes nothing. (Not a TimeoutError: the database has those too.)"""
+    """The client reads nothing. (Not a TimeoutError: the database raises those too.)"""
 
 
 async def _send(send: Send, piece: bytes, *, more: bool = True) -> None:
@@ -153,12 +161,7 @@ async def _send(send: Send, piece: bytes, *, more: bool = True) -> None:
         raise _Stalled from None
 
 
-async def _left(receive: Receive) -> None:
-    """Return when the client is gone."""
+async def _disconnected(receive: Receive) -> None:
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _ends(reach: ConnectionHandle) -> None:
-    """Return when the server shuts down."""
-    await reach.ending.wait()

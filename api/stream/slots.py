@@ -1,4 +1,4 @@
-"""How many streams a process has open at once."""
+"""The limit of streams that a process may have open at once."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ _RETRY_SECONDS = 10
 
 
 class StreamSlots:
-    """One tenant may have a quarter of them, one at least."""
+    """Slots for open streams. One tenant may take a quarter of them, and at least one."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._of_one = max(1, limit // 4)
+        self._tenant_limit = max(1, limit // 4)
         self._taken: Counter[str | None] = Counter()
 
     @property
     def taken(self) -> int:
-        """How many are taken now."""
+        """The number of slots in use."""
         return self._taken.total()
 
     @contextmanager
     def enter(self, tenant_id: str | None) -> Iterator[None]:
-        """Take a seat for as long as the block lasts; None is the operator. Raises TooManyRequests
-        (`too_many_streams`) for a tenant that has its share, Unavailable (`overloaded`)."""
-        if tenant_id is not None and self._taken[tenant_id] >= self._of_one:
+        """Take a slot until the block ends; `tenant_id` is None for the operator. Raises
+        TooManyRequests (`too_many_streams`) if the tenant has used its share, and Unavailable
+        (`overloaded`) if all slots are taken."""
+        if tenant_id is not None and self._taken[tenant_id] >= self._tenant_limit:
             raise TooManyRequests(
-                f"This tenant has {self._of_one} streams open already, which is its share; close "
+                f"This tenant already has {self._tenant_limit} open streams, its maximum; close "
                 "one.",
                 code="too_many_streams",
                 retry_after=_RETRY_SECONDS,

@@ -193,7 +193,7 @@ async def test_it_notes_when_a_key_was_last_used(
 ) -> None:
     first = (await client.get("/api-keys")).json()["data"][0]
     assert first["last_used_at"] is None
-    await context.keys.note_use()
+    await context.keys.record_use()
     noted = (await client.get("/api-keys")).json()["data"][0]
     assert noted["last_used_at"] is not None
 

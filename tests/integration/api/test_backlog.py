@@ -21,13 +21,13 @@ pytestmark = pytest.mark.anyio
 EVENT = {"type": "order.invoice.paid", "data": {}}
 
 
-async def _looked(waiting: Backlog) -> bool:
+async def _counted(waiting: Backlog) -> bool:
     """Whether it lets a request through, once it has looked anew."""
-    waiting._look_at = 0.0
+    waiting._count_at = 0.0
     with suppress(Unavailable):
         waiting.check()
-    if waiting._looking is not None:
-        await waiting._looking
+    if waiting._counting is not None:
+        await waiting._counting
     try:
         waiting.check()
     except Unavailable:
@@ -52,7 +52,7 @@ async def test_past_the_limit_events_are_refused_until_workers_have_caught_up(
     form: dict[str, Any] = EVENT if path == "/events" else {"events": [EVENT]}
     for _ in range(3):
         assert (await client.post(path, json=form)).status_code == 202
-    assert not await _looked(context.backlog)
+    assert not await _counted(context.backlog)
 
     refused = await client.post(path, json=form)
 
@@ -63,24 +63,24 @@ async def test_past_the_limit_events_are_refused_until_workers_have_caught_up(
 
     async with context.database.write() as connection:
         await connection.execute(update(Delivery).values(started_at=datetime.now(UTC)))
-    assert await _looked(context.backlog)
+    assert await _counted(context.backlog)
     assert (await client.post(path, json=form)).status_code == 202
 
 
 async def test_a_request_waits_for_no_look_and_0_never_looks(context: Context) -> None:
     waiting = Backlog(context.database, limit=1)
-    async with waiting.looking():
+    async with waiting.counting():
         waiting.check()
-        looking = waiting._looking
-        assert looking is not None
+        counting = waiting._counting
+        assert counting is not None
         waiting.check()
-        assert waiting._looking is looking, "one look serves every request"
-        await looking
+        assert waiting._counting is counting, "one look serves every request"
+        await counting
         waiting.check()
-        assert waiting._looking is None, "it looked just now"
+        assert waiting._counting is None, "it looked just now"
     unlimited = Backlog(context.database, limit=0)
     unlimited.check()
-    assert unlimited._looking is None
+    assert unlimited._counting is None
 
 
 async def test_while_the_database_is_away_what_was_known_holds(
@@ -93,4 +93,4 @@ async def test_while_the_database_is_away_what_was_known_holds(
         raise OSError
 
     monkeypatch.setattr(context.database, "read", away)
-    assert not await _looked(waiting)
+    assert not await _counted(waiting)

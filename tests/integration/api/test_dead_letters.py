@@ -154,7 +154,7 @@ async def test_a_second_redrive_matches_nothing_that_the_first_is_yet_to_send(
     async with context.database.write() as connection:
         job = await jobs.lock(connection, first["id"])
         assert job is not None
-        await jobs.progress(
+        await jobs.record_progress(
             connection,
             job,
             cursor=dead[0]["id"],

@@ -310,7 +310,7 @@ async def test_an_answer_waits_until_no_attempt_can_begin_any_more(
 ) -> None:
     """A worker that read the delivery a moment before the commit may begin its request a moment
     after it."""
-    monkeypatch.setattr("api.routes.deliveries.COUNTS_FOR", 3600)
+    monkeypatch.setattr("api.routes.deliveries.FRESH_SECONDS", 3600)
     later = utc_now() + timedelta(hours=1)
     scheduled = await emit(client, tenant)
     await change(context, scheduled["id"], due_at=later, next_attempt_at=later)

@@ -306,7 +306,7 @@ async def test_statistics_begin_where_retention_has_left_everything(
     for days in (3, 2, 1):
         at = now - timedelta(days=days)
         await _store(context, endpoint, ("success", 200, 1.0), status="delivered", at=at)
-        await delivery_days.count(context.database, at.date(), final=days > 1, now=now)
+        await delivery_days.count_day(context.database, at.date(), final=days > 1, now=now)
     path = f"/endpoints/{endpoint['id']}/stats"
     kept_from = midnight(now - timedelta(days=1))
 

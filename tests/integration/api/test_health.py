@@ -38,7 +38,7 @@ async def test_readyz_names_what_is_missing(app: FastAPI, context: Context) -> N
     assert answer.status_code == 503
     assert answer.json() == {"status": "not_ready", "missing": ["worker", "temporal"]}
     async with context.database.write() as connection:
-        await workers.beat(connection, "w1", version="1", now=context.clock())
+        await workers.record_heartbeat(connection, "w1", version="1", now=context.clock())
     assert (await _get(app, "/readyz")).json()["missing"] == ["temporal"]
 
 
@@ -52,7 +52,7 @@ async def test_a_worker_not_seen_for_fifteen_seconds_does_not_count(
 ) -> None:
     long_ago = context.clock() - timedelta(seconds=16)
     async with context.database.write() as connection:
-        await workers.beat(connection, "w1", version="1", now=long_ago)
+        await workers.record_heartbeat(connection, "w1", version="1", now=long_ago)
     assert "worker" in (await _get(app, "/readyz")).json()["missing"]
 
 

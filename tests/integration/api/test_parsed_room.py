@@ -60,7 +60,7 @@ async def client(
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """Of a server that has room for 4 MB of what is parsed."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-    monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.1)
     settings = development_settings(sqlite_url, tmp_path)
     settings = settings.model_copy(update={"max_body_memory": 1_000_000})
     async with (

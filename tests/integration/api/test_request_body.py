@@ -239,7 +239,7 @@ async def test_a_long_body_is_not_read_for_a_caller_without_a_key(small_memory: 
 async def test_bodies_that_fill_the_memory_are_503_and_short_ones_are_not(
     small_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.1)
     port, size = small_memory, 200_000
     head = _head(f"Content-Length: {size}")
     # half of the memory for those who are known, and half of that for one: 250,000

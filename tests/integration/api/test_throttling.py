@@ -214,7 +214,7 @@ async def test_signing_in_counts_as_a_request_of_its_key(started: Started) -> No
             async with browser(app) as visitor:
                 answers.append(await sign_in(visitor, OPERATOR_KEY))
     assert [answer.status_code for answer in answers] == [303, 303, 429]
-    assert "more requests than an API key" in answers[-1].text
+    assert "session made too many requests" in answers[-1].text
     assert "hookfast-session" not in answers[-1].headers.get("set-cookie", "")
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select, text
 from sqlmodel import SQLModel
 from structlog.testing import capture_logs
 
-from api.forms.jobs import JOB_ANSWERS
+from api.forms.jobs import JOB_RESPONSES
 from api.process.context import Context
 from hookfast.storage.tables import EndpointHealth
 from tests.integration.api.audit.log import entries
@@ -99,7 +99,7 @@ DRY = [
     each
     for each in WRITING
     if each.document["responses"].get("200", {}).get("description")
-    == JOB_ANSWERS[200]["description"]
+    == JOB_RESPONSES[200]["description"]
 ]
 
 

@@ -52,7 +52,7 @@ async def test_a_tenant_waits_with_no_more_than_its_share(
 ) -> None:
     with contextlib.ExitStack() as taken:
         for _ in range(context.settings.max_streams // 4):
-            taken.enter_context(context.stream_seats.enter(tenant_id))
+            taken.enter_context(context.stream_slots.enter(tenant_id))
         refused = await tenant.get(f"/endpoints/{polled}/poll", params={"wait": 30})
         assert_problem(refused, 429, code="too_many_streams")
         # who does not wait needs no seat

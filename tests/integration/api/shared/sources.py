@@ -24,7 +24,7 @@ async def make_source(client: httpx2.AsyncClient, tenant: str, **members: Any) -
 
 
 async def stats(client: httpx2.AsyncClient, context: Context, source: str) -> Json:
-    await context.refusals.write()
+    await context.rejections.write()
     document: Json = (await client.get(f"/sources/{source}/stats")).json()
     return document
 

@@ -17,7 +17,7 @@ from hookfast.inbox.errors import RequestRejected
 from hookfast.inbox.samples import sample
 from hookfast.inbox.source_secrets import sealed_secrets
 from hookfast.storage.inbox import source_stats, sources
-from hookfast.storage.inbox.source_stats import Refusals
+from hookfast.storage.inbox.source_stats import Rejections
 from tests.integration.api.inbound import SECRET, post, send, signed
 from tests.integration.api.shared.sources import make_source, stats
 from tests.support.api_client import assert_problem
@@ -81,12 +81,12 @@ async def test_who_asks_to_write_the_refusals_waits_for_a_writing_that_is_under_
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]
-    context.refusals.count(source, RequestRejected("signature_mismatch", "not signed"))
-    held_up = Refusals(0, utc_now(), "")
+    context.rejections.count(source, RequestRejected("signature_mismatch", "not signed"))
+    held_up = Rejections(0, utc_now(), "")
     async with context.database.write() as connection:
-        await source_stats.refuse(connection, [(source, held_up)])
-        under_way = asyncio.create_task(context.refusals.write())
-        asked = asyncio.create_task(context.refusals.write())
+        await source_stats.count_rejected(connection, [(source, held_up)])
+        under_way = asyncio.create_task(context.rejections.write())
+        asked = asyncio.create_task(context.rejections.write())
         await asyncio.wait([under_way, asked], timeout=0.2)
         assert not asked.done()
     await asked
@@ -117,23 +117,23 @@ async def change_elsewhere(context: Context, source_id: str, changes: dict[str, 
         await sources.change(connection, source_id, changes)
 
 
-@pytest.mark.parametrize("renewed_seconds", [0, 3600])
+@pytest.mark.parametrize("reread_seconds", [0, 3600])
 async def test_a_secret_of_now_is_believed_though_another_process_rotated_it(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
     monkeypatch: pytest.MonkeyPatch,
-    renewed_seconds: float,
+    reread_seconds: float,
 ) -> None:
     monkeypatch.setattr(source_cache, "FRESH_SECONDS", 3600)
-    monkeypatch.setattr(source_cache, "RENEWED_SECONDS", renewed_seconds)
+    monkeypatch.setattr(source_cache, "REREAD_SECONDS", reread_seconds)
     source = (await make_source(client, tenant))["id"]
     assert (await send(client, source, {})).status_code == 202
     new = "the-secret-of-another-process"
     secrets = sealed_secrets([new], context.keyring, source_id=source, at=utc_now())
     await change_elsewhere(context, source, {"secrets": secrets})
     answer = await send(client, source, {}, secret=new)
-    if renewed_seconds:  # no more look-ups than that, whoever sends wrong signatures
+    if reread_seconds:  # no more look-ups than that, whoever sends wrong signatures
         assert_problem(answer, 401, code="signature_mismatch")
     else:
         assert answer.status_code == 202, answer.text
@@ -144,7 +144,7 @@ async def test_what_another_process_allowed_is_allowed_at_once_and_no_more_than_
     client: httpx2.AsyncClient, context: Context, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_cache, "FRESH_SECONDS", 3600)
-    monkeypatch.setattr(source_cache, "RENEWED_SECONDS", 0)
+    monkeypatch.setattr(source_cache, "REREAD_SECONDS", 0)
     source = (await make_source(client, tenant, allowed_networks=["10.0.0.0/8"]))["id"]
     assert_problem(await send(client, source, {}), 403, code="caller_not_allowed")
     await change_elsewhere(context, source, {"allowed_networks": []})

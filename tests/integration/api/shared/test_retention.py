@@ -27,8 +27,8 @@ async def test_operators_see_ages_and_the_last_runs(
     pin = {"partition": "events_20261001", "reason": "The delivery dlv_1 (paused) is kept."}
     async with context.database.write() as connection:
         await retention_runs.begin(connection, run, cutoffs=cutoffs(NOW, AGES))
-        await retention_runs.dropped(connection, run_id, "events", rows=1_000)
-        await retention_runs.pin(connection, run_id, "events", [pin])
+        await retention_runs.count_dropped(connection, run_id, "events", rows=1_000)
+        await retention_runs.set_pinned(connection, run_id, "events", [pin])
 
     answer = await client.get("/retention")
 

@@ -41,7 +41,7 @@ async def test_a_client_that_does_not_read_is_cut_and_can_resume(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(response, "STALL_SECONDS", 0.3)
-    seats = served.context.stream_seats
+    seats = served.context.stream_slots
     start = rfc3339(utc_now() - timedelta(minutes=1))
     emitted = [
         one for _ in range(8) for one in await served.emit(None, 5, data={"x": "x" * 200_000})
@@ -105,7 +105,7 @@ async def test_a_tenant_has_its_share_of_streams_and_all_have_theirs(
             async with served.stream(), served.stream(), served.stream():
                 assert_problem(await served.operator.get("/stream"), 503, code="overloaded")
         async with asyncio.timeout(PATIENCE):
-            while served.context.stream_seats.taken:  # noqa: ASYNC110 - no event for it
+            while served.context.stream_slots.taken:  # noqa: ASYNC110 - no event for it
                 await asyncio.sleep(0.02)
         async with served.stream(key):
             pass
@@ -116,7 +116,7 @@ async def test_a_poll_whose_client_has_left_waits_no_longer(settings: Settings) 
         tenant, _ = await served.tenant()
         form = {"mode": "poll", "tenant_id": tenant, "events": ["**"]}
         endpoint = (await served.operator.post("/endpoints", json=form)).json()["id"]
-        seats = served.context.stream_seats
+        seats = served.context.stream_slots
 
         async def until(taken: int) -> None:
             while seats.taken != taken:  # noqa: ASYNC110 - no event for it
@@ -134,7 +134,7 @@ async def test_a_body_that_comes_with_a_stream_takes_no_memory_while_it_lasts(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may look at events could shut out whoever emits them."""
-    monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.1)
     settings = development_settings(database_url, tmp_path)
     settings = settings.model_copy(update={"max_body_memory": 1_000_000})
     async with serving(settings) as served:

@@ -38,7 +38,7 @@ async def with_blocking_dependency(number: Annotated[int, Depends(not_async)]) -
 @pytest.mark.parametrize("endpoint", [with_query, with_response, with_blocking_dependency])
 def test_lean_route_refuses_at_start_what_it_would_leave_out(endpoint: Any) -> None:
     router = APIRouter(route_class=LeanRoute)
-    with pytest.raises(TypeError, match="more than a lean route gives"):
+    with pytest.raises(TypeError, match="does not support"):
         router.add_api_route("/", endpoint, methods=["POST"])
 
 

@@ -10,14 +10,14 @@ from urllib.parse import parse_qsl
 import pytest
 
 from api.limits import body_memory
-from api.limits.body_memory import Arriving, BodyMemory, Parsed, parsed_size
+from api.limits.body_memory import ArrivingBodies, BodyMemory, ParsedBodies, parsed_size
 from hookfast.errors import Unavailable
 
 pytestmark = pytest.mark.anyio
 
 
 def test_beyond_the_limit_callers_are_told_to_come_again() -> None:
-    arriving = Arriving(100, largest=40)
+    arriving = ArrivingBodies(100, largest=40)
     with ExitStack() as stack:
         shares = [stack.enter_context(arriving.share(owner)) for owner in ("a", "b", "c")]
         shares[0].grow(50)
@@ -30,20 +30,20 @@ def test_beyond_the_limit_callers_are_told_to_come_again() -> None:
 
 
 def test_one_owner_has_half_of_it_and_the_largest_body_fits_in_any_case() -> None:
-    arriving = Arriving(100, largest=60)
+    arriving = ArrivingBodies(100, largest=60)
     with arriving.share("a") as one, arriving.share("a") as two, arriving.share("b") as other:
         one.grow(60)
         with pytest.raises(Unavailable):
             two.grow(1)
         other.grow(40)
-    with Arriving(100, largest=500).share("a") as share:
+    with ArrivingBodies(100, largest=500).share("a") as share:
         share.grow(500)
 
 
 async def test_what_is_said_to_come_is_room_that_nobody_else_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    arriving = Arriving(200, largest=100)
+    arriving = ArrivingBodies(200, largest=100)
     with arriving.share("a") as two:
         with arriving.share("a") as one:
             await one.reserve(90)
@@ -52,30 +52,30 @@ async def test_what_is_said_to_come_is_room_that_nobody_else_has(
             one.grow(50)  # more than it said
             assert not waiting.done()
         await waiting
-        monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.01)
         with arriving.share("a") as three, pytest.raises(Unavailable):
             await three.reserve(90)
 
 
 def test_strangers_leave_room_for_those_who_are_known() -> None:
-    memory = BodyMemory(100, largest_known=10, largest_strange=10)
-    with memory.strangers.share("a") as a, memory.strangers.share("b") as b:
+    memory = BodyMemory(100, largest_authenticated=10, largest_unauthenticated=10)
+    with memory.unauthenticated.share("a") as a, memory.unauthenticated.share("b") as b:
         a.grow(25)
         b.grow(25)
-        with memory.strangers.share("c") as c, pytest.raises(Unavailable):
+        with memory.unauthenticated.share("c") as c, pytest.raises(Unavailable):
             c.grow(1)
-        with memory.known.share("") as known:
+        with memory.authenticated.share("") as known:
             known.grow(25)
 
 
 async def test_what_is_large_once_parsed_waits_and_what_is_small_passes_by() -> None:
     body = b"[" * 1_000
-    parsed = Parsed(parsed_size(body) * 3 // 2)
+    parsed = ParsedBodies(parsed_size(body) * 3 // 2)
     small_is_done = asyncio.Event()
     order = []
 
     async def parse(name: str, body: bytes) -> None:
-        async with parsed.room(body):
+        async with parsed.reserve(body):
             order.append(name)
             if name == "one":
                 await small_is_done.wait()
@@ -92,15 +92,15 @@ async def test_what_is_large_once_parsed_waits_and_what_is_small_passes_by() -> 
 async def test_what_would_wait_too_long_is_told_to_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(body_memory, "_PATIENCE_SECONDS", 0.01)
-    parsed = Parsed(1_000)
-    async with parsed.room(b"[" * 1_000):  # more than there is: it has three quarters
+    monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.01)
+    parsed = ParsedBodies(1_000)
+    async with parsed.reserve(b"[" * 1_000):  # more than there is: it has three quarters
         with pytest.raises(Unavailable):
-            async with parsed.room(b"[" * 1_000):
+            async with parsed.reserve(b"[" * 1_000):
                 pass
-        async with parsed.room(b"[]"):
+        async with parsed.reserve(b"[]"):
             pass
-    async with parsed.room(b"[" * 1_000):
+    async with parsed.reserve(b"[" * 1_000):
         pass
 
 

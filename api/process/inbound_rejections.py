@@ -1,12 +1,12 @@
-"""Counts the inbound requests that were refused, and writes the counts every few seconds: a flood
-of wrong signatures is no flood of writes.
+"""Counts of rejected inbound requests, written every few seconds, so that a flood of wrong
+signatures causes no flood of writes.
 
-Nothing here slows a caller down. Many sources share the addresses of one provider, so an address
-that is shut out for what it sent to one of them would be shut out for all, and anyone who sits
-beside a provider's customers could bring that about. What a refusal costs is bounded otherwise: a
-place among those in hand, of which one source has half at most, an HMAC over a body that is under
-the cap, no write, four look-ups of the source a second (its secrets may be new) whatever the number
-of refusals; and one line in the log per source and minute.
+Callers are not slowed down or blocked. Many sources share the addresses of one provider, so an
+address blocked for requests to one source would be blocked for all, and any customer of that
+provider could cause it. The cost of rejections is bounded otherwise: each needs a slot among the
+requests in progress, of which one source has at most half; an HMAC over a body of limited size; no
+write; and however many there are, at most four look-ups of the source a second (its secrets may be
+new) and one log line per source and minute.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from hookfast.clock import Clock
 from hookfast.errors import HookfastError
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import source_stats
-from hookfast.storage.inbox.source_stats import Refusals
+from hookfast.storage.inbox.source_stats import Rejections
 
 FLUSH_SECONDS = 5.0
 
 log = structlog.get_logger()
 
 
-class InboundRefusals:
-    """One per process."""
+class InboundRejections:
+    """Counts rejected requests by source. One per process."""
 
     def __init__(self, database: Database, *, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._counts: dict[str, Refusals] = {}
+        self._counts: dict[str, Rejections] = {}
         self._writing = asyncio.Lock()
         self._lines = TokenBuckets(per_second=1 / 60, burst=1)
 
     def count(self, source_id: str, error: HookfastError) -> None:
-        """Note that a request to this source was refused, and why."""
+        """Count a rejected request to this source, with the reason."""
         now = self._clock()
         reason = f"{error.code}: {error.message}"
-        counted = self._counts.setdefault(source_id, Refusals(0, now, reason))
+        counted = self._counts.setdefault(source_id, Rejections(0, now, reason))
         counted.number += 1
         counted.last_at, counted.last_error = now, reason
         if self._lines.take(source_id).granted:
-            log.warning("A source refuses requests.", source_id=source_id, code=error.code)
+            log.warning("A source rejects requests.", source_id=source_id, code=error.code)
 
     def writing(self) -> AbstractAsyncContextManager[None]:
-        """While the block runs, write the counts every few seconds, and once more at its end."""
-        return flushing(self.write, seconds=FLUSH_SECONDS, name="write-refusals")
+        """Write the counts every few seconds while the block runs, and once more at its end."""
+        return flushing(self.write, seconds=FLUSH_SECONDS, name="write-rejections")
 
     async def write(self) -> None:
-        """Write what was counted until now, and return when it is written or kept for later."""
+        """Write the counts so far. If the database is away they are kept for the next time."""
         async with self._writing:
             await self._write()
 
@@ -66,10 +66,12 @@ class InboundRefusals:
             return
         try:
             async with self._database.write() as connection:
-                await source_stats.refuse(connection, counts.items())
+                await source_stats.count_rejected(connection, counts.items())
         except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
             for source_id, one in counts.items():
                 later = self._counts.setdefault(source_id, one)
                 if later is not one:
                     later.number += one.number
-            log.warning("Could not count what sources refused.", error=type(error).__name__)
+            log.warning(
+                "Could not write the counts of rejected requests.", error=type(error).__name__
+            )
