@@ -1,8 +1,8 @@
-"""The dashboard: pages made on the server, which work without script.
+"""The dashboard: pages rendered on the server, which work without script.
 
-A page is a module here and a template in `templates/`. The module has `routes`, made by
-`page_router()`, and is listed in `api.dashboard.application`; a line in `navigation` makes it
-appear in the menu:
+A page is a module in `pages/` and a template in `templates/`. The module has `routes`, created by
+`page_router()`, and is listed in `api.dashboard.application`. A line in `site.navigation` adds it
+to the menu:
 
     routes = page_router()
 
@@ -13,22 +13,29 @@ appear in the menu:
         listing = await list_things(page, context, principal, tenant_id=view.tenant_id)
         return view.render("things.html", listing=listing)
 
-    @routes.post("/things/{thing_id}/pause")
-    async def pause(
-        thing_id: ThingPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    add_action(routes, "/things/{thing_id}/pause", pause_thing, notice="The thing is paused.")
+
+    @routes.get("/things/{thing_id}/delete")
+    async def delete_page(
+        view: PageView, _: Writer, thing: Annotated[ThingView, Depends(get_thing)]
     ) -> Response:
-        await pause_thing(thing_id, context, audit, principal)
-        return view.go_back("The thing is paused.")
+        return view.confirm(
+            "Delete this thing?", about=thing.name, text="This cannot be undone.", button="Delete"
+        )
 
-The route signs the visitor in, checks the CSRF token of every POST, leaves out empty query
-parameters and turns errors into pages; a POST that is refused goes back to where its form was, with
-the reason. What a page shows and does goes through the functions of the API's routes, with the same
-dependencies: so scopes, tenants, limits and the audit log are theirs, and there is no second
-implementation. `view.tenant_id` is the tenant to show (None: all), `view.form` the fields of a
-POST. A portal link to one endpoint sees what `site.endpoint_scope` lists, and no new page.
+    add_action(
+        routes, "/things/{thing_id}/delete", delete_thing,
+        notice="The thing is deleted.", leads_to="/dashboard/things",
+    )
 
-A template extends `layout.html`, imports the macros of `parts.html` with context (`badge`, `when`,
-`empty`, `filters`, `pages`, `action`, `code` …) and sets `title` and `section`. A destructive
-action is a link to a page that asks (`confirm.html`). What moves by itself is a template of its own
-that `live.stream` renders again: see `api.dashboard.site.live`.
+The route checks the session and the CSRF token of every POST, removes empty query parameters, and
+renders errors as pages; an error in a form is shown on the page with the form. Pages call the route
+functions of the API, directly or as dependencies: scopes, tenants, limits and the audit log are the
+API's, and there is no second implementation. `view.tenant_id` is the tenant to show (None: all),
+`view.form` has the fields of a POST. A portal link to one endpoint sees only the pages that
+`site.endpoint_scope` allows.
+
+A template extends `layout.html` and uses the macros of `parts.html` (`badge`, `when`, `empty`,
+`filters`, `pages`, `action`, `code` …). A destructive action links to a page that asks first
+(`view.confirm`). A part that updates live is a template of its own, which `site.live` streams.
 """

@@ -1,4 +1,4 @@
-"""Puts the dashboard into the application."""
+"""Adds the pages of the dashboard to the application."""
 
 from __future__ import annotations
 
@@ -60,22 +60,22 @@ _PAGES = (
     tenants,
 )
 
-_rest = page_router()
+_unknown = page_router()
 
 
-@_rest.get("/{path:path}")
-async def nothing_here(view: PageView, path: str, _: Reader) -> Response:
-    """What no page is at."""
+@_unknown.get("/{path:path}")
+async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
+    """Answer 404 for a path without a page."""
     return view.problem(Problem(status=404, code="not_found", detail="There is no such page."))
 
 
 def routers() -> list[APIRouter]:
-    """Every page, those that need no session first."""
+    """Return the routers of the pages, those that need no session first."""
     return [sign_in.open_routes, portal.open_routes, *(page.routes for page in _PAGES)]
 
 
 def install(app: FastAPI) -> None:
-    """Serve the pages, and lead the root, and a slash too many, to them."""
+    """Serve the pages, and redirect `/` and `/dashboard/` to the first one."""
 
     @app.get("/", include_in_schema=False)
     async def root() -> Response:
@@ -85,7 +85,7 @@ def install(app: FastAPI) -> None:
     async def home() -> Response:
         return RedirectResponse(HOME)
 
-    app.state.live_seats = StreamSlots(live.SEATS)
+    app.state.live_slots = StreamSlots(live.SLOTS)
     app.include_router(static_files.routes)
-    for router in (*routers(), _rest):
+    for router in (*routers(), _unknown):
         app.include_router(router)

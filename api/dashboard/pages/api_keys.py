@@ -1,4 +1,4 @@
-"""The API keys of a tenant, or of the operator: made, shown once, revoked."""
+"""The API keys of a tenant, or of the operator: created, shown once, revoked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from fastapi import Response
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
-from api.dashboard.site.form import filled
+from api.dashboard.site.actions import add_action
+from api.dashboard.site.form import validated
 from api.dashboard.site.formatting import utc
-from api.dashboard.site.page import PageView, View, WrongField
+from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import page_router
 from api.http.fields import ApiKeyPath
 from api.http.pagination import Page, PageQuery
@@ -32,13 +33,13 @@ from hookfast.storage.accounts import api_keys
 routes = page_router()
 
 _TYPED: Final = frozenset({"name", "expires_at"})
-_OF_TENANTS: Final = {
-    "tenant": "tenant: reads and changes what is the tenant's",
-    "tenant:read": "tenant:read: only looks",
-    "emit": "emit: emits events, and nothing else",
+_TENANT_SCOPES: Final = {
+    "tenant": "tenant: reads and changes the tenant's resources",
+    "tenant:read": "tenant:read: reads only",
+    "emit": "emit: emits events, nothing else",
 }
-_OF_OPERATORS: Final = {
-    "emit": "emit: emits events for any tenant, and nothing else",
+_OPERATOR_SCOPES: Final = {
+    "emit": "emit: emits events for any tenant, nothing else",
     "operator": "operator: everything",
 }
 
@@ -47,40 +48,40 @@ _OF_OPERATORS: Final = {
 async def api_keys_page(
     view: PageView, page: PageQuery, context: AppContext, principal: Writer
 ) -> Response:
-    """The keys, the newest first."""
-    return await _show(view, page, context, principal)
+    """List the keys, newest first."""
+    return await _list(view, page, context, principal)
 
 
 @routes.post("/api-keys")
 async def add_key(
     view: PageView, page: PageQuery, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """A new key, which is in the answer and nowhere else."""
+    """Create a key. Only this answer shows it."""
     try:
-        made = await _made(view, context, audit, principal)
+        created = await _create(view, context, audit, principal)
     except InvalidInput as error:
-        typed = {each.pointer.strip("/"): each.detail for each in error.errors}
-        if not typed.keys() <= _TYPED:
+        details = {each.pointer.strip("/"): each.detail for each in error.errors}
+        if not details.keys() <= _TYPED:
             raise
-        for name, why in typed.items():
-            view.wrong[name] = WrongField(view.form.get(name, ""), why)
-        return await _show(view, page, context, principal, status=422)
-    view.result_at = "/dashboard/api-keys"
-    return view.render("api_key_created.html", made=made)
+        for name, detail in details.items():
+            view.invalid[name] = InvalidField(view.form.get(name, ""), detail)
+        return await _list(view, page, context, principal, status=422)
+    view.result_path = "/dashboard/api-keys"
+    return view.render("api_key_created.html", created=created)
 
 
-async def _show(
+async def _list(
     view: View, page: Page, context: Context, principal: Principal, *, status: int = 200
 ) -> Response:
     if view.tenant_id is None:
         listing = await list_operator_keys(page, context, principal)
     else:
         listing = await list_tenant_keys(view.tenant_id, page, context, principal)
-    scopes = _OF_OPERATORS if view.tenant_id is None else _OF_TENANTS
+    scopes = _OPERATOR_SCOPES if view.tenant_id is None else _TENANT_SCOPES
     return view.render("api_keys.html", status=status, listing=listing, scopes=scopes.items())
 
 
-async def _made(
+async def _create(
     view: View, context: Context, audit: RequestAudit, principal: Principal
 ) -> CreatedKey:
     members: dict[str, Any] = {
@@ -88,42 +89,34 @@ async def _made(
         "scope": view.form.get("scope", "emit"),
         "expires_at": view.form.text("expires_at"),
     }
-    if members["expires_at"] is not None:  # a date, at whose end it stops working
+    if members["expires_at"] is not None:  # a date: the key works until its end
         members["expires_at"] += "T23:59:59Z"
     if view.tenant_id is None:
-        operators = filled(NewOperatorKey, members)
-        return await create_operator_key(operators, context, audit, principal)
-    tenants = filled(NewTenantKey, members)
-    return await create_tenant_key(view.tenant_id, tenants, context, audit, principal)
+        form = validated(NewOperatorKey, members)
+        return await create_operator_key(form, context, audit, principal)
+    tenant_form = validated(NewTenantKey, members)
+    return await create_tenant_key(view.tenant_id, tenant_form, context, audit, principal)
 
 
 @routes.get("/api-keys/{key_id}/revoke")
 async def revoke_page(
     key_id: ApiKeyPath, view: PageView, context: AppContext, principal: Writer
 ) -> Response:
-    """Ask first."""
+    """Ask before a key is revoked."""
     async with context.database.read() as connection:
         key = found(await api_keys.get(connection, key_id))
     principal.check_tenant(key.tenant_id)
-    own = " It is the key you are signed in with: you will be signed out."
     used = "never" if key.last_used_at is None else utc(key.last_used_at)
-    return view.render(
-        "confirm.html",
-        section="api-keys",
-        title="Revoke this API key?",
+    text = f"Requests with it are rejected within two seconds. Last used: {used}."
+    if key_id == principal.key_id:
+        text += " You are signed in with this key: you will be signed out."
+    return view.confirm(
+        "Revoke this API key?",
         about=f"{key.name} ({key.hint})",
-        text=f"Requests with it are rejected within two seconds. Last used: {used}."
-        + (own if key_id == principal.key_id else ""),
-        action=f"/dashboard/api-keys/{key_id}/revoke",
+        text=text,
         button="Revoke",
         back="/dashboard/api-keys",
     )
 
 
-@routes.post("/api-keys/{key_id}/revoke")
-async def revoke(
-    key_id: ApiKeyPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """It stops working."""
-    await revoke_key(key_id, context, audit, principal)
-    return view.go("/dashboard/api-keys", "The key is revoked.")
+add_action(routes, "/api-keys/{key_id}/revoke", revoke_key, notice="The key is revoked.")

@@ -1,4 +1,4 @@
-"""The audit log: who changed what, and what it was before."""
+"""The audit log: who changed what, and the values before and after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, get_args
 from fastapi import Query, Response
 
 from api.access.authentication import Reader
-from api.dashboard.pages.delivery_list import SPANS, Within
+from api.dashboard.pages.filter_choices import SPANS, Within, start_of
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import page_router
 from api.http.pagination import PageQuery
@@ -21,7 +21,7 @@ from hookfast.ids import id_pattern
 routes = page_router()
 
 ACTIONS: Final[tuple[str, ...]] = get_args(AuditAction)
-_PLACES: Final[Mapping[str, str]] = {
+_PAGES: Final[Mapping[str, str]] = {
     "endpoint": "endpoints",
     "delivery": "deliveries",
     "event": "events",
@@ -29,7 +29,7 @@ _PLACES: Final[Mapping[str, str]] = {
     "source": "sources",
     "inbox": "inbox",
 }
-"""Where what was changed has a page."""
+"""The kinds of resources that have a page, and the folder of its path."""
 
 
 @routes.get("/audit")
@@ -43,7 +43,7 @@ async def audit_page(
     key_id: Annotated[str | None, Query(pattern=id_pattern("key"))] = None,
     within: Within | None = None,
 ) -> Response:
-    """Changes, the newest first."""
+    """List the changes, newest first."""
     listing = await list_audit(
         page,
         context,
@@ -52,7 +52,7 @@ async def audit_page(
         action=action,
         key_id=key_id,
         tenant_id=view.tenant_id,
-        since=None if within is None else view.now - SPANS[within][0],
+        since=start_of(within, view.now),
     )
     return view.render(
         "audit.html",
@@ -60,13 +60,13 @@ async def audit_page(
         given={"action": action, "resource_id": resource_id, "key_id": key_id, "within": within},
         actions=ACTIONS,
         spans=SPANS,
-        places=_PLACES,
+        pages=_PAGES,
         changes={each.id: list(_changes(each)) for each in listing.data},
     )
 
 
 def _changes(entry: AuditView) -> Iterator[tuple[str, str | None, str | None]]:
-    """What is different: member, before, after."""
+    """Yield each changed member with its values before and after."""
     for name, change in entry.changes.items():
         yield name, _text(change, "before"), _text(change, "after")
 

@@ -1,4 +1,4 @@
-"""One action on many deliveries: first how many it would be, then the job that does it."""
+"""One action on many deliveries: a preview with their number, then the job that does it."""
 
 from __future__ import annotations
 
@@ -8,82 +8,97 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.site.form import Form, filled
+from api.dashboard.site.form import Form, validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import page_router
 from api.forms.jobs import JobView, count
 from api.process.context import AppContext
-from api.routes.delivery_actions import DeliveryActionForm, act_on_deliveries
+from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
 from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.actions import UserAction
 
 routes = page_router()
 
-_TEXTS: Final = (
+_FILTERS: Final = (
     *("status", "endpoint_id", "subscription_id", "event_id", "event_type"),
     *("tenant_id", "since", "until"),
 )
-_WORDS: Final[dict[str, str]] = {
-    "pause": "Pause",
-    "resume": "Resume",
-    "resend": "Resend",
-    "cancel": "Cancel",
+_EFFECTS: Final[dict[str, str]] = {
+    "pause": "They wait until you resume them. Paused time does not use up the retry plan.",
+    "resume": "They continue where they were paused.",
+    "resend": "Each is sent again with its own message id. Where a circuit is open, they wait.",
+    "cancel": "They end without another attempt. You can resend them later.",
 }
 
 
 @routes.post("/deliveries/actions")
 async def preview(view: PageView, context: AppContext, principal: Writer) -> Response:
-    """How many deliveries it would be. Changes nothing."""
+    """Show how many deliveries the action would apply to. Changes nothing."""
     form = _action_form(view.form)
     counted = await count(
         context,
         principal,
-        form.filter.chosen_for(form.action),
+        form.filter.selection_for(form.action),
         resend=form.action == "resend",
     )
+    matching = sum(counted.values())
     return view.preview(
         "bulk.html",
-        action=form.action,
-        words=_WORDS[form.action],
+        verb=form.action.capitalize(),
+        noun="delivery" if matching == 1 else "deliveries",
+        matching=matching,
         counted=counted,
-        matching=sum(counted.values()),
-        given=_given(view.form),
+        given=_members(view.form),
+        unfiltered="No filter is set: this applies to every delivery.",
+        effect=_EFFECTS[form.action],
+        no_effect="This does nothing for any of them now.",
+        is_dangerous=form.action == "cancel",
+        action=form.action,
         rate=context.settings.job_rate_per_second,
     )
 
 
 @routes.post("/deliveries/actions/run")
 async def run(view: PageView, context: AppContext, audit: Audit, principal: Writer) -> Response:
-    """Make the job."""
+    """Create the job."""
     job = await act_on_deliveries(_action_form(view.form), context, audit, principal)
-    if not isinstance(job, JobView):
-        raise InvalidInput("This was a count, not a job.")
-    return view.go(f"/dashboard/jobs/{job.id}", f"The job acts on {number(job.total)} deliveries.")
+    assert isinstance(job, JobView)  # noqa: S101 - a Response answers dry runs only
+    return view.redirect(
+        f"/dashboard/jobs/{job.id}", f"The job acts on {number(job.total)} deliveries."
+    )
 
 
 def _action_form(form: Form) -> DeliveryActionForm:
-    """What the fields ask for. With `to` = `all` an empty filter means everything: the preview has
-    said how many that is. Raises InvalidInput."""
+    """Return the API's form with the submitted fields.
+
+    With `to` = `all`, an empty filter means every delivery: the preview has shown their number.
+    Raises InvalidInput.
+    """
     action = form.get("action", "")
     if action not in get_args(UserAction):
-        raise InvalidInput.at("/action", "choose what to do")
+        raise InvalidInput.at("/action", "choose an action")
     to_all = form.get("to") == "all"
-    given = _given(form)
-    if not to_all and "ids" not in given:
+    members = _members(form)
+    if not to_all and "ids" not in members:
         raise InvalidInput.at("/ids", "select some deliveries first")
-    rate = form.number("rate_per_second", pointer="/rate_per_second")
-    members = {"action": action, "all": to_all, "filter": given, "rate_per_second": rate}
-    asked = filled(DeliveryActionForm, members)
-    asked.check(asked.filter)
-    return asked
+    action_form = validated(
+        DeliveryActionForm,
+        {
+            "action": action,
+            "all": to_all,
+            "filter": members,
+            "rate_per_second": form.number("rate_per_second", pointer="/rate_per_second"),
+        },
+    )
+    action_form.check(action_form.filter)
+    return action_form
 
 
-def _given(form: Form) -> dict[str, Any]:
-    """The members of the filter that were sent and count. With `to` = `all` what is ticked does
-    not. Otherwise the status does not: the boxes say which, and whether it makes sense is counted.
-    """
-    given: dict[str, Any] = {name: form.text(name) for name in _TEXTS}
+def _members(form: Form) -> dict[str, Any]:
+    """Return the filter members that apply. To `all`: not the ticked ids. To the ticked ones: not
+    the status, because the preview counts the deliveries to which the action applies."""
+    members: dict[str, Any] = {name: form.text(name) for name in _FILTERS}
     if form.get("to") != "all":
-        given |= {"status": None, "ids": form.all("ids") or None}
-    return {name: value for name, value in given.items() if value is not None}
+        members |= {"status": None, "ids": form.all("ids") or None}
+    return {name: value for name, value in members.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The dead letters: what there is of them, and sending them again."""
+"""The dead letters: their counts and list, and redriving them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.dashboard.pages.delivery_list import SPANS, Within
+from api.dashboard.pages.filter_choices import (
+    SPANS,
+    Within,
+    endpoints_to_choose,
+    names_of,
+    start_of,
+)
 from api.dashboard.site import formatting
-from api.dashboard.site.form import Form, filled
+from api.dashboard.site.form import Form, validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import page_router
 from api.forms.jobs import DryRun, JobView
 from api.http.fields import EndpointId
-from api.http.pagination import Page, PageQuery
+from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.dead_letters import (
     RedriveForm,
@@ -25,15 +31,13 @@ from api.routes.dead_letters import (
     list_dead_letters,
     redrive_dead_letters,
 )
-from api.routes.endpoints import list_endpoints
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
 
 routes = page_router()
 
-_NAMED = Page(limit=200, after=None)
 _GROUPS_SHOWN = 8
-_TEXTS: Final = ("endpoint_id", "event_type", "reason", "tenant_id", "since")
+_FILTERS: Final = ("endpoint_id", "event_type", "reason", "tenant_id", "since")
 
 
 @routes.get("/dead-letters")
@@ -47,8 +51,8 @@ async def dead_letters_page(
     reason: Annotated[str | None, Query(max_length=200)] = None,
     within: Within | None = None,
 ) -> Response:
-    """Dead letters: counted by endpoint, type and reason, and listed, the newest first."""
-    since = None if within is None else view.now - SPANS[within][0]
+    """Count the dead letters by endpoint, event type and reason, and list them, newest first."""
+    since = start_of(within, view.now)
     given = {"endpoint_id": endpoint_id, "event_type": event_type, "reason": reason}
     listing = await list_dead_letters(
         page,
@@ -63,9 +67,8 @@ async def dead_letters_page(
     stats = await count_dead_letters(
         context, principal, tenant_id=view.tenant_id, endpoint_id=view.endpoint_id
     )
-    endpoints = await list_endpoints(_NAMED, context, principal, tenant_id=view.tenant_id)
-    names = {each.id: each.description or each.url or each.id for each in endpoints.data}
-    # `within` becomes a time here, so that what is sent again is what is seen.
+    names = names_of(await endpoints_to_choose(view, context, principal))
+    # `within` becomes a time here, so that what is redriven is what the page shows
     members = given | {"tenant_id": view.tenant_id, "since": since and rfc3339(since)}
     return view.render(
         "dead_letters.html",
@@ -80,7 +83,7 @@ async def dead_letters_page(
             for one in stats.by_event_type[:_GROUPS_SHOWN]
         ],
         by_reason=[
-            (one.reason, formatting.reason(one.reason) or "not said", one.count)
+            (one.reason, formatting.reason(one.reason) or "unknown", one.count)
             for one in stats.by_reason[:_GROUPS_SHOWN]
         ],
         names=names,
@@ -93,44 +96,59 @@ async def dead_letters_page(
 
 @routes.post("/dead-letters/redrive")
 async def preview(view: PageView, context: AppContext, audit: Audit, principal: Writer) -> Response:
-    """How many it would be. Changes nothing."""
+    """Show how many dead letters would be redriven. Changes nothing."""
     form = _redrive_form(view.form, dry_run=True)
-    counted = await redrive_dead_letters(form, context, audit, principal)
-    if isinstance(counted, JobView):
-        raise InvalidInput("This was a job, not a count.")
+    answer = await redrive_dead_letters(form, context, audit, principal)
+    assert isinstance(answer, Response)  # noqa: S101 - a dry run creates no job
+    counted = DryRun.model_validate(json.loads(bytes(answer.body)))
     return view.preview(
-        "redrive.html",
-        counted=DryRun.model_validate(json.loads(bytes(counted.body))),
-        given=_given(view.form),
+        "bulk.html",
+        verb="Redrive",
+        noun="dead letter" if counted.matching == 1 else "dead letters",
+        matching=counted.matching,
+        counted={status: number for status, number in counted.by_status.items() if number},
+        given=_members(view.form),
+        unfiltered="No filter is set: this applies to every dead letter.",
+        effect="Each starts its retry plan again, with its own message id. Dead letters of "
+        "disabled endpoints are skipped.",
+        no_effect="No dead letter matches any more.",
+        is_dangerous=False,
+        action=None,
         rate=context.settings.job_rate_per_second,
     )
 
 
 @routes.post("/dead-letters/redrive/run")
 async def run(view: PageView, context: AppContext, audit: Audit, principal: Writer) -> Response:
-    """Make the job."""
+    """Create the job."""
     form = _redrive_form(view.form, dry_run=False)
     job = await redrive_dead_letters(form, context, audit, principal)
-    if not isinstance(job, JobView):
-        raise InvalidInput("This was a count, not a job.")
+    assert isinstance(job, JobView)  # noqa: S101 - a Response answers dry runs only
     redriven = "dead letter is" if job.total == 1 else "dead letters are"
-    return view.go(f"/dashboard/jobs/{job.id}", f"{number(job.total)} {redriven} being redriven.")
+    return view.redirect(
+        f"/dashboard/jobs/{job.id}", f"{number(job.total)} {redriven} being redriven."
+    )
 
 
 def _redrive_form(form: Form, *, dry_run: bool) -> RedriveForm:
-    """What the fields ask for. With `to` = `all` an empty filter means everything: the preview has
-    said how many that is. Raises InvalidInput."""
+    """Return the API's form with the submitted fields.
+
+    With `to` = `all`, an empty filter means every dead letter: the preview has shown their number.
+    Raises InvalidInput.
+    """
     to_all = form.get("to") == "all"
-    given = _given(form)
-    if not to_all and "ids" not in given:
+    members = _members(form)
+    if not to_all and "ids" not in members:
         raise InvalidInput.at("/ids", "select some dead letters first")
     rate = form.number("rate_per_second", pointer="/rate_per_second")
-    members = {"dry_run": dry_run, "all": to_all, "filter": given, "rate_per_second": rate}
-    return filled(RedriveForm, members)
+    return validated(
+        RedriveForm,
+        {"dry_run": dry_run, "all": to_all, "filter": members, "rate_per_second": rate},
+    )
 
 
-def _given(form: Form) -> dict[str, Any]:
-    """The members of the filter that were sent; what is ticked counts only where that was meant."""
-    given: dict[str, Any] = {name: form.text(name) for name in _TEXTS}
-    given["ids"] = (form.all("ids") or None) if form.get("to") != "all" else None
-    return {name: value for name, value in given.items() if value is not None}
+def _members(form: Form) -> dict[str, Any]:
+    """Return the filter members that apply; the ticked ids only unless `to` is `all`."""
+    members: dict[str, Any] = {name: form.text(name) for name in _FILTERS}
+    members["ids"] = (form.all("ids") or None) if form.get("to") != "all" else None
+    return {name: value for name, value in members.items() if value is not None}

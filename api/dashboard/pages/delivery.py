@@ -1,15 +1,16 @@
-"""One delivery: its life so far, and what can be done with it."""
+"""One delivery: its timeline, and the actions on it."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Depends, Response
 
-from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
-from api.dashboard.pages.request_preview import as_curl, headers_of
+from api.dashboard.pages.request_preview import attempt_headers, curl_script
 from api.dashboard.site import live
+from api.dashboard.site.actions import add_action
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import page_router
 from api.forms.endpoint import EndpointView
@@ -36,100 +37,84 @@ _EVERY_SECONDS = 1.5
 async def delivery_page(
     delivery_id: DeliveryPath, view: PageView, context: AppContext, principal: Reader
 ) -> Response:
-    """Its life so far."""
-    return view.render("delivery.html", **await _figures(delivery_id, context, principal))
+    """Show the timeline of a delivery."""
+    return view.render("delivery.html", **await _timeline(delivery_id, context, principal))
 
 
-@routes.get("/live/deliveries/{delivery_id}")
+# an unknown delivery answers 404 here: later, the stream would only end
+@routes.get("/live/deliveries/{delivery_id}", dependencies=[Depends(get_delivery)])
 async def delivery_live(
     delivery_id: DeliveryPath, view: PageView, context: AppContext, principal: Reader
 ) -> Response:
-    """Its life as it goes on."""
-    await get_delivery(delivery_id, context, principal)
-
-    async def render() -> str:
-        view.now = context.clock()
-        figures = await _figures(delivery_id, context, principal)
-        return view.text("delivery_timeline.html", **figures)
-
-    return live.stream(view, render, every=_EVERY_SECONDS)
+    """Stream the timeline of a delivery."""
+    read = partial(_timeline, delivery_id, context, principal)
+    return live.stream(view, "delivery_timeline.html", read, every=_EVERY_SECONDS)
 
 
-@routes.post("/deliveries/{delivery_id}/pause")
-async def pause(
-    delivery_id: DeliveryPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """No attempts until it is resumed."""
-    await pause_delivery(delivery_id, context, audit, principal)
-    return view.go_back("The delivery is paused.")
-
-
-@routes.post("/deliveries/{delivery_id}/resume")
-async def resume(
-    delivery_id: DeliveryPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """It goes on."""
-    await resume_delivery(delivery_id, context, audit, principal)
-    return view.go_back("The delivery is resumed.")
-
-
-@routes.post("/deliveries/{delivery_id}/resend")
-async def resend(
-    delivery_id: DeliveryPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """One attempt now."""
-    await resend_delivery(delivery_id, context, audit, principal)
-    return view.go_back("The delivery is being resent.")
+add_action(
+    routes,
+    "/deliveries/{delivery_id}/pause",
+    pause_delivery,
+    notice="The delivery is paused.",
+)
+add_action(
+    routes,
+    "/deliveries/{delivery_id}/resume",
+    resume_delivery,
+    notice="The delivery is resumed.",
+)
+add_action(
+    routes,
+    "/deliveries/{delivery_id}/resend",
+    resend_delivery,
+    notice="The delivery is being resent.",
+)
 
 
 @routes.get("/deliveries/{delivery_id}/cancel")
 async def cancel_page(
-    delivery_id: DeliveryPath, view: PageView, context: AppContext, principal: Writer
+    view: PageView, _: Writer, delivery: Annotated[DeliveryDetail, Depends(get_delivery)]
 ) -> Response:
-    """Ask first."""
-    shown = await get_delivery(delivery_id, context, principal)
-    return view.render(
-        "confirm.html",
-        section="deliveries",
-        title="Cancel this delivery?",
-        about=f"{shown.event_type}, {shown.id}",
+    """Ask before a delivery is cancelled."""
+    return view.confirm(
+        "Cancel this delivery?",
+        about=f"{delivery.event_type}, {delivery.id}",
         text="It ends without another attempt. You can resend it later.",
-        action=f"/dashboard/deliveries/{delivery_id}/cancel",
         button="Cancel delivery",
-        back=f"/dashboard/deliveries/{delivery_id}",
     )
 
 
-@routes.post("/deliveries/{delivery_id}/cancel")
-async def cancel(
-    delivery_id: DeliveryPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """It ends without another attempt."""
-    await cancel_delivery(delivery_id, context, audit, principal)
-    return view.go(f"/dashboard/deliveries/{delivery_id}", "The delivery is being cancelled.")
+add_action(
+    routes,
+    "/deliveries/{delivery_id}/cancel",
+    cancel_delivery,
+    notice="The delivery is being cancelled.",
+)
 
 
-async def _figures(delivery_id: str, context: Context, principal: Principal) -> dict[str, Any]:
-    shown = await get_delivery(delivery_id, context, principal)
+async def _timeline(delivery_id: str, context: Context, principal: Principal) -> dict[str, Any]:
+    """Return what the timeline shows: the delivery, its endpoint, and what its attempts sent."""
+    delivery = await get_delivery(delivery_id, context, principal)
     async with context.database.read() as connection:
-        event = await events.get(connection, shown.event_id)
-    endpoint = await _endpoint(shown, context, principal)
-    sent: dict[str, list[tuple[str, str]]] = {}
+        event = await events.get(connection, delivery.event_id)
+    endpoint = await _endpoint(delivery, context, principal)
+    headers: dict[str, list[tuple[str, str]]] = {}
     curl = None
     if endpoint is not None and event is not None:
-        sent = {
-            attempt.id: headers_of(shown, attempt, endpoint, traceparent=event.traceparent)
-            for attempt in shown.attempts
+        headers = {
+            attempt.id: attempt_headers(delivery, attempt, endpoint, traceparent=event.traceparent)
+            for attempt in delivery.attempts
         }
-        if shown.payload == "full" and endpoint.encryption is None:
-            curl = as_curl(shown, endpoint, body=event.body, attempt=max(1, shown.attempt_count))
-    return {"delivery": shown, "endpoint": endpoint, "headers": sent, "curl": curl}
+        if delivery.payload == "full" and endpoint.encryption is None:
+            attempt = max(1, delivery.attempt_count)
+            curl = curl_script(delivery, endpoint, body=event.body, attempt=attempt)
+    return {"delivery": delivery, "endpoint": endpoint, "headers": headers, "curl": curl}
 
 
 async def _endpoint(
     delivery: DeliveryDetail, context: Context, principal: Principal
 ) -> EndpointView | None:
-    """Its endpoint; None when that was deleted."""
+    """Return the delivery's endpoint; None if it was deleted."""
     try:
         return await get_endpoint(delivery.endpoint_id, context, principal)
     except NotFound:

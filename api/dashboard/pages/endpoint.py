@@ -1,17 +1,17 @@
-"""One endpoint: how it fares, what it gets, and its settings."""
+"""One endpoint: its figures, newest deliveries, subscriptions and settings."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from fastapi import Response
+from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
-from api.answers.problems import problem_of
 from api.dashboard.pages import endpoint_fields
 from api.dashboard.site import live
-from api.dashboard.site.form import check_unchanged, faults, seen
+from api.dashboard.site.form import check_unchanged, seen_version
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import page_router
 from api.forms.endpoint import EndpointView
@@ -37,26 +37,21 @@ _EVERY_SECONDS = 3.0
 async def endpoint_page(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Reader
 ) -> Response:
-    """How it fares."""
-    return await show(endpoint_id, view=view, context=context, principal=principal)
+    """Show an endpoint."""
+    return await render_endpoint(endpoint_id, view=view, context=context, principal=principal)
 
 
-@routes.get("/live/endpoints/{endpoint_id}")
+# an unknown endpoint answers 404 here: later, the stream would only end
+@routes.get("/live/endpoints/{endpoint_id}", dependencies=[Depends(get_endpoint)])
 async def endpoint_live(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Reader
 ) -> Response:
-    """What moves of it."""
-    await get_endpoint(endpoint_id, context, principal)
-
-    async def render() -> str:
-        view.now = context.clock()
-        figures = await _figures(endpoint_id, context, principal)
-        return view.text("endpoint_figures.html", **figures)
-
-    return live.stream(view, render, every=_EVERY_SECONDS)
+    """Stream the figures and the newest deliveries of an endpoint."""
+    read = partial(_figures, endpoint_id, context, principal)
+    return live.stream(view, "endpoint_figures.html", read, every=_EVERY_SECONDS)
 
 
-async def show(
+async def render_endpoint(
     endpoint_id: str,
     *,
     view: View,
@@ -66,7 +61,7 @@ async def show(
     tested_type: str | None = None,
     status: int = 200,
 ) -> Response:
-    """The page, with what came of a test, or with what is wrong in a form of it."""
+    """Render the endpoint's page, with the result of a test or the errors of one of its forms."""
     figures = await _figures(endpoint_id, context, principal)
     types = await list_event_types(_ALL, context, principal)
     subscribed = await list_subscriptions(_ALL, context, principal, endpoint_id=endpoint_id)
@@ -82,18 +77,17 @@ async def show(
 
 
 def _own_first(name: str) -> tuple[bool, str]:
-    """The platform's own event types before ours."""
+    """Sort the platform's own event types before Hookfast's."""
     return name.startswith("hookfast."), name
 
 
 async def _figures(endpoint_id: str, context: Context, principal: Principal) -> dict[str, Any]:
+    recent = await list_deliveries(_RECENT, context, principal, endpoint_id=endpoint_id)
     return {
         "endpoint": await get_endpoint(endpoint_id, context, principal),
         "health": await get_endpoint_health(endpoint_id, context, principal),
         "stats": await get_endpoint_stats(endpoint_id, context, principal),
-        "recent": (
-            await list_deliveries(_RECENT, context, principal, endpoint_id=endpoint_id)
-        ).data,
+        "recent": recent.data,
     }
 
 
@@ -101,7 +95,7 @@ async def _figures(endpoint_id: str, context: Context, principal: Principal) -> 
 async def settings_page(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Writer
 ) -> Response:
-    """Its settings."""
+    """Show the form with the settings of an endpoint."""
     endpoint = await get_endpoint(endpoint_id, context, principal)
     return _form(view, endpoint, endpoint_fields.fields_of(endpoint))
 
@@ -110,34 +104,28 @@ async def settings_page(
 async def change_settings(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """Change them."""
+    """Save the settings of an endpoint that differ from the stored ones."""
     endpoint = await get_endpoint(endpoint_id, context, principal)
     try:
         check_unchanged(view.form, endpoint.updated_at)
-        patch = endpoint_fields.changed(endpoint_fields.members_of(view.form), endpoint)
+        patch = endpoint_fields.changes(endpoint_fields.members_of(view.form), endpoint)
         if patch:
             await change_endpoint(endpoint_id, patch, context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        sent = endpoint_fields.fields_sent(view.form)
-        return _form(view, endpoint, sent, refused=error)
-    told = "The settings are saved." if patch else "Nothing changed."
-    return view.go(f"/dashboard/endpoints/{endpoint_id}", told)
+        return _form(view, endpoint, endpoint_fields.fields_sent(view.form), error)
+    notice = "The settings are saved." if patch else "Nothing changed."
+    return view.redirect(f"/dashboard/endpoints/{endpoint_id}", notice)
 
 
 def _form(
-    view: View,
-    endpoint: EndpointView,
-    fields: dict[str, Any],
-    *,
-    refused: HookfastError | None = None,
+    view: View, endpoint: EndpointView, fields: dict[str, Any], error: HookfastError | None = None
 ) -> Response:
-    return view.render(
+    return view.render_form(
         "endpoint_settings.html",
-        status=200 if refused is None else problem_of(refused).status,
+        error=error,
         endpoint=endpoint,
-        seen=seen(endpoint.updated_at),
+        seen=seen_version(endpoint.updated_at),
         fields=fields,
-        errors=() if refused is None else faults(refused),
         plans=endpoint_fields.PLANS,
         profiles=endpoint_fields.PROFILES,
     )

@@ -1,24 +1,25 @@
-"""What can be done with an endpoint. Whatever cannot be undone asks first, on a page of its own."""
+"""The actions on an endpoint. Those that cannot be undone are confirmed on a page of their own."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.access.ownership import owned
-from api.dashboard.pages import endpoint
-from api.dashboard.site.form import filled
-from api.dashboard.site.formatting import number
+from api.dashboard.pages.endpoint import render_endpoint
+from api.dashboard.site.actions import add_action
+from api.dashboard.site.form import validated
+from api.dashboard.site.formatting import endpoint_name, number
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import page_router
+from api.forms.endpoint import EndpointView
 from api.forms.jobs import JobView, count
 from api.http.fields import EndpointPath
 from api.process.context import AppContext
-from api.routes.endpoint_checks import TestForm, check_endpoint, verify_endpoint
+from api.routes.endpoint_checks import TestForm, VerifiedView, check_endpoint, verify_endpoint
 from api.routes.endpoint_control import (
     EnableForm,
     disable_endpoint,
@@ -34,9 +35,10 @@ from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
-from hookfast.storage.endpoints import endpoints
 
 routes = page_router()
+
+StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 
 Since = Literal["1h", "6h", "24h", "72h", "7d"]
 SPANS: Final[dict[Since, tuple[timedelta, str]]] = {
@@ -50,123 +52,122 @@ OVERLAPS: Final = {
     "86400": "24 hours: time to change over",
     "3600": "1 hour",
     "604800": "7 days",
-    "0": "none: it has leaked, and must not be believed any more",
+    "0": "none: the old secret has leaked",
 }
 
 
-@routes.post("/endpoints/{endpoint_id}/pause")
-async def pause(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """Hold everything."""
-    await pause_endpoint(endpoint_id, context, audit, principal)
-    return view.go_back("The endpoint is paused: deliveries are held until you resume it.")
+def _verified(result: VerifiedView) -> str:
+    if result.verification == "none":
+        return "The URL may be sent to; verification is none, so nobody was asked."
+    return f"The receiver agrees to {', '.join(result.topics)}."
+
+
+add_action(
+    routes,
+    "/endpoints/{endpoint_id}/pause",
+    pause_endpoint,
+    notice="The endpoint is paused: deliveries are held until you resume it.",
+)
+add_action(routes, "/endpoints/{endpoint_id}/verify", verify_endpoint, notice=_verified)
 
 
 @routes.post("/endpoints/{endpoint_id}/resume")
 async def resume(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    before: StoredEndpoint, view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """Go on; or, while its circuit is open, probe now."""
-    before = await get_endpoint(endpoint_id, context, principal)
-    await resume_endpoint(endpoint_id, context, audit, principal)
+    """Resume a paused endpoint; probe one whose circuit is open."""
+    await resume_endpoint(before.id, context, audit, principal)
     if before.state == EndpointState.PAUSED:
-        return view.go_back("The endpoint is resumed: held deliveries go out, slowly at first.")
-    return view.go_back("The endpoint is being probed.")
+        return view.redirect_back(
+            "The endpoint is resumed: held deliveries go out, slowly at first."
+        )
+    return view.redirect_back("The endpoint is being probed.")
 
 
 @routes.post("/endpoints/{endpoint_id}/enable")
 async def enable(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """Send to it again, and what became of dead letters if that is wanted."""
+    """Enable an endpoint and, if the box is ticked, redrive its dead letters."""
     form = EnableForm(redrive=view.form.text("redrive") is not None)
     enabled = await enable_endpoint(endpoint_id, context, audit, principal, form)
     if enabled.job is None:
-        return view.go_back("The endpoint is enabled.")
-    return view.go(
+        return view.redirect_back("The endpoint is enabled.")
+    return view.redirect(
         f"/dashboard/jobs/{enabled.job.id}",
         "The endpoint is enabled; this job sends its dead letters again.",
     )
-
-
-@routes.post("/endpoints/{endpoint_id}/verify")
-async def verify(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Writer
-) -> Response:
-    """Ask its receiver once more."""
-    agreed = await verify_endpoint(endpoint_id, context, principal)
-    if agreed.verification == "none":
-        return view.go_back("The URL may be sent to; verification is none, so nobody was asked.")
-    return view.go_back(f"The receiver agrees to {', '.join(agreed.topics)}.")
 
 
 @routes.post("/endpoints/{endpoint_id}/test")
 async def test(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Writer
 ) -> Response:
-    """Send it a sample. What the receiver answers is shown once and kept nowhere."""
+    """Send a sample. The receiver's answer is shown once and not stored."""
     name = view.form.text("type")
     if name is None:
         raise InvalidInput.at("/type", "name an event type")
-    view.result_at = f"/dashboard/endpoints/{endpoint_id}"
-    form = filled(TestForm, {"type": name})
-    came_back = await check_endpoint(endpoint_id, form, context, principal)
-    return await endpoint.show(
+    view.result_path = f"/dashboard/endpoints/{endpoint_id}"
+    form = validated(TestForm, {"type": name})
+    result = await check_endpoint(endpoint_id, form, context, principal)
+    return await render_endpoint(
         endpoint_id,
         view=view,
         context=context,
         principal=principal,
-        test=came_back,
+        test=result,
         tested_type=name,
     )
 
 
 @routes.get("/endpoints/{endpoint_id}/rotate-secret")
-async def rotate_page(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Writer
-) -> Response:
-    """Ask for how long the old secret signs too."""
-    shown = await get_endpoint(endpoint_id, context, principal)
-    return view.render("endpoint_rotate.html", endpoint=shown, overlaps=OVERLAPS)
+async def rotate_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
+    """Ask how long the old secret stays valid."""
+    return view.confirm(
+        "Rotate the secret",
+        template="endpoint_rotate.html",
+        about=endpoint_name(endpoint),
+        text="Deliveries are signed with the new secret at once, and also with the old one for the "
+        "overlap. A receiver that knows either can verify them.",
+        button="Rotate secret",
+        overlaps=OVERLAPS,
+    )
 
 
 @routes.post("/endpoints/{endpoint_id}/rotate-secret")
 async def rotate(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """A new secret, which is in the answer and nowhere else."""
+    """Rotate the secret. Only this answer shows the new one."""
     overlap = view.form.get("overlap", "")
     if overlap not in OVERLAPS:
         raise InvalidInput.at("/overlap", "choose one of those in the list")
     form = RotationForm(overlap_seconds=int(overlap))
-    made = await rotate_endpoint_secret(endpoint_id, context, audit, principal, form)
-    view.result_at = f"/dashboard/endpoints/{endpoint_id}"
-    return view.render("endpoint_secret.html", endpoint=made, secret=made.secret, rotated=True)
+    rotated = await rotate_endpoint_secret(endpoint_id, context, audit, principal, form)
+    view.result_path = f"/dashboard/endpoints/{endpoint_id}"
+    return view.render(
+        "endpoint_secret.html", endpoint=rotated, secret=rotated.secret, rotated=True
+    )
 
 
 @routes.get("/endpoints/{endpoint_id}/recover")
 async def recover_page(
-    endpoint_id: EndpointPath,
+    endpoint: StoredEndpoint,
     view: PageView,
     context: AppContext,
     principal: Writer,
     since: Annotated[Since, Query()] = "24h",
 ) -> Response:
-    """How much failed in a window, before it is sent again."""
-    async with context.database.read() as connection:
-        row = owned(await endpoints.get(connection, endpoint_id), principal)
-    chosen = DeliverySelection(
-        endpoint_id=endpoint_id, statuses=DEAD, finished_since=view.now - SPANS[since][0]
-    )
+    """Show how many deliveries failed in a window, before they are resent."""
+    start = view.now - SPANS[since][0]
+    chosen = DeliverySelection(endpoint_id=endpoint.id, statuses=DEAD, finished_since=start)
     counted = await count(context, principal, chosen, resend=True)
     return view.render(
         "endpoint_recover.html",
-        endpoint=row,
-        counted=counted,
+        endpoint=endpoint,
         matching=sum(counted.values()),
         since=since,
-        at=rfc3339(view.now - SPANS[since][0]),
+        start=rfc3339(start),
         spans=SPANS,
     )
 
@@ -175,65 +176,51 @@ async def recover_page(
 async def recover(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """Send it again, with a job."""
-    form = filled(RecoverForm, {"since": view.form.get("since", "")})
+    """Start the job that resends what failed since the time in the form."""
+    form = validated(RecoverForm, {"since": view.form.get("since", "")})
     job = await recover_endpoint(endpoint_id, form, context, audit, principal)
-    if not isinstance(job, JobView):
-        raise InvalidInput("This was a count, not a job.")
-    return view.go(f"/dashboard/jobs/{job.id}", f"{number(job.total)} deliveries are being resent.")
+    assert isinstance(job, JobView)  # noqa: S101 - a Response answers dry runs only
+    return view.redirect(
+        f"/dashboard/jobs/{job.id}", f"{number(job.total)} deliveries are being resent."
+    )
 
 
 @routes.get("/endpoints/{endpoint_id}/disable")
-async def disable_page(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Writer
-) -> Response:
-    """Ask first."""
-    shown = await get_endpoint(endpoint_id, context, principal)
-    return view.render(
-        "confirm.html",
-        section="endpoints",
-        title="Disable this endpoint?",
-        about=shown.description or shown.url or shown.id,
-        text="Held deliveries become dead letters, and so do new ones while it is "
-        "disabled. Enabling it can send them again. To make it wait instead, pause it.",
-        action=f"/dashboard/endpoints/{endpoint_id}/disable",
+async def disable_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
+    """Ask before an endpoint is disabled."""
+    return view.confirm(
+        "Disable this endpoint?",
+        about=endpoint_name(endpoint),
+        text="Held deliveries become dead letters, and so do new ones while it is disabled. "
+        "Enabling it can send them again. To make it wait instead, pause it.",
         button="Disable",
-        back=f"/dashboard/endpoints/{endpoint_id}",
     )
 
 
-@routes.post("/endpoints/{endpoint_id}/disable")
-async def disable(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """Send nothing to it any more."""
-    await disable_endpoint(endpoint_id, context, audit, principal)
-    return view.go(f"/dashboard/endpoints/{endpoint_id}", "The endpoint is disabled.")
+add_action(
+    routes,
+    "/endpoints/{endpoint_id}/disable",
+    disable_endpoint,
+    notice="The endpoint is disabled.",
+)
 
 
 @routes.get("/endpoints/{endpoint_id}/delete")
-async def delete_page(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Writer
-) -> Response:
-    """Ask first."""
-    shown = await get_endpoint(endpoint_id, context, principal)
-    return view.render(
-        "confirm.html",
-        section="endpoints",
-        title="Delete this endpoint?",
-        about=shown.description or shown.url or shown.id,
+async def delete_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
+    """Ask before an endpoint is deleted."""
+    return view.confirm(
+        "Delete this endpoint?",
+        about=endpoint_name(endpoint),
         text="Its subscriptions and secrets are deleted too, and open deliveries end undelivered. "
         "This cannot be undone. Past deliveries stay on record.",
-        action=f"/dashboard/endpoints/{endpoint_id}/delete",
         button="Delete",
-        back=f"/dashboard/endpoints/{endpoint_id}",
     )
 
 
-@routes.post("/endpoints/{endpoint_id}/delete")
-async def delete(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """It is gone."""
-    await delete_endpoint(endpoint_id, context, audit, principal)
-    return view.go("/dashboard/endpoints", "The endpoint is deleted.")
+add_action(
+    routes,
+    "/endpoints/{endpoint_id}/delete",
+    delete_endpoint,
+    notice="The endpoint is deleted.",
+    leads_to="/dashboard/endpoints",
+)

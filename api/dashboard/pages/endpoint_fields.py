@@ -1,4 +1,4 @@
-"""An endpoint's settings as the fields of a form. What the form does not have stays as it is."""
+"""An endpoint's settings as the fields of a form. Settings without a field stay as they are."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hookfast.errors import InvalidInput
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile
 
 CUSTOM: Final = "custom"
-PLANS: Final = (*((name, name) for name in PRESETS), (CUSTOM, "a plan of your own"))
+PLANS: Final = (*((name, name) for name in PRESETS), (CUSTOM, "custom plan"))
 PROFILES: Final = tuple(profile.value for profile in Profile)
 NUMBERS: Final = ("timeout_seconds", "rate_limit_per_second", "max_in_flight")
-_OF_POLLED: Final = ("description", "owner_emails")  # the others are about requests
+_POLLED_MEMBERS: Final = ("description", "owner_emails")  # the others are about requests
 
 
 def blank() -> dict[str, Any]:
-    """The fields of a new endpoint."""
+    """Return the fields of the form for a new endpoint."""
     return {
         "url": "",
         "description": "",
@@ -36,7 +36,7 @@ def blank() -> dict[str, Any]:
 
 
 def fields_of(endpoint: EndpointView) -> dict[str, Any]:
-    """The fields of an endpoint there is."""
+    """Return the fields of the form with an endpoint's settings."""
     preset = isinstance(endpoint.retry_plan, str)
     return {
         "url": endpoint.url or "",
@@ -51,14 +51,16 @@ def fields_of(endpoint: EndpointView) -> dict[str, Any]:
 
 
 def fields_sent(form: Form) -> dict[str, Any]:
-    """The fields as they were sent, to be shown again with what is wrong."""
+    """Return the submitted fields, to show them again beside the errors."""
     sent: dict[str, Any] = {name: form.get(name, "") for name in blank()}
     return sent | {"signatures": form.all("signatures")}
 
 
 def members_of(form: Form) -> dict[str, Any]:
-    """The fields as members of the API's document; None is the default. Raises InvalidInput for a
-    number or a plan that is none."""
+    """Return the fields as members of the API's document; None means the default.
+
+    Raises InvalidInput for a field that is not the number or plan it should be.
+    """
     return {
         "url": form.get("url", ""),
         "description": form.get("description", ""),
@@ -74,15 +76,15 @@ def members_of(form: Form) -> dict[str, Any]:
     }
 
 
-def changed(members: Mapping[str, Any], endpoint: EndpointView) -> dict[str, Any]:
-    """The merge patch that makes the endpoint what the form says: what is different and no more, so
-    that a URL is not verified again because a description was mended."""
-    now = endpoint.model_dump()
-    names = members.keys() if endpoint.mode == "push" else _OF_POLLED
+def changes(members: Mapping[str, Any], endpoint: EndpointView) -> dict[str, Any]:
+    """Return the merge patch with the members that differ from the stored endpoint: an unchanged
+    URL is not verified again."""
+    stored = endpoint.model_dump()
+    names = members.keys() if endpoint.mode == "push" else _POLLED_MEMBERS
     return {
-        name: patch_between(now[name], members[name])
+        name: patch_between(stored[name], members[name])
         for name in names
-        if members[name] != now[name]
+        if members[name] != stored[name]
     }
 
 
@@ -92,13 +94,13 @@ def _plan(form: Form) -> str | dict[str, Any]:
     plan = form.json("own_plan", pointer="/retry_plan")
     if not isinstance(plan, dict):
         raise InvalidInput.at(
-            "/retry_plan", 'a plan of your own is JSON, such as {"delays_seconds": [5, 60, 600]}'
+            "/retry_plan", 'a custom plan is JSON, such as {"delays_seconds": [5, 60, 600]}'
         )
     return plan
 
 
 def _number_text(value: float | None) -> str:
-    """The number as it is: what is shown is saved again."""
+    """Return the exact number, because the form saves again what it shows."""
     if value is None:
         return ""
     return str(int(value)) if value == int(value) else repr(value)

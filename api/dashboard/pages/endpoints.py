@@ -1,4 +1,4 @@
-"""The endpoints: how each one fares, and a form for a new one."""
+"""The endpoints: their list with a summary of each, and the form for a new one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import endpoint_fields
-from api.dashboard.site.form import faults, filled
+from api.dashboard.site.form import validated
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import page_router
 from api.forms.endpoint import NewEndpoint, State
@@ -17,7 +17,7 @@ from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.endpoints import create_endpoint, list_endpoints
-from hookfast.errors import FieldError, InvalidInput, NotFound
+from hookfast.errors import HookfastError, InvalidInput, NotFound
 from hookfast.storage.figures import endpoint_summaries
 
 routes = page_router()
@@ -32,20 +32,20 @@ async def endpoints_page(
     state: State | None = None,
     tenant_id: TenantId | None = None,
 ) -> Response:
-    """Endpoints, the newest first."""
+    """List the endpoints, newest first."""
     listing = await list_endpoints(
         page, context, principal, tenant_id=tenant_id or view.tenant_id, state=state
     )
     async with context.database.read() as connection:
-        glances = await endpoint_summaries.read(connection, [each.id for each in listing.data])
+        summaries = await endpoint_summaries.read(connection, [each.id for each in listing.data])
     return view.render(
-        "endpoints.html", listing=listing, glances=glances, state=state, tenant_id=tenant_id
+        "endpoints.html", listing=listing, summaries=summaries, state=state, tenant_id=tenant_id
     )
 
 
 @routes.get("/endpoints/new")
 async def new_endpoint_page(view: PageView, _: Writer) -> Response:
-    """The form for a new one."""
+    """Show the form for a new endpoint."""
     return _form(view, endpoint_fields.blank())
 
 
@@ -53,34 +53,29 @@ async def new_endpoint_page(view: PageView, _: Writer) -> Response:
 async def add_endpoint(
     view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """A new one. Its secret is in the answer, and nowhere else."""
+    """Create an endpoint. Only this answer shows its secret."""
     try:
         members = endpoint_fields.members_of(view.form)
         given = {name: value for name, value in members.items() if value is not None}
         given["tenant_id"] = view.form.text("tenant_id") or view.tenant_id
         given["events"] = view.form.lines("events")
-        made = await create_endpoint(filled(NewEndpoint, given), context, audit, principal)
-    except NotFound:
-        return _refused(view, InvalidInput.at("/tenant_id", "there is no such tenant"))
-    except InvalidInput as error:
-        return _refused(view, error)
-    view.result_at = f"/dashboard/endpoints/{made.id}"
-    return view.render("endpoint_secret.html", endpoint=made, secret=made.secret, rotated=False)
-
-
-def _refused(view: View, error: InvalidInput) -> Response:
-    sent = endpoint_fields.fields_sent(view.form) | {"tenant_id": view.form.text("tenant_id")}
-    return _form(view, sent, errors=faults(error), status=422)
-
-
-def _form(
-    view: View, fields: dict[str, Any], *, errors: tuple[FieldError, ...] = (), status: int = 200
-) -> Response:
+        created = await create_endpoint(validated(NewEndpoint, given), context, audit, principal)
+    except (NotFound, InvalidInput) as error:
+        if isinstance(error, NotFound):
+            error = InvalidInput.at("/tenant_id", "there is no such tenant")
+        tenant = {"tenant_id": view.form.text("tenant_id")}
+        return _form(view, endpoint_fields.fields_sent(view.form) | tenant, error)
+    view.result_path = f"/dashboard/endpoints/{created.id}"
     return view.render(
+        "endpoint_secret.html", endpoint=created, secret=created.secret, rotated=False
+    )
+
+
+def _form(view: View, fields: dict[str, Any], error: HookfastError | None = None) -> Response:
+    return view.render_form(
         "endpoint_new.html",
-        status=status,
+        error=error,
         fields={"tenant_id": None} | fields,
-        errors=errors,
         plans=endpoint_fields.PLANS,
         profiles=endpoint_fields.PROFILES,
     )

@@ -1,4 +1,4 @@
-"""The events: found again by id, key or type, read, and sent again."""
+"""The events: found by id, idempotency key or type, shown, and replayed."""
 
 from __future__ import annotations
 
@@ -9,32 +9,30 @@ from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.dashboard.pages.delivery_list import SPANS, Within
-from api.dashboard.site.form import filled
+from api.dashboard.pages.filter_choices import (
+    SPANS,
+    Within,
+    endpoints_to_choose,
+    names_of,
+    start_of,
+)
+from api.dashboard.site.form import validated
 from api.dashboard.site.formatting import number
-from api.dashboard.site.json_view import shown
+from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import page_router
 from api.forms.event import MAX_KEY
 from api.http.fields import EventPath
-from api.http.pagination import Page, PageQuery
+from api.http.pagination import PageQuery
 from api.process.context import AppContext
-from api.routes.endpoints import list_endpoints
-from api.routes.events import (
-    EventSummaryView,
-    list_event_deliveries,
-    list_events,
-    read_event,
-)
+from api.routes.events import EventSummaryView, list_event_deliveries, list_events, read_event
 from api.routes.recovery import ReplayDryRun, ReplayForm, ReplayView, replay_event
-from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix, is_id
 
 routes = page_router()
 
 Only = Literal["all", "failed"]
-_NAMED = Page(limit=200, after=None)
-_PLACES: Final[dict[Prefix, str]] = {
+_PAGES: Final[dict[Prefix, str]] = {
     "evt": "events",
     "dlv": "deliveries",
     "inb": "inbox",
@@ -42,6 +40,7 @@ _PLACES: Final[dict[Prefix, str]] = {
     "src": "sources",
     "job": "jobs",
 }
+"""The ids that have a page, by prefix, and the folder of its path."""
 
 
 @routes.get("/events")
@@ -54,18 +53,18 @@ async def events_page(
     type: Annotated[str | None, Query(max_length=200)] = None,
     within: Within | None = None,
 ) -> Response:
-    """Events, the newest first. `find` is an id, which leads to what it names, or the idempotency
-    key of an event."""
-    for prefix, place in _PLACES.items():
+    """List the events, newest first. `find` is the idempotency key of an event, or any id, which
+    leads to its page."""
+    for prefix, folder in _PAGES.items():
         if find is not None and is_id(prefix, find):
-            return view.go(f"/dashboard/{place}/{find}")
+            return view.redirect(f"/dashboard/{folder}/{find}")
     listing = await list_events(
         page,
         context,
         principal,
         type=type,
         tenant_id=view.tenant_id,
-        since=None if within is None else view.now - SPANS[within][0],
+        since=start_of(within, view.now),
         idempotency_key=find,
     )
     return view.render(
@@ -77,18 +76,17 @@ async def events_page(
 async def event_page(
     event_id: EventPath, view: PageView, page: PageQuery, context: AppContext, principal: Reader
 ) -> Response:
-    """One event: its body, and what became of it."""
+    """Show an event: its body and its deliveries."""
     event = await read_event(event_id, context, principal)
-    text, whole = shown(event.body.decode())
-    endpoints = await list_endpoints(_NAMED, context, principal, tenant_id=view.tenant_id)
+    text, is_complete = pretty(event.body.decode())
     return view.render(
         "event.html",
         event=EventSummaryView.of(event, principal=principal),
         size=len(event.body),
         text=text,
-        whole=whole,
+        is_complete=is_complete,
         listing=await list_event_deliveries(event_id, page, context, principal),
-        names={each.id: each.description or each.url or each.id for each in endpoints.data},
+        names=names_of(await endpoints_to_choose(view, context, principal)),
     )
 
 
@@ -102,16 +100,15 @@ async def replay_page(
     only: Only = "all",
     include_new: bool = False,
 ) -> Response:
-    """How many deliveries would be sent. Changes nothing."""
+    """Show how many deliveries a replay would send. Changes nothing."""
     event = await read_event(event_id, context, principal)
     form = ReplayForm(only=only, include_new=include_new, dry_run=True)
-    counted = await replay_event(event_id, form, context, audit, principal)
-    if isinstance(counted, ReplayView):
-        raise InvalidInput("This was a job, not a count.")
+    answer = await replay_event(event_id, form, context, audit, principal)
+    assert isinstance(answer, Response)  # noqa: S101 - a dry run creates no job
     return view.render(
         "event_replay.html",
         event=event,
-        counted=ReplayDryRun.model_validate(json.loads(bytes(counted.body))),
+        counted=ReplayDryRun.model_validate(json.loads(bytes(answer.body))),
         only=only,
         include_new=include_new,
     )
@@ -121,18 +118,16 @@ async def replay_page(
 async def replay(
     event_id: EventPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """Send it again, with a job."""
+    """Start the job that replays an event."""
     members = {
         "only": view.form.get("only", "all"),
         "include_new": view.form.text("include_new") is not None,
     }
-    form = filled(ReplayForm, members)
+    form = validated(ReplayForm, members)
     job = await replay_event(event_id, form, context, audit, principal)
-    if not isinstance(job, ReplayView):
-        raise InvalidInput("This was a count, not a job.")
-    told = f"{number(job.total)} {'delivery is' if job.total == 1 else 'deliveries are'} resent"
+    assert isinstance(job, ReplayView)  # noqa: S101 - a Response answers dry runs only
+    notice = f"{number(job.total)} {'delivery is' if job.total == 1 else 'deliveries are'} resent"
     if job.new_deliveries:
-        told += (
-            f", and {number(job.new_deliveries)} {'is' if job.new_deliveries == 1 else 'are'} new"
-        )
-    return view.go(f"/dashboard/jobs/{job.id}", f"{told}.")
+        verb = "is" if job.new_deliveries == 1 else "are"
+        notice += f", and {number(job.new_deliveries)} {verb} new"
+    return view.redirect(f"/dashboard/jobs/{job.id}", f"{notice}.")

@@ -1,4 +1,4 @@
-"""The inbox: what came in through the sources, and what became of it."""
+"""The inbox: the requests that the sources received, and their events."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from api.access.audit import Audit
-from api.access.authentication import Reader, Writer
-from api.dashboard.site.json_view import MAX_SHOWN, shown
+from api.access.authentication import Reader
+from api.dashboard.pages.filter_choices import sources_to_choose
+from api.dashboard.site.actions import add_action
+from api.dashboard.site.json_view import MAX_SHOWN, pretty
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import page_router
 from api.http.fields import InboxPath, SourceId
-from api.http.pagination import Page, PageQuery
+from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.inbox import (
+    InboxView,
     Status,
     get_inbox_body,
     get_inbox_entry,
     list_inbox,
     retry_inbox_entry,
 )
-from api.routes.sources import list_sources
 from hookfast.errors import InvalidInput
 from hookfast.inbox.form import FORM, form_pairs
 
 routes = page_router()
 
-_NAMED = Page(limit=200, after=None)
 _HEX_SHOWN = 256
 
 
@@ -42,8 +42,8 @@ async def inbox_page(
     event_type: Annotated[str | None, Query(max_length=200)] = None,
     key: Annotated[str | None, Query(max_length=300)] = None,
 ) -> Response:
-    """What came in, the newest first."""
-    sources = await list_sources(_NAMED, context, principal, tenant_id=view.tenant_id)
+    """List the received requests, newest first."""
+    sources = await sources_to_choose(view, context, principal)
     return view.render(
         "inbox.html",
         listing=await list_inbox(
@@ -56,8 +56,8 @@ async def inbox_page(
             key=key,
             tenant_id=view.tenant_id,
         ),
-        sources=sources.data,
-        names={each.id: each.name for each in sources.data},
+        sources=sources,
+        names={each.id: each.name for each in sources},
         given={"source_id": source_id, "status": status, "event_type": event_type, "key": key},
     )
 
@@ -66,40 +66,38 @@ async def inbox_page(
 async def entry_page(
     inbox_id: InboxPath, view: PageView, context: AppContext, principal: Reader
 ) -> Response:
-    """One entry: what came, how often, and the event it made."""
+    """Show an entry: its body, its duplicates and its event."""
     entry = await get_inbox_entry(inbox_id, context, principal)
     body = bytes((await get_inbox_body(inbox_id, context, principal)).body)
-    sources = await list_sources(_NAMED, context, principal, tenant_id=view.tenant_id)
-    text, whole = _readable(body, entry.content_type)
+    sources = await sources_to_choose(view, context, principal)
+    text, is_complete = _readable(body, entry.content_type)
     return view.render(
         "inbox_entry.html",
         entry=entry,
-        source_name={each.id: each.name for each in sources.data}.get(entry.source_id),
+        source_name={each.id: each.name for each in sources}.get(entry.source_id),
         text=text,
-        whole=whole,
+        is_complete=is_complete,
     )
 
 
 @routes.get("/inbox/{inbox_id}/body")
 async def entry_body(inbox_id: InboxPath, context: AppContext, principal: Reader) -> Response:
-    """The body, byte for byte, as a download that no browser shows or runs."""
+    """Download the body, byte for byte, in a way that no browser shows or runs."""
     return await get_inbox_body(inbox_id, context, principal)
 
 
-@routes.post("/inbox/{inbox_id}/retry")
-async def retry(
-    inbox_id: InboxPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """Emit what failed."""
-    entry = await retry_inbox_entry(inbox_id, context, audit, principal)
+def _retried(entry: InboxView) -> str:
     if entry.status == "suppressed":
-        return view.go_back("Another entry has the same business fact; no event was created.")
-    return view.go_back("The event was created.")
+        return "Another entry has the same business fact; no event was created."
+    return "The event was created."
+
+
+add_action(routes, "/inbox/{inbox_id}/retry", retry_inbox_entry, notice=_retried)
 
 
 def _readable(body: bytes, content_type: str) -> tuple[str, bool]:
-    """A body as text to be looked at, and whether that is all of it. Bytes that are no text are
-    shown as numbers."""
+    """Return a body as readable text, and whether it is complete. Bytes that are not UTF-8 are
+    shown in hexadecimal."""
     if content_type.partition(";")[0].strip().lower() == FORM:
         try:
             fields = "\n".join(f"{name} = {value}" for name, value in form_pairs(body))
@@ -111,5 +109,5 @@ def _readable(body: bytes, content_type: str) -> tuple[str, bool]:
     except UnicodeDecodeError:
         return body[:_HEX_SHOWN].hex(" ", 2), len(body) <= _HEX_SHOWN
     if text.lstrip()[:1] in ("{", "["):
-        return shown(text)
+        return pretty(text)
     return text[:MAX_SHOWN], len(text) <= MAX_SHOWN

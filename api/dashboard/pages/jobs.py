@@ -1,12 +1,14 @@
-"""The jobs: one action on many deliveries, watched and stopped."""
+"""The jobs, each one action on many deliveries: their list, progress and cancellation."""
 
 from __future__ import annotations
 
-from fastapi import Response
+from typing import Any
 
-from api.access.audit import Audit
-from api.access.authentication import Reader, Writer
+from fastapi import Depends, Response
+
+from api.access.authentication import Reader
 from api.dashboard.site import live
+from api.dashboard.site.actions import add_action
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import page_router
 from api.http.fields import JobPath
@@ -28,7 +30,7 @@ async def jobs_page(
     principal: Reader,
     status: JobStatus | None = None,
 ) -> Response:
-    """Jobs, the newest first."""
+    """List the jobs, newest first."""
     listing = await list_jobs(page, context, principal, status=status, tenant_id=view.tenant_id)
     return view.render("jobs.html", listing=listing)
 
@@ -37,28 +39,26 @@ async def jobs_page(
 async def job_page(
     job_id: JobPath, view: PageView, context: AppContext, principal: Reader
 ) -> Response:
-    """One job, with its progress."""
+    """Show a job and its progress."""
     return view.render("job.html", job=await get_job(job_id, context, principal))
 
 
-@routes.get("/live/jobs/{job_id}")
+# an unknown job answers 404 here: later, the stream would only end
+@routes.get("/live/jobs/{job_id}", dependencies=[Depends(get_job)])
 async def job_live(
     job_id: JobPath, view: PageView, context: AppContext, principal: Reader
 ) -> Response:
-    """Its progress."""
-    await get_job(job_id, context, principal)
+    """Stream the progress of a job."""
 
-    async def render() -> str:
-        view.now = context.clock()
-        return view.text("job_progress.html", job=await get_job(job_id, context, principal))
+    async def read() -> dict[str, Any]:
+        return {"job": await get_job(job_id, context, principal)}
 
-    return live.stream(view, render, every=_EVERY_SECONDS)
+    return live.stream(view, "job_progress.html", read, every=_EVERY_SECONDS)
 
 
-@routes.post("/jobs/{job_id}/cancel")
-async def cancel(
-    job_id: JobPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
-    """Stop it."""
-    await cancel_job(job_id, context, audit, principal)
-    return view.go_back("The job stops after the deliveries in progress.")
+add_action(
+    routes,
+    "/jobs/{job_id}/cancel",
+    cancel_job,
+    notice="The job stops after the deliveries in progress.",
+)

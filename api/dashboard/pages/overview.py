@@ -1,11 +1,12 @@
-"""The first page: how deliveries go, what waits, and what there is to look at."""
+"""The first page: delivery counts and times, what waits, and the endpoints that need attention."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, Literal
+from functools import partial
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -29,7 +30,7 @@ routes = page_router()
 Window = Literal["1h", "24h", "7d", "30d"]
 WindowQuery = Annotated[Window, Query(alias="window")]
 
-_SHOWN_TROUBLES = 8
+_ATTENTION_SHOWN = 8
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVERY_SECONDS = 5.0
@@ -37,8 +38,8 @@ _EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A window: `count` steps of a `length`; those that begin at a multiple of `labelled` get a
-    label."""
+    """A window of `count` steps of the same `length`. Steps that begin at a multiple of `labelled`
+    have a label."""
 
     count: int
     length: timedelta
@@ -48,16 +49,8 @@ class _Span:
 
 
 WINDOWS: Final[dict[Window, _Span]] = {
-    "1h": _Span(
-        60, timedelta(minutes=1), "the last hour, by the minute", timedelta(minutes=10), "%H:%M"
-    ),
-    "24h": _Span(
-        48,
-        timedelta(minutes=30),
-        "the last 24 hours, by the half hour",
-        timedelta(hours=4),
-        "%H:%M",
-    ),
+    "1h": _Span(60, _MINUTE, "the last hour, by the minute", 10 * _MINUTE, "%H:%M"),
+    "24h": _Span(48, 30 * _MINUTE, "the last 24 hours, by the half hour", 4 * _HOUR, "%H:%M"),
     "7d": _Span(28, 6 * _HOUR, "the last 7 days, by six hours", _DAY, "%-d %b"),
     "30d": _Span(30, _DAY, "the last 30 days, by the day", 5 * _DAY, "%-d %b"),
 }
@@ -65,7 +58,7 @@ WINDOWS: Final[dict[Window, _Span]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the page shows."""
+    """The figures of the page."""
 
     window: Window
     words: str
@@ -74,7 +67,7 @@ class Overview:
     latency: Chart
     waiting: dict[DeliveryStatus, int]
     circuits: int
-    troubles: Sequence[AttentionItem]
+    attention: Sequence[AttentionItem]
     has_endpoint: bool
     alive: Alive
 
@@ -100,7 +93,7 @@ class Overview:
 
     @property
     def success_rate(self) -> float | None:
-        """The share of what has ended that was delivered."""
+        """The share of the ended deliveries that succeeded; None if none has ended."""
         ended = self.delivered + self.failed
         return self.delivered / ended if ended else None
 
@@ -108,7 +101,7 @@ class Overview:
     def per_minute(self) -> float:
         if not self.steps:
             return 0.0
-        minutes = (self.steps[-1].end - self.steps[0].start) / timedelta(minutes=1)
+        minutes = (self.steps[-1].end - self.steps[0].start) / _MINUTE
         return self.total / minutes
 
     @property
@@ -121,18 +114,19 @@ class Overview:
 
     @property
     def at_least(self) -> bool:
-        """Whether there may be more waiting than was counted."""
+        """Whether counting stopped at its limit, so that more deliveries may wait."""
         return any(count >= COUNTED_WAITING for count in self.waiting.values())
 
     def percentile(self, share: int) -> float | None:
-        """Seconds to delivery: each step counts by how much it delivered."""
-        weighed = sorted(
+        """Return a percentile of the seconds to delivery. Each step has the weight of its number of
+        successes, because only some of their times are read."""
+        weighted = sorted(
             (value, step.delivered / len(step.seconds))
             for step in self.steps
             for value in step.seconds
         )
-        rest = sum(weight for _, weight in weighed) * share / 100
-        for value, weight in weighed:
+        rest = sum(weight for _, weight in weighted) * share / 100
+        for value, weight in weighted:
             rest -= weight
             if rest <= 1e-9:
                 return value
@@ -143,26 +137,22 @@ class Overview:
 async def overview_page(
     view: PageView, context: AppContext, _: Reader, window: WindowQuery = "1h"
 ) -> Response:
-    """The overview."""
-    return view.render("overview.html", shown=await _read(context, view, window))
+    """Show the overview."""
+    return view.render("overview.html", **await _read(context, view, window))
 
 
 @routes.get("/live/overview")
 async def overview_live(
     view: PageView, context: AppContext, _: Reader, window: WindowQuery = "1h"
 ) -> Response:
-    """What moves of it."""
-
-    async def render() -> str:
-        view.now = context.clock()
-        return view.text("overview_figures.html", shown=await _read(context, view, window))
-
-    return live.stream(view, render, every=_EVERY_SECONDS)
+    """Stream the figures of the overview."""
+    read = partial(_read, context, view, window)
+    return live.stream(view, "overview_figures.html", read, every=_EVERY_SECONDS)
 
 
-async def _read(context: Context, view: View, window: Window) -> Overview:
-    shown, tenant_id = WINDOWS[window], view.tenant_id
-    edges = edges_of(shown, view.now)
+async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
+    span, tenant_id = WINDOWS[window], view.tenant_id
+    edges = edges_of(span, view.now)
     async with context.database.read() as connection:
         if window == "30d":
             counted = await _by_day(connection, edges, tenant_id=tenant_id)
@@ -171,28 +161,31 @@ async def _read(context: Context, view: View, window: Window) -> Overview:
         times = await overview.seconds(connection, edges, tenant_id=tenant_id)
         waiting = await overview.waiting(connection, tenant_id=tenant_id)
         circuits = await overview.count_open_circuits(connection, tenant_id=tenant_id)
-        found = await overview.troubles(connection, tenant_id=tenant_id, limit=_SHOWN_TROUBLES)
+        attention = await overview.attention_items(
+            connection, tenant_id=tenant_id, limit=_ATTENTION_SHOWN
+        )
         has_endpoint = await overview.has_endpoint(connection, tenant_id=tenant_id)
-        alive = await workers.alive(connection, now=view.now)
+        alive = await workers.count_alive(connection, now=view.now)
     steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
-    labels = [_label(shown, step) for step in steps]
-    return Overview(
+    labels = [_label(span, step) for step in steps]
+    figures = Overview(
         window=window,
-        words=shown.words,
+        words=span.words,
         steps=steps,
         volume=_volume(steps, labels),
         latency=_latency(steps, labels),
         waiting=waiting,
         circuits=circuits,
-        troubles=found,
+        attention=attention,
         has_endpoint=has_endpoint,
         alive=alive,
     )
+    return {"overview": figures}
 
 
 def edges_of(window: _Span, now: datetime) -> list[datetime]:
-    """Where the window's steps begin and end. They begin at round times, so that a step stays the
-    same from one look to the next."""
+    """Return the times at which the window's steps begin and end. They are round times, so that a
+    step stays the same each time the page is rendered."""
     day = midnight(now)
     end = day + ((now - day) // window.length + 1) * window.length
     first = end - window.count * window.length
@@ -202,7 +195,7 @@ def edges_of(window: _Span, now: datetime) -> list[datetime]:
 async def _by_day(
     connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
 ) -> list[Step]:
-    """Days: those that were counted as they were counted, also where retention has been since."""
+    """Return one step per day, with the stored daily counts, which outlive the rows."""
     days = {
         row["day"]: row
         for row in await delivery_days.list_days(
@@ -214,9 +207,9 @@ async def _by_day(
 
 
 def _counted(step: Step, row: dict[str, int] | None) -> Step:
-    """A day's exact counts in the place of what its rows say now: they may be gone, or too many to
-    be read. What was open when it was counted may have ended since, so the rows win while all of
-    them are there."""
+    """Return the step with the day's stored counts, because its rows may be deleted by retention or
+    too many to read. While all rows are there they win: deliveries that were open when the day was
+    counted may have ended since."""
     if row is None or (not step.estimated and step.total >= _total(row)):
         return step
     return replace(
@@ -239,9 +232,9 @@ def _volume(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
             [("good", step.delivered), ("wait", step.open + step.cancelled), ("bad", step.failed)]
             for step in steps
         ],
-        told=[
+        tooltips=[
             f"{_moment(step)}: {number(step.delivered)} delivered, {number(step.failed)} failed, "
-            f"{number(step.open)} under way"
+            f"{number(step.open)} in progress"
             for step in steps
         ],
         labels=labels,
@@ -253,7 +246,7 @@ def _latency(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
     slow = [_rank(step.seconds, 95) for step in steps]
     return charts.lines(
         [("p95", slow), ("p50", medians)],
-        told=[
+        tooltips=[
             f"{_moment(step)}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
             if p50 is not None
             else f"{_moment(step)}: nothing delivered"
@@ -265,14 +258,14 @@ def _latency(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
 
 
 def _on_scale(value: float) -> str:
-    """A number of seconds beside a scale."""
+    """Format a number of seconds for the scale of a chart."""
     if value == 0:
         return "0"
     return f"{value * 1_000:.3g} ms" if value < 1 else seconds(value)
 
 
 def _rank(ascending: Sequence[float], share: int) -> float | None:
-    """By the nearest rank."""
+    """Return a percentile by the nearest-rank method; None if there are no values."""
     return ascending[-(-len(ascending) * share // 100) - 1] if ascending else None
 
 

@@ -1,4 +1,4 @@
-"""Where portal links lead: the link becomes a session at once, and goes from the address."""
+"""Opening a portal link: it becomes a session at once and disappears from the address."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ log = structlog.get_logger()
 async def open_portal(
     view: PageView, request: Request, context: AppContext, sig: Sig = ""
 ) -> Response:
-    """Begin the session that the link allows; or, where somebody is signed in already, ask: nobody
-    else's link may end a session unasked."""
+    """Begin the link's session. If the visitor is signed in, ask first: a link from somebody else
+    must not end a session."""
     if not await _is_signed_in(request):
-        return await _opened(view, request, context, sig)
+        return await _begin_session(view, request, context, sig)
     try:
         await _checked(sig, request, context)
     except (TooManyRequests, Unauthenticated) as error:
-        return _refused(view, request, error)
+        return _sign_in_with_error(view, request, error)
     token = session.sign_in_token(request)
     view.csrf = session.csrf_of(token)
     response = view.render("portal.html", parameter=PARAMETER, sig=sig)
@@ -54,8 +54,8 @@ async def open_portal(
 
 @open_routes.post("/portal")
 async def open_portal_instead(view: PageView, request: Request, context: AppContext) -> Response:
-    """Begin it in the place of the one there was."""
-    return await _opened(view, request, context, view.form.get(PARAMETER, ""))
+    """Replace the visitor's session by the link's."""
+    return await _begin_session(view, request, context, view.form.get(PARAMETER, ""))
 
 
 async def _is_signed_in(request: Request) -> bool:
@@ -66,20 +66,20 @@ async def _is_signed_in(request: Request) -> bool:
     return True
 
 
-async def _opened(view: View, request: Request, context: Context, sig: str) -> Response:
+async def _begin_session(view: View, request: Request, context: Context, sig: str) -> Response:
     try:
         link = await _checked(sig, request, context)
-        # each session has a rate of its own: who could begin any number would have none
+        # each session has a rate limit of its own, so the number of new sessions needs one too
         count_request(request, f"portal:{link.tenant_id}")
     except (TooManyRequests, Unauthenticated) as error:
-        return _refused(view, request, error)
+        return _sign_in_with_error(view, request, error)
     key = KnownKey(
         key_id=link.key_id or f"{session.MAIL}:{link.owner_hash}",
         scope=link.scope,
         tenant_id=link.tenant_id,
         expires_at=None,
     )
-    response = view.go(HOME)
+    response = view.redirect(HOME)
     await session.begin(
         request,
         response,
@@ -93,18 +93,18 @@ async def _opened(view: View, request: Request, context: Context, sig: str) -> R
 
 
 async def _checked(sig: str, request: Request, context: Context) -> PortalLink:
-    """The link, if it still opens. Raises Unauthenticated, and TooManyRequests after too many that
-    did not."""
+    """Return the link if it is still valid. Raises Unauthenticated, or TooManyRequests after too
+    many invalid links."""
     now = context.clock()
     try:
         link = open_link(sig, context.keyring, now=now)
     except Unauthenticated as error:
-        raise context.failures.failed(client_site(request), error) from None
+        raise context.failures.count(client_site(request), error) from None
     async with context.database.read() as connection:
         if link.key_id is not None:
             key = await api_keys.get(connection, link.key_id)
-            over = key is None or (key.expires_at is not None and key.expires_at <= now)
-            if key is None or over or key.revoked_at is not None:
+            is_expired = key is not None and key.expires_at is not None and key.expires_at <= now
+            if key is None or is_expired or key.revoked_at is not None:
                 raise Unauthenticated(_GONE, code="invalid_link")
         if link.endpoint_id is not None:
             endpoint = await endpoints.get(connection, link.endpoint_id)
@@ -117,7 +117,9 @@ def _is_owner(link: PortalLink, endpoint: Endpoint) -> bool:
     return link.owner_hash in {owner_hash(address) for address in endpoint.owner_emails}
 
 
-def _refused(view: View, request: Request, error: TooManyRequests | Unauthenticated) -> Response:
+def _sign_in_with_error(
+    view: View, request: Request, error: TooManyRequests | Unauthenticated
+) -> Response:
     return sign_in_form(
-        view, request, after=None, refused=error.message, status=problem_of(error).status
+        view, request, after=None, error=error.message, status=problem_of(error).status
     )

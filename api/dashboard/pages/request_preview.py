@@ -1,10 +1,9 @@
-"""What an attempt sent, without what is secret: its headers, and a command that sends the same once
-more, signed by whoever has the endpoint's secret."""
+"""Previews of a delivery's request, without secrets: its headers, and a shell script that sends it
+again, signed with the secret that the reader fills in."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import Final
 
 from api.forms.custom_headers import MASK
@@ -15,7 +14,7 @@ from hookfast.signing.encryption import CONTENT_TYPE as ENCRYPTED
 from hookfast.signing.signature import HashName, Profile
 
 MAX_BODY: Final = 65_536
-"""A body that is larger is not put into the command; the command reads it from a file."""
+"""The script contains bodies up to this many bytes, and reads a larger one from a file."""
 
 _NO_KEY = bytes(32)
 _ASYMMETRIC = (Profile.STANDARD_ED25519, Profile.RSA)
@@ -26,11 +25,11 @@ _SIGNATURES = {
 }
 
 
-def headers_of(
+def attempt_headers(
     delivery: DeliveryView, attempt: AttemptView, endpoint: EndpointView, *, traceparent: str
 ) -> list[tuple[str, str]]:
-    """The headers of an attempt as the endpoint's settings make them today. Signatures and the
-    endpoint's own headers are masked."""
+    """Return the headers of an attempt as the endpoint's settings produce them today. Signatures
+    and custom headers are masked."""
     profiles = [Profile(name) for name in endpoint.signatures]
     trace = "-".join(traceparent.split("-")[:2])
     sent = request_headers(
@@ -50,7 +49,7 @@ def headers_of(
         if name in sent:
             sent[name] = MASK
     if "X-Webhook-Nonce" in sent:
-        sent["X-Webhook-Nonce"] = "…"  # a new one for every attempt; kept nowhere
+        sent["X-Webhook-Nonce"] = "…"  # random for every attempt, and not stored
     if Profile.STANDARD_ED25519 in profiles:
         sent.setdefault("webhook-id", delivery.id)
         sent.setdefault("webhook-timestamp", str(int(attempt.started_at.timestamp())))
@@ -61,13 +60,17 @@ def headers_of(
     return list(sent.items())
 
 
-def as_curl(delivery: DeliveryView, endpoint: EndpointView, *, body: bytes, attempt: int) -> str:
-    """A shell script that sends the delivery as we do. The secret is for the reader to put in. With
-    `bash`, `curl` and `openssl`; the signatures are those of `hook` and `standard`."""
+def curl_script(
+    delivery: DeliveryView, endpoint: EndpointView, *, body: bytes, attempt: int
+) -> str:
+    """Return a shell script that sends the delivery's request. The reader fills in the secret.
+
+    It needs `bash`, `curl` and `openssl`, and signs with the profiles `hook` and `standard`.
+    """
     text = body.decode()
     is_short = len(body) <= MAX_BODY
     lines = [
-        "SECRET=whsec_…  # the endpoint's secret; it was shown when it was made",
+        "SECRET=whsec_…  # the endpoint's secret, shown when it was created",
         f"BODY={shlex.quote(text)}" if is_short else "BODY=$(cat body.json)  # the event's body",
         f"ID={delivery.id}",
         "TIME=$(date +%s)",
@@ -96,8 +99,4 @@ def as_curl(delivery: DeliveryView, endpoint: EndpointView, *, body: bytes, atte
     command += [f'-H "{header}"' for header in headers]
     command += [f"-H {shlex.quote(f'{name}: …')}" for name in endpoint.headers]
     command.append('--data-binary "$BODY"')
-    return "\n".join([*lines, _folded(command)])
-
-
-def _folded(parts: Sequence[str]) -> str:
-    return " \\\n  ".join(parts)
+    return "\n".join([*lines, " \\\n  ".join(command)])

@@ -1,4 +1,4 @@
-"""Retention: what is kept for how long, and what the last runs deleted."""
+"""Retention: how long rows are kept, and what the last runs deleted."""
 
 from __future__ import annotations
 
@@ -16,31 +16,27 @@ routes = page_router()
 
 @routes.get("/retention")
 async def retention_page(view: PageView, context: AppContext, principal: OperatorOnly) -> Response:
-    """What is kept, and the last runs."""
-    return view.render("retention.html", shown=await show_retention(context, principal))
+    """Show the retention ages and the last runs."""
+    return view.render("retention.html", retention=await show_retention(context, principal))
 
 
 @routes.post("/retention/count")
 async def count(
     view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
 ) -> Response:
-    """Count what a run would delete."""
+    """Start a dry run, which counts the rows that a run would delete."""
     await start_retention(context, audit, principal, RunForm(dry_run=True))
-    return view.go_back("Dry run started; it appears below in a moment.")
+    return view.redirect_back("Dry run started; it appears below in a moment.")
 
 
 @routes.get("/retention/run")
 async def run_page(view: PageView, _: OperatorOnly) -> Response:
-    """Ask first."""
-    return view.render(
-        "confirm.html",
-        section="retention",
-        title="Delete old rows now?",
+    """Ask before old rows are deleted."""
+    return view.confirm(
+        "Delete old rows now?",
         about="What the nightly run would delete",
         text="This cannot be undone. A dry run shows how much it deletes.",
-        action="/dashboard/retention/run",
         button="Delete",
-        back="/dashboard/retention",
     )
 
 
@@ -48,6 +44,6 @@ async def run_page(view: PageView, _: OperatorOnly) -> Response:
 async def run(
     view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
 ) -> Response:
-    """Delete it."""
+    """Start a run, which deletes old rows."""
     await start_retention(context, audit, principal, RunForm())
-    return view.go("/dashboard/retention", "The run has begun; it appears below within moments.")
+    return view.redirect_back("Run started; it appears below in a moment.")

@@ -13,8 +13,8 @@ from hookfast.errors import InvalidInput
 from hookfast.inbox import PROVIDERS
 
 NAMES: Final = tuple(PROVIDERS)
-CHOOSES: Final = tuple(name for name, each in PROVIDERS.items() if each.lets_choose_secret)
-"""The providers whose secret is one's own to make up."""
+GENERATES_SECRET: Final = tuple(name for name, each in PROVIDERS.items() if each.lets_choose_secret)
+"""The providers that accept any secret, so that Hookfast can generate it."""
 _OBJECTS: Final = {
     "options": '{"tolerance_seconds": 300}',
     "event_types": '{"github.push.received": "code.branch.pushed"}',
@@ -22,7 +22,7 @@ _OBJECTS: Final = {
 
 
 def blank() -> dict[str, Any]:
-    """The fields of a new source."""
+    """Return the fields of the form for a new source."""
     return {
         "name": "",
         "provider": "github",
@@ -35,7 +35,7 @@ def blank() -> dict[str, Any]:
 
 
 def fields_of(source: SourceView) -> dict[str, Any]:
-    """The fields of a source there is."""
+    """Return the fields of the form with a source's settings."""
     fact = source.idempotency
     expression = "" if fact is None else fact.expression
     return {
@@ -51,12 +51,15 @@ def fields_of(source: SourceView) -> dict[str, Any]:
 
 
 def fields_sent(form: Form) -> dict[str, Any]:
-    """The fields as they were sent, to be shown again with what is wrong."""
+    """Return the submitted fields, to show them again beside the errors."""
     return {name: form.get(name, "") for name in blank()}
 
 
 def members_of(form: Form) -> dict[str, Any]:
-    """The fields as members of the API's document. Raises InvalidInput for what cannot be read."""
+    """Return the fields as members of the API's document.
+
+    Raises InvalidInput for a field that is not the number or JSON it should be.
+    """
     return {
         "name": form.get("name", ""),
         "allowed_networks": form.lines("allowed_networks"),
@@ -66,13 +69,13 @@ def members_of(form: Form) -> dict[str, Any]:
     }
 
 
-def patch(members: Mapping[str, Any], source: SourceView) -> dict[str, Any]:
-    """The merge patch that makes the source what the form says."""
-    now = source.model_dump()
+def changes(members: Mapping[str, Any], source: SourceView) -> dict[str, Any]:
+    """Return the merge patch with the members that differ from the stored source."""
+    stored = source.model_dump()
     return {
-        name: patch_between(now[name], value)
+        name: patch_between(stored[name], value)
         for name, value in members.items()
-        if value != now[name]
+        if value != stored[name]
     }
 
 
@@ -82,7 +85,7 @@ def _fact(form: Form) -> dict[str, Any] | None:
         return None
     window = form.whole("fact_window_seconds", pointer="/idempotency/window_seconds")
     if window is None:
-        raise InvalidInput.at("/idempotency/window_seconds", "say for how long")
+        raise InvalidInput.at("/idempotency/window_seconds", "give the window in seconds")
     pointer = "/idempotency/expression"
     return {
         "expression": form.json("fact_expression", pointer=pointer) if text[0] == "{" else text,
@@ -93,7 +96,7 @@ def _fact(form: Form) -> dict[str, Any] | None:
 def _object(form: Form, name: str) -> dict[str, Any]:
     value = {} if form.text(name) is None else form.json(name, pointer=f"/{name}")
     if not isinstance(value, dict):
-        raise InvalidInput.at(f"/{name}", f"this is a JSON object, such as {_OBJECTS[name]}")
+        raise InvalidInput.at(f"/{name}", f"must be a JSON object, such as {_OBJECTS[name]}")
     return value
 
 

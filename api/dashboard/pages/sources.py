@@ -1,4 +1,4 @@
-"""The sources: what came through each, a form for a new one, and its settings."""
+"""The sources: their list with counts, the form for a new one, one source, and its settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.answers.problems import problem_of
 from api.dashboard.pages import source_fields
-from api.dashboard.site.form import check_unchanged, faults, filled, seen
+from api.dashboard.site.form import check_unchanged, seen_version, validated
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import page_router
 from api.forms.source import NewSource, SourceView
@@ -42,12 +41,12 @@ async def sources_page(
     principal: Reader,
     provider: Annotated[str | None, Query(max_length=50)] = None,
 ) -> Response:
-    """Sources, the newest first."""
+    """List the sources, newest first."""
     listing = await list_sources(
         page, context, principal, tenant_id=view.tenant_id, provider=provider
     )
     async with context.database.read() as connection:
-        stats = await source_stats.of_sources(connection, [each.id for each in listing.data])
+        stats = await source_stats.list_by_source(connection, [each.id for each in listing.data])
     return view.render(
         "sources.html",
         listing=listing,
@@ -59,36 +58,36 @@ async def sources_page(
 
 @routes.get("/sources/new")
 async def new_source_page(view: PageView, _: Writer) -> Response:
-    """The form for a new one."""
-    return _new(view, source_fields.blank())
+    """Show the form for a new source."""
+    return _new_form(view, source_fields.blank())
 
 
 @routes.post("/sources/new")
 async def add_source(
     view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """A new one. A secret that is made for it is in the answer, and nowhere else."""
-    secrets = view.form.lines("secrets")
+    """Create a source. Only this answer shows a generated secret."""
     try:
         members = source_fields.members_of(view.form) | {
             "tenant_id": view.form.text("tenant_id") or view.tenant_id,
             "provider": view.form.get("provider", ""),
-            "secrets": secrets or None,
+            "secrets": view.form.lines("secrets") or None,
         }
-        made = await create_source(filled(NewSource, members), context, audit, principal)
-    except NotFound:
-        return _refused(view, InvalidInput.at("/tenant_id", "there is no such tenant"))
-    except (InvalidInput, Conflict) as error:
-        return _refused(view, error)
-    view.result_at = f"/dashboard/sources/{made.id}"
-    return view.render("source_secret.html", source=made, secret=made.secret, rotated=False)
+        created = await create_source(validated(NewSource, members), context, audit, principal)
+    except (NotFound, InvalidInput, Conflict) as error:
+        if isinstance(error, NotFound):
+            error = InvalidInput.at("/tenant_id", "there is no such tenant")
+        tenant = {"tenant_id": view.form.text("tenant_id")}
+        return _new_form(view, source_fields.fields_sent(view.form) | tenant, error)
+    view.result_path = f"/dashboard/sources/{created.id}"
+    return view.render("source_secret.html", source=created, secret=created.secret, rotated=False)
 
 
 @routes.get("/sources/{source_id}")
 async def source_page(
     source_id: SourcePath, view: PageView, context: AppContext, principal: Reader
 ) -> Response:
-    """One source: what to set at the provider, and what came."""
+    """Show a source: the URL to set at the provider, its counts and its newest requests."""
     source = await get_source(source_id, context, principal)
     return view.render(
         "source.html",
@@ -103,57 +102,45 @@ async def source_page(
 async def settings_page(
     source_id: SourcePath, view: PageView, context: AppContext, principal: Writer
 ) -> Response:
-    """Its settings."""
+    """Show the form with the settings of a source."""
     source = await get_source(source_id, context, principal)
-    return _settings(view, source, source_fields.fields_of(source))
+    return _settings_form(view, source, source_fields.fields_of(source))
 
 
 @routes.post("/sources/{source_id}/settings")
 async def change_settings(
     source_id: SourcePath, view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """Change them."""
+    """Save the settings of a source that differ from the stored ones."""
     source = await get_source(source_id, context, principal)
     try:
         check_unchanged(view.form, source.updated_at)
-        patch = source_fields.patch(source_fields.members_of(view.form), source)
+        patch = source_fields.changes(source_fields.members_of(view.form), source)
         if patch:
             await change_source(source_id, patch, context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        sent = source_fields.fields_sent(view.form)
-        return _settings(view, source, sent, refused=error)
-    told = "The settings are saved." if patch else "Nothing changed."
-    return view.go(f"/dashboard/sources/{source_id}", told)
+        return _settings_form(view, source, source_fields.fields_sent(view.form), error)
+    notice = "The settings are saved." if patch else "Nothing changed."
+    return view.redirect(f"/dashboard/sources/{source_id}", notice)
 
 
-def _refused(view: View, error: HookfastError) -> Response:
-    sent = source_fields.fields_sent(view.form) | {"tenant_id": view.form.text("tenant_id")}
-    return _new(view, sent, refused=error)
-
-
-def _new(view: View, fields: dict[str, Any], *, refused: HookfastError | None = None) -> Response:
-    return view.render(
+def _new_form(view: View, fields: dict[str, Any], error: HookfastError | None = None) -> Response:
+    return view.render_form(
         "source_new.html",
-        status=200 if refused is None else problem_of(refused).status,
+        error=error,
         fields={"tenant_id": None} | fields,
-        errors=() if refused is None else faults(refused),
         providers=source_fields.NAMES,
-        chooses=source_fields.CHOOSES,
+        generates_secret=source_fields.GENERATES_SECRET,
     )
 
 
-def _settings(
-    view: View,
-    source: SourceView,
-    fields: dict[str, Any],
-    *,
-    refused: HookfastError | None = None,
+def _settings_form(
+    view: View, source: SourceView, fields: dict[str, Any], error: HookfastError | None = None
 ) -> Response:
-    return view.render(
+    return view.render_form(
         "source_settings.html",
-        status=200 if refused is None else problem_of(refused).status,
+        error=error,
         source=source,
-        seen=seen(source.updated_at),
+        seen=seen_version(source.updated_at),
         fields=fields,
-        errors=() if refused is None else faults(refused),
     )

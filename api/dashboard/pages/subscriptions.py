@@ -1,17 +1,20 @@
-"""An endpoint's subscriptions: added, switched off and on, and removed from its page."""
+"""An endpoint's subscriptions, which its page adds, switches on and off, and deletes."""
 
 from __future__ import annotations
 
-from fastapi import Response
+from typing import Annotated
+
+from fastapi import Depends, Response
 
 from api.access.audit import Audit
-from api.access.authentication import Principal, Writer
-from api.dashboard.pages import endpoint
-from api.dashboard.site.form import filled
-from api.dashboard.site.page import PageView, WrongField
-from api.dashboard.site.page_route import page_router, sentence
+from api.access.authentication import Reader, Writer
+from api.dashboard.pages.endpoint import render_endpoint
+from api.dashboard.site.actions import add_action
+from api.dashboard.site.form import validated
+from api.dashboard.site.page import InvalidField, PageView
+from api.dashboard.site.page_route import error_sentence, page_router
 from api.http.fields import EndpointPath, SubscriptionPath
-from api.process.context import AppContext, Context
+from api.process.context import AppContext
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
@@ -26,11 +29,28 @@ from hookfast.errors import InvalidInput, NotFound
 routes = page_router()
 
 
+async def _subscription_of_endpoint(
+    endpoint_id: EndpointPath,
+    subscription_id: SubscriptionPath,
+    context: AppContext,
+    principal: Reader,
+) -> SubscriptionView:
+    """Return the endpoint's subscription. Raises NotFound for another endpoint's: a session about
+    one endpoint must not reach others through this path."""
+    subscription = await get_subscription(subscription_id, context, principal)
+    if subscription.endpoint_id != endpoint_id:
+        raise NotFound("The endpoint has no such subscription.")
+    return subscription
+
+
+OwnSubscription = Annotated[SubscriptionView, Depends(_subscription_of_endpoint)]
+
+
 @routes.post("/endpoints/{endpoint_id}/subscriptions")
 async def subscribe(
     endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
 ) -> Response:
-    """To more events. Its receiver is asked about those that are new to it."""
+    """Subscribe the endpoint to more events. Its receiver is asked about topics new to it."""
     await get_endpoint(endpoint_id, context, principal)
     typed = view.form.get("events", "")
     members = {
@@ -39,78 +59,53 @@ async def subscribe(
         "payload": view.form.get("payload", "full"),
     }
     try:
-        form = filled(NewSubscription, members)
-        made = await create_subscription(form, context, audit, principal)
+        form = validated(NewSubscription, members)
+        created = await create_subscription(form, context, audit, principal)
     except InvalidInput as error:
-        view.wrong["events"] = WrongField(typed, sentence(error))
-        return await endpoint.show(
+        view.invalid["events"] = InvalidField(typed, error_sentence(error))
+        return await render_endpoint(
             endpoint_id, view=view, context=context, principal=principal, status=422
         )
-    return view.go_back(f"Subscribed to {', '.join(made.events)}.")
+    return view.redirect_back(f"Subscribed to {', '.join(created.events)}.")
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/switch")
 async def switch(
-    endpoint_id: EndpointPath,
-    subscription_id: SubscriptionPath,
+    subscription: OwnSubscription,
     view: PageView,
     context: AppContext,
     audit: Audit,
     principal: Writer,
 ) -> Response:
-    """Off, or on again, as the form says."""
-    await _of(endpoint_id, subscription_id, context, principal)
+    """Switch a subscription on or off, as the form says."""
     active = view.form.text("active") is not None
-    patch = {"active": active}
-    await change_subscription(subscription_id, patch, context, audit, principal)
-    return view.go_back(
+    await change_subscription(subscription.id, {"active": active}, context, audit, principal)
+    return view.redirect_back(
         "The subscription is on." if active else "The subscription is off: no new events go out."
     )
 
 
 @routes.get("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete")
-async def delete_page(
-    endpoint_id: EndpointPath,
-    subscription_id: SubscriptionPath,
-    view: PageView,
-    context: AppContext,
-    principal: Writer,
-) -> Response:
-    """Ask first."""
-    shown = await _of(endpoint_id, subscription_id, context, principal)
-    return view.render(
-        "confirm.html",
-        section="endpoints",
-        title="Delete this subscription?",
-        about=", ".join(shown.events),
+async def delete_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
+    """Ask before a subscription is deleted."""
+    return view.confirm(
+        "Delete this subscription?",
+        about=", ".join(subscription.events),
         text="The endpoint gets no more of these events. Existing deliveries continue.",
-        action=f"/dashboard/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete",
         button="Delete",
-        back=f"/dashboard/endpoints/{endpoint_id}",
+        back=f"/dashboard/endpoints/{subscription.endpoint_id}",
     )
 
 
-@routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete")
-async def delete(
-    endpoint_id: EndpointPath,
-    subscription_id: SubscriptionPath,
-    view: PageView,
-    context: AppContext,
-    audit: Audit,
-    principal: Writer,
-) -> Response:
-    """It is gone."""
-    await _of(endpoint_id, subscription_id, context, principal)
-    await delete_subscription(subscription_id, context, audit, principal)
-    return view.go(f"/dashboard/endpoints/{endpoint_id}", "The subscription is deleted.")
+async def _delete(
+    subscription: OwnSubscription, context: AppContext, audit: Audit, principal: Writer
+) -> None:
+    await delete_subscription(subscription.id, context, audit, principal)
 
 
-async def _of(
-    endpoint_id: str, subscription_id: str, context: Context, principal: Principal
-) -> SubscriptionView:
-    """The endpoint's subscription. Raises NotFound for another's: who may see one endpoint only
-    must not reach others through it."""
-    shown = await get_subscription(subscription_id, context, principal)
-    if shown.endpoint_id != endpoint_id:
-        raise NotFound("The endpoint has no such subscription.")
-    return shown
+add_action(
+    routes,
+    "/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete",
+    _delete,
+    notice="The subscription is deleted.",
+)

@@ -1,4 +1,4 @@
-"""The tenants, for an operator to look at one of them, and to add one."""
+"""The tenants, for operators: list them, add one, and choose the one whose pages to show."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
-from api.dashboard.site.form import filled
-from api.dashboard.site.page import PageView
+from api.access.ownership import found
+from api.dashboard.site.form import validated
+from api.dashboard.site.page import PageView, own_path
 from api.dashboard.site.page_route import page_router
 from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.tenants import TenantForm, create_tenant, list_tenants
+from hookfast.storage.accounts import sessions, tenants
 
 routes = page_router()
 
@@ -20,7 +22,7 @@ routes = page_router()
 async def tenants_page(
     view: PageView, page: PageQuery, context: AppContext, principal: OperatorOnly
 ) -> Response:
-    """Every tenant, newest first."""
+    """List the tenants, newest first."""
     return view.render("tenants.html", listing=await list_tenants(page, context, principal))
 
 
@@ -28,7 +30,19 @@ async def tenants_page(
 async def add_tenant(
     view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
 ) -> Response:
-    """A new one."""
-    form = filled(TenantForm, {"name": view.form.get("name", "")})
+    """Create a tenant."""
+    form = validated(TenantForm, {"name": view.form.get("name", "")})
     tenant = await create_tenant(form, context, audit, principal)
-    return view.go("/dashboard/tenants", f"{tenant.name} is a tenant now.")
+    return view.redirect("/dashboard/tenants", f"Tenant {tenant.name} is created.")
+
+
+@routes.post("/settings/tenant")
+async def choose_tenant(view: PageView, context: AppContext, _: OperatorOnly) -> Response:
+    """Show the pages of one tenant, or of all tenants."""
+    chosen = view.form.text("tenant_id")
+    async with context.database.write() as connection:
+        if chosen is not None:
+            found(await tenants.get(connection, chosen))
+        if view.visitor is not None:
+            await sessions.choose_tenant(connection, view.visitor.session.token_sha256, chosen)
+    return view.redirect(own_path(view.form.text("next")))

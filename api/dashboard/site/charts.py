@@ -1,4 +1,4 @@
-"""The geometry of the charts, which templates draw as SVG. Pure: numbers in, coordinates out."""
+"""The geometry of the charts that templates draw as SVG. Pure: numbers in, coordinates out."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ WIDTH: Final = 720
 HEIGHT: Final = 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 8, 10, 24
 _MANTISSAS = (1.0, 2.0, 2.5, 5.0, 10.0)
-_TICKS = 5  # which divide 1, 2, 2.5, 5 and 10 into round parts
+_TICKS = 5  # divides 1, 2, 2.5, 5 and 10 into round parts
 _MIN_COUNT = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A line across the chart with its label, or a label under it. In the chart's own units."""
+    """A level line with its label, or a label under the chart. In the chart's own units."""
 
     at: float
     label: str
@@ -24,7 +24,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Rect:
-    """A part of a bar."""
+    """One series' part of a bar."""
 
     series: str
     x: float
@@ -35,17 +35,17 @@ class Rect:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its parts, from the bottom up, and what it says when it is pointed at."""
+    """One bar: its parts, from the bottom up, and its tooltip."""
 
     x: float
     width: float
     parts: tuple[Rect, ...]
-    told: str
+    tooltip: str
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line; where there is no value it is broken: `points` is several `x,y x,y …`."""
+    """A line, broken where a value is missing: each of `points` is a segment `x,y x,y …`."""
 
     series: str
     points: tuple[str, ...]
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Something to draw."""
+    """The geometry of one chart."""
 
     width: int = WIDTH
     height: int = HEIGHT
@@ -70,50 +70,51 @@ class Chart:
 def stacked_bars(
     stacks: Sequence[Sequence[tuple[str, float]]],
     *,
-    told: Sequence[str],
+    tooltips: Sequence[str],
     labels: Sequence[str],
 ) -> Chart:
-    """A bar per stack; a stack is (series, value) from the bottom up. `told` says what each bar is;
-    an empty label is left out."""
+    """Draw a bar per stack of (series, value) pairs, bottom first. Empty labels are dropped."""
     highest = max((sum(value for _, value in stack) for stack in stacks), default=0)
-    top = ceiling(max(highest, _MIN_COUNT))  # there is no fifth of a delivery
+    top = ceiling(max(highest, _MIN_COUNT))  # no level at a fifth of a delivery
     slot = (WIDTH - _LEFT - _RIGHT) / max(1, len(stacks))
     width = max(1.0, slot * 0.78)
     bars = []
-    for place, (stack, text) in enumerate(zip(stacks, told, strict=True)):
+    for place, (stack, tooltip) in enumerate(zip(stacks, tooltips, strict=True)):
         x = _LEFT + place * slot + (slot - width) / 2
         parts, base = [], float(HEIGHT - _BOTTOM)
         for series, value in stack:
             if value:
-                height = value / top * _depth()
+                height = value / top * _plot_height()
                 base -= height
                 parts.append(Rect(series, round(x, 2), round(base, 2), round(width, 2), height))
-        bars.append(Bar(round(_LEFT + place * slot, 2), round(slot, 2), tuple(parts), text))
+        bars.append(Bar(round(_LEFT + place * slot, 2), round(slot, 2), tuple(parts), tooltip))
     return Chart(levels=_levels(top, _short), labels=_labels(labels, slot), bars=tuple(bars))
 
 
 def lines(
     series: Sequence[tuple[str, Sequence[float | None]]],
     *,
-    told: Sequence[str],
+    tooltips: Sequence[str],
     labels: Sequence[str],
     unit: Callable[[float], str],
 ) -> Chart:
-    """A line per series over the same steps. `unit` writes a value of the scale."""
+    """Draw a line per series over the same steps. `unit` formats a value of the scale."""
     values = [value for _, each in series for value in each if value is not None]
     top = ceiling(max(values, default=0))
-    slot = (WIDTH - _LEFT - _RIGHT) / max(1, len(told))
-    drawn = tuple(Line(name, _runs(each, top=top, slot=slot)) for name, each in series)
+    slot = (WIDTH - _LEFT - _RIGHT) / max(1, len(tooltips))
+    drawn = tuple(Line(name, _segments(each, top=top, slot=slot)) for name, each in series)
     bars = tuple(
-        Bar(round(_LEFT + place * slot, 2), round(slot, 2), (), text)
-        for place, text in enumerate(told)
+        Bar(round(_LEFT + place * slot, 2), round(slot, 2), (), tooltip)
+        for place, tooltip in enumerate(tooltips)
     )
     return Chart(levels=_levels(top, unit), labels=_labels(labels, slot), lines=drawn, bars=bars)
 
 
 def ceiling(value: float) -> float:
-    """A round number that is not below `value`, for the top of a scale: 1, 2, 2.5 or 5 times a
-    power of ten. ceiling(7) is 10, ceiling(130) is 200."""
+    """Return the top of a scale that shows `value`: 1, 2, 2.5 or 5 times a power of ten.
+
+    ceiling(7) is 10, ceiling(130) is 200.
+    """
     if value <= 0:
         return 1.0
     power = 1.0
@@ -124,22 +125,25 @@ def ceiling(value: float) -> float:
     return next(m * power for m in _MANTISSAS if m * power >= value * 0.999999)
 
 
-def _runs(values: Sequence[float | None], *, top: float, slot: float) -> tuple[str, ...]:
-    runs: list[list[str]] = [[]]
+def _segments(values: Sequence[float | None], *, top: float, slot: float) -> tuple[str, ...]:
+    """Return the points of each unbroken part of a line."""
+    segments: list[list[str]] = [[]]
     for place, value in enumerate(values):
         if value is None:
-            runs.append([])
+            segments.append([])
             continue
         x = _LEFT + (place + 0.5) * slot
-        y = HEIGHT - _BOTTOM - min(1.0, value / top) * _depth()
-        runs[-1].append(f"{x:.1f},{y:.1f}")
-    # A point alone is a line too, a short one, or it would not be seen.
+        y = HEIGHT - _BOTTOM - min(1.0, value / top) * _plot_height()
+        segments[-1].append(f"{x:.1f},{y:.1f}")
+    # a single point becomes a short line, or it would not be visible
     return tuple(
-        " ".join(run if len(run) > 1 else [run[0], _beside(run[0])]) for run in runs if run
+        " ".join(points if len(points) > 1 else [points[0], _shifted(points[0])])
+        for points in segments
+        if points
     )
 
 
-def _beside(point: str) -> str:
+def _shifted(point: str) -> str:
     x, _, y = point.partition(",")
     return f"{float(x) + 2:.1f},{y}"
 
@@ -147,7 +151,8 @@ def _beside(point: str) -> str:
 def _levels(top: float, write: Callable[[float], str]) -> tuple[Mark, ...]:
     steps = [top * step / _TICKS for step in range(_TICKS + 1)]
     return tuple(
-        Mark(round(HEIGHT - _BOTTOM - step / top * _depth(), 2), write(step)) for step in steps
+        Mark(round(HEIGHT - _BOTTOM - step / top * _plot_height(), 2), write(step))
+        for step in steps
     )
 
 
@@ -159,12 +164,12 @@ def _labels(labels: Sequence[str], slot: float) -> tuple[Mark, ...]:
     )
 
 
-def _depth() -> float:
+def _plot_height() -> float:
     return float(HEIGHT - _BOTTOM - _TOP)
 
 
 def _short(value: float) -> str:
-    """At most five characters: `0.25`, `800`, `1.2k`, `3M`."""
+    """Format a count in at most five characters: `0.25`, `800`, `1.2k`, `3M`."""
     for size, suffix in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{suffix}"

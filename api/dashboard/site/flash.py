@@ -1,6 +1,5 @@
-"""One message from a POST to the page that its redirect leads to: in a cookie, sealed, so that
-nobody else can make a page of ours say something. Never a secret: those are in the answer itself.
-"""
+"""A message from a POST to the page after its redirect, in a sealed cookie, so that nobody else can
+put words on a page. Never a secret: secrets are shown in the answer itself."""
 
 from __future__ import annotations
 
@@ -24,35 +23,35 @@ Tone = Literal["good", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """What to tell, and how it went."""
+    """A message, and whether it reports success."""
 
     tone: Tone
     text: str
 
 
 def put(request: Request, response: Response, flash: Flash, *, owner: str) -> None:
-    """Tell `owner` (a session) on its next page."""
+    """Show the message on the next page of `owner`, a session."""
     context: Context = request.app.state.context
-    # as it is, four bytes a character at most: escaped, it would not fit into a cookie
+    # unescaped, a character takes four bytes at most: escaped, the text would not fit into a cookie
     text = json.dumps([owner, flash.tone, flash.text[:_MAX_TEXT]], ensure_ascii=False)
     sealed = context.keyring.seal(text, context=_CONTEXT)
     set_cookie(request, response, _COOKIE, sealed, seconds=_SECONDS)
 
 
 def take(request: Request, *, owner: str) -> Flash | None:
-    """What there is to tell `owner`, if anything. `drop` then has to be called on the answer."""
+    """Return the message for `owner`, if any. Then call `drop` on the response."""
     sealed = request.cookies.get(cookie_name(request, _COOKIE))
     if not sealed:
         return None
     context: Context = request.app.state.context
     try:
-        told, tone, text = json.loads(context.keyring.open(sealed, context=_CONTEXT))
-    except Misconfigured:  # not by us, or by a key that is no more
+        sealed_for, tone, text = json.loads(context.keyring.open(sealed, context=_CONTEXT))
+    except Misconfigured:  # not sealed by us, or with a key that was removed
         return None
-    return Flash(tone, text) if told == owner else None
+    return Flash(tone, text) if sealed_for == owner else None
 
 
 def drop(request: Request, response: Response) -> None:
-    """It was told."""
+    """Remove the message, which the page shows."""
     if cookie_name(request, _COOKIE) in request.cookies:
         set_cookie(request, response, _COOKIE, "", seconds=0)

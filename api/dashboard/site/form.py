@@ -25,13 +25,13 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_FIELDS: Final = 500
 _SEVERAL: Final = ("ids", "signatures")
-"""The fields that are a list. Any other comes once, or it would mean one thing to whoever checks it
-and another to whoever uses it."""
+"""The fields that are a list. Any other may come only once: otherwise the code that checks it and
+the code that uses it could read different values."""
 
 
 class Form(Mapping[str, str]):
-    """The fields by name, white space around them left out. Raises InvalidInput where one that is
-    no list came several times. Of a list `[...]` gives the last and `all` every one."""
+    """The fields by name, without surrounding white space. Of a list, `[...]` returns the last
+    value and `all` every one. Raises InvalidInput if another field came more than once."""
 
     __slots__ = ("_fields",)
 
@@ -53,19 +53,20 @@ class Form(Mapping[str, str]):
         return len(self._fields)
 
     def text(self, name: str) -> str | None:
-        """A field's value; None where it is missing or empty."""
+        """Return a field's value; None if it is missing or empty."""
         return self.get(name) or None
 
     def all(self, name: str) -> list[str]:
-        """Every value of a field that is not empty."""
+        """Return the values of a field that are not empty."""
         return [value for value in self._fields.get(name, ()) if value]
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a field that are not empty."""
+        """Return the lines of a field that are not empty."""
         return [line.strip() for line in self.get(name, "").splitlines() if line.strip()]
 
     def number(self, name: str, *, pointer: str) -> float | None:
-        """A field's number; None where it is missing or empty. Raises InvalidInput at `pointer`."""
+        """Return a field's number; None if it is missing or empty. Raises InvalidInput at
+        `pointer`."""
         text = self.text(name)
         try:
             number = None if text is None else float(text)
@@ -76,62 +77,65 @@ class Form(Mapping[str, str]):
         return number
 
     def whole(self, name: str, *, pointer: str) -> int | None:
-        """As `number`, without a fraction."""
+        """Return a field's whole number; None if it is missing or empty. Raises InvalidInput at
+        `pointer`."""
         text = self.text(name)
         try:
             return None if text is None else int(text)
-        except ValueError:  # which thousands of digits are too
+        except ValueError:  # also for thousands of digits
             raise InvalidInput.at(pointer, "this is not a whole number") from None
 
     def json(self, name: str, *, pointer: str) -> JsonValue:
-        """A field's JSON, read as strictly as a request's body; None where it is missing or empty.
-        Raises InvalidInput at `pointer`."""
+        """Return a field's JSON, parsed as strictly as a request's body; None if it is missing or
+        empty. Raises InvalidInput at `pointer`."""
         text = self.text(name)
         try:
-            # one level less than a body may have, of which it is to be a member
+            # one level less than a body, because the value becomes a member of one
             return None if text is None else parser.parse(text.encode(), max_depth=MAX_DEPTH - 1)
         except InvalidInput as error:
-            what = error.message.replace("the body is not JSON", "this is no JSON")
-            raise InvalidInput.at(pointer, what, code=error.code) from None
+            detail = error.message.replace("the body is not JSON", "this is not JSON")
+            raise InvalidInput.at(pointer, detail, code=error.code) from None
 
 
-def filled(kind: type[Model], members: Mapping[str, Any]) -> Model:
-    """One of the API's forms with these members, checked as a request's body is. Raises
-    InvalidInput: what a form was made to say must not look like a failure of ours."""
+def validated(kind: type[Model], members: Mapping[str, Any]) -> Model:
+    """Return one of the API's forms with these members, validated like a request's body.
+
+    Raises InvalidInput, so that a tampered form does not answer 500.
+    """
     try:
         return kind.model_validate(members)
     except ValidationError as error:
         raise invalid_members(error, members) from None
 
 
-def seen(updated_at: datetime) -> str:
-    """What a form that changes something carries: as of when it shows it."""
+def seen_version(updated_at: datetime) -> str:
+    """Return the value of a form's hidden field `seen`: the last change that the form shows."""
     return rfc3339(updated_at)
 
 
 def check_unchanged(form: Form, updated_at: datetime) -> None:
-    """Raises Conflict where something was changed after a form that shows it was made: the fields
-    that nobody touched would set that back."""
-    if form.text("seen") not in (None, seen(updated_at)):
+    """Raise Conflict if the resource was changed after the form was rendered: the fields that the
+    person left alone would revert that change."""
+    if form.text("seen") not in (None, seen_version(updated_at)):
         raise Conflict(
-            "It was changed after you opened this form. Check its page: "
-            "saving again replaces that with what is below.",
+            "Somebody changed this after you opened the form. Check its page: "
+            "saving again overwrites their change with the values below.",
             code="changed_meanwhile",
         )
 
 
-def faults(error: HookfastError) -> tuple[FieldError, ...]:
-    """What is wrong with a form, to be told above it."""
-    found = error.errors if isinstance(error, InvalidInput) else ()
-    return found or (FieldError("", error.message),)
+def form_errors(error: HookfastError) -> tuple[FieldError, ...]:
+    """Return the errors to show above a form."""
+    errors = error.errors if isinstance(error, InvalidInput) else ()
+    return errors or (FieldError("", error.message),)
 
 
 async def read_form(request: Request) -> Form:
-    """The form in the request's body. Raises UnsupportedMediaType for another type of body and
-    InvalidInput for bytes that are no form."""
+    """Return the form in the request's body. Raises UnsupportedMediaType for another media type and
+    InvalidInput for a body that cannot be parsed."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
-        raise UnsupportedMediaType("This address takes HTML forms.")
+        raise UnsupportedMediaType("This address accepts HTML forms only.")
     try:
         text = (await body_to_parse(request)).decode("ascii")
         fields = parse_qsl(

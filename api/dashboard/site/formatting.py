@@ -1,10 +1,10 @@
-"""Values as people read them: times, spans, numbers, statuses. The filters of the templates."""
+"""Formats times, durations, numbers and statuses for people. The filters of the templates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from hookfast.clock import to_utc
 
@@ -33,14 +33,14 @@ TONES: Final[Mapping[str, str]] = {
     "failed": "bad",
     # attempts
     "success": "good",
-    # what came in
+    # inbox entries
     "accepted": "good",
     "suppressed": "hold",
-    # tones by their own name
+    # colours by their own name
     "good": "good",
     "off": "off",
 }
-"""The colour of each status; a status that is not listed is bad."""
+"""The colour of each status; any other status is bad."""
 
 LABELS: Final[Mapping[str, str]] = {
     "dead": "dead letter",
@@ -64,24 +64,24 @@ REASONS: Final[Mapping[str, str]] = {
 
 
 def tone(status: str) -> str:
-    """The colour of a status: good, bad, warn, wait, hold or off."""
+    """Return the colour of a status: good, bad, warn, wait, hold or off."""
     return TONES.get(status, "bad")
 
 
 def label(status: str) -> str:
-    """A status in words."""
+    """Return a status in words."""
     return LABELS.get(status, status.replace("_", " "))
 
 
 def reason(text: str | None) -> str:
-    """Why a delivery ended or waits."""
+    """Return in words why a delivery ended or waits."""
     if text is None:
         return ""
     return REASONS.get(text, text.replace("_", " "))
 
 
 def span(value: timedelta | float | None) -> str:
-    """A length of time in its two largest units, e.g. `2 h 5 min`; a number counts seconds."""
+    """Format a duration (a number: seconds) in its two largest units, e.g. `2 h 5 min`."""
     if value is None:
         return ""
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
@@ -97,10 +97,9 @@ def span(value: timedelta | float | None) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """How long ago, or in how long: `3 min ago`, `in 2 h`."""
+    """Format a time relative to now: `3 min ago`, `in 2 h`."""
     seconds = (now - moment).total_seconds()
-    size = next((size for _, size in _UNITS if abs(seconds) >= size), 1)
-    unit = next(unit for unit, its in _UNITS if its == size)
+    unit, size = next((each for each in _UNITS if abs(seconds) >= each[1]), _UNITS[-1])
     count = int(abs(seconds) // size)
     if count == 0:
         return "now"
@@ -108,19 +107,19 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def utc(moment: datetime) -> str:
-    """To the second: `2026-11-20 11:15:00 UTC`."""
+    """Format a time to the second: `2026-11-20 11:15:00 UTC`."""
     return f"{to_utc(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def number(value: float | None) -> str:
-    """With thousands separated; nothing as a dash."""
+    """Format a number with thousands separators; None as a dash."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
 
 
 def percent(share: float | None) -> str:
-    """A share as a percentage that never rounds a failure away: 0.99996 is `99.99 %`."""
+    """Format a share as a percentage that never rounds a failure away: 0.99996 is `99.99 %`."""
     if share is None:
         return "–"
     if share >= 1:
@@ -129,7 +128,7 @@ def percent(share: float | None) -> str:
 
 
 def millis(value: float | None) -> str:
-    """A duration in milliseconds, as seconds from one second on."""
+    """Format milliseconds, from one second on as seconds: `12 ms`, `1.4 s`."""
     if value is None:
         return "–"
     if value < 1:
@@ -140,13 +139,29 @@ def millis(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration in seconds, as fine as is of interest: `12 ms`, `1.4 s`, `2 h 5 min`."""
+    """Format seconds with the precision that matters: `12 ms`, `1.4 s`, `2 h 5 min`."""
     if value is None:
         return "–"
     return millis(value * 1_000) if value < 60 else span(value)
 
 
+class NamedEndpoint(Protocol):
+    """An endpoint with the attributes that can name it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def description(self) -> str: ...
+
+
+def endpoint_name(endpoint: NamedEndpoint) -> str:
+    """Return an endpoint's description, else its URL, else its id."""
+    return endpoint.description or endpoint.url or endpoint.id
+
+
 def short_id(text: str) -> str:
-    """An id's prefix and its random end, which tells rows of one moment apart."""
+    """Return an id's prefix and its random end, which differs between rows of one moment."""
     prefix, _, rest = text.partition("_")
     return f"{prefix}_…{rest[-8:]}" if len(rest) > 12 else text

@@ -1,5 +1,5 @@
-"""JSON laid out to be read. Its tokens stay as they were written: `1.0` does not become `1`, nor a
-long number another one. Pure."""
+"""Indents JSON without changing its tokens: `1.0` does not become `1`, and a long number keeps its
+digits. Pure."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import re
 from typing import Final
 
 MAX_SHOWN: Final = 64 * 1024
-"""Characters of a body that a page shows; what is longer is for downloading."""
+"""Characters of a body that a page shows; a longer one can be downloaded."""
 
 _INDENT = "  "
-# Possessive: what a repeat could go back to takes a hundred bytes for each character of a string.
-# The quote at the end may be missing, or each of its escaped ones would be tried as a beginning.
+# The possessive quantifier saves a hundred bytes of backtracking state per character of a string.
+# The last quote is optional: otherwise each escaped quote of an unclosed string would be tried as
+# the start of one.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 
 
-def shown(text: str, *, limit: int = MAX_SHOWN) -> tuple[str, bool]:
-    """The start of a JSON text with one member or element on a line, and whether that is all of it.
-    Text that is no JSON is only cut."""
+def pretty(text: str, *, limit: int = MAX_SHOWN) -> tuple[str, bool]:
+    """Return the start of a JSON text with one member or element per line, and whether it is
+    complete. Text that is not JSON is only truncated."""
     lines: list[str] = []
     line, depth, size, before = "", 0, 0, ""
     for match in _TOKEN.finditer(text):
         part = match[0]
         if part in "]}":
             depth = max(0, depth - 1)
-            if before and before in "[{":  # nothing in it: it stays on the line
+            if before and before in "[{":  # empty: it stays on the line
                 line += part
                 before = part
                 continue
@@ -43,5 +44,5 @@ def shown(text: str, *, limit: int = MAX_SHOWN) -> tuple[str, bool]:
             depth += 1
         before = part
     lines.append(line)
-    whole = "\n".join(lines)
-    return whole[:limit], len(whole) <= limit
+    indented = "\n".join(lines)
+    return indented[:limit], len(indented) <= limit

@@ -1,4 +1,4 @@
-"""The menu."""
+"""The menu of the dashboard."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A line of the menu. `name` is what a template's `section` says to be marked as current."""
+    """A line of the menu. Its pages have `name` as the second part of their paths."""
 
     name: str
     title: str
     path: str
     operator_only: bool = False
-    key_makers_only: bool = False
+    creates_keys: bool = False
 
 
 SECTIONS: tuple[Section, ...] = (
@@ -27,15 +27,15 @@ SECTIONS: tuple[Section, ...] = (
     Section("inbox", "Inbox", "/dashboard/inbox"),
     Section("event-types", "Event types", "/dashboard/event-types"),
     Section("audit", "Audit log", "/dashboard/audit"),
-    Section("api-keys", "API keys", "/dashboard/api-keys", key_makers_only=True),
-    Section("portal-links", "Portal links", "/dashboard/portal-links", key_makers_only=True),
+    Section("api-keys", "API keys", "/dashboard/api-keys", creates_keys=True),
+    Section("portal-links", "Portal links", "/dashboard/portal-links", creates_keys=True),
     Section("tenants", "Tenants", "/dashboard/tenants", operator_only=True),
     Section("retention", "Retention", "/dashboard/retention", operator_only=True),
 )
 
 
 def sections_of_endpoint(endpoint_id: str) -> list[Section]:
-    """The menu of a portal link about one endpoint."""
+    """Return the menu of a session about one endpoint."""
     return [
         Section("endpoints", "Endpoint", f"/dashboard/endpoints/{endpoint_id}"),
         Section("deliveries", "Deliveries", f"/dashboard/deliveries?endpoint_id={endpoint_id}"),

@@ -1,4 +1,4 @@
-"""What every page has: its visitor, its form, its answer."""
+"""The view of a page: its visitor and form, and the ways to answer."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from urllib.parse import urlencode
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from api.answers.page_policy import page_policy
-from api.answers.problems import Problem
+from api.answers.problems import Problem, problem_of
 from api.dashboard.site import flash, formatting
 from api.dashboard.site.flash import Flash
-from api.dashboard.site.form import Form
+from api.dashboard.site.form import Form, form_errors
 from api.dashboard.site.navigation import SECTIONS, Section, sections_of_endpoint
 from api.dashboard.site.session import Visitor, cookie_name, set_cookie
 from api.dashboard.site.static_files import ADDRESSES
 from api.process.context import Context
+from hookfast.errors import HookfastError
 from hookfast.version import VERSION
 
 HOME: Final = "/dashboard"
@@ -43,7 +43,7 @@ _POLICY: Final = page_policy(
 
 @lru_cache
 def templates() -> Environment:
-    """The templates. Whatever they show is escaped, unless it is `Markup`."""
+    """Return the templates. They escape every value."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
         autoescape=True,
@@ -55,7 +55,7 @@ def templates() -> Environment:
         name: getattr(formatting, name)
         for name in (
             *("label", "tone", "reason", "span", "ago", "utc"),
-            *("number", "percent", "millis", "seconds", "short_id"),
+            *("number", "percent", "millis", "seconds", "short_id", "endpoint_name"),
         )
     }
     environment.filters |= filters
@@ -65,11 +65,11 @@ def templates() -> Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class WrongField:
-    """What was typed into a field, and why it cannot be right."""
+class InvalidField:
+    """An invalid input: the typed value, and the reason."""
 
     value: str
-    why: str
+    detail: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,40 +83,40 @@ class View:
     form: Form = field(default_factory=lambda: Form([]))
     csrf: str = ""
     once: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    """The token of the forms on this page; see `one_effect`."""
-    result_at: str = HOME
-    """In the answer to a form that is a page of its own: where what came of it is seen later."""
-    wrong: dict[str, WrongField] = field(default_factory=dict)
-    """The fields that cannot be right, by name, which say so; for those of lists see `filters`."""
+    """The token of the forms on this page; see `submit_once`."""
+    result_path: str = HOME
+    """Where the result can be seen later, if a form is answered by a page of its own."""
+    invalid: dict[str, InvalidField] = field(default_factory=dict)
+    """The invalid fields by name, which show their errors; see `filters` for those of lists."""
     live: bool = False
-    """Whether it is rendered for a live part, again and again: then times are written so that they
-    stay the same, and the script says how long ago they are."""
+    """Whether a live part is rendered. Then times are absolute, so that the HTML changes only with
+    the data, and the script shows how long ago they are."""
 
     @property
     def can_write(self) -> bool:
-        """Whether to show what changes things."""
+        """Whether the visitor may change anything."""
         return self.visitor is not None and self.visitor.principal.scope in ("operator", "tenant")
 
     @property
-    def can_make_keys(self) -> bool:
-        """Whether the visitor may make API keys: those would outlive a portal link."""
+    def can_create_keys(self) -> bool:
+        """Whether the visitor may create API keys, which would outlive a portal link's session."""
         return self.can_write and self.visitor is not None and self.visitor.session.via is None
 
     @property
     def is_operator(self) -> bool:
-        """Whether every tenant is the visitor's to see."""
+        """Whether the visitor sees every tenant."""
         return self.visitor is not None and self.visitor.principal.scope == "operator"
 
     @property
     def tenant_id(self) -> str | None:
-        """The tenant to show: the visitor's own, or the one an operator chose; None: all."""
+        """The tenant to show: the visitor's own, or the one that an operator chose; None: all."""
         if self.visitor is None:
             return None
         return self.visitor.session.tenant_id or self.visitor.session.chosen_tenant_id
 
     @property
     def endpoint_id(self) -> str | None:
-        """The one endpoint that a portal link is about; see `confinement`."""
+        """The only endpoint that a portal link's session sees; see `endpoint_scope`."""
         return None if self.visitor is None else self.visitor.session.endpoint_id
 
     @property
@@ -131,75 +131,113 @@ class View:
         return f"{self.path}?{query}" if query else self.path
 
     @property
+    def back(self) -> str:
+        """The page that the submitted form was on (its field `back`), or the first page."""
+        return own_path(self.form.text("back"))
+
+    @property
     def theme(self) -> str | None:
-        """The theme that was chosen; None: the system's."""
+        """The chosen theme; None: the system's."""
         chosen = self.request.cookies.get(cookie_name(self.request, _THEME))
         return chosen if chosen in THEMES else None
 
     @property
+    def section(self) -> str:
+        """The name of the menu line that this page belongs to: the second part of its path."""
+        return self.path.removeprefix(HOME).lstrip("/").partition("/")[0] or "overview"
+
+    @property
     def sections(self) -> list[Section]:
-        """The lines of the menu that are this visitor's."""
+        """The menu lines that this visitor sees."""
         if self.endpoint_id is not None:
             return sections_of_endpoint(self.endpoint_id)
         return [
             each
             for each in SECTIONS
             if (self.is_operator or not each.operator_only)
-            and (self.can_make_keys or not each.key_makers_only)
+            and (self.can_create_keys or not each.creates_keys)
         ]
 
     def link(self, **changes: str | None) -> str:
-        """This page with other query parameters; None leaves one out. What a list's cursor points
-        to depends on its filters, so it goes unless it is given."""
+        """Return this page's address with changed query parameters; None removes one. A list's
+        cursor belongs to its filters, so it is removed unless it is given."""
         query = dict(self.request.query_params) | {"cursor": None} | changes
         given = urlencode({name: value for name, value in query.items() if value})
         return f"{self.path}?{given}" if given else self.path
 
     def link_to(self, path: str) -> str:
-        """Another page with this page's query."""
+        """Return another page's address with this page's query."""
         query = self.request.url.query
         return f"{path}?{query}" if query else path
 
-    @staticmethod
-    def own(path: str | None) -> str:
-        """A path that came with a request, if it is one of ours; see `own_path`."""
-        return own_path(path)
-
-    def text(self, template: str, **values: Any) -> str:
-        """A template's text, for what is shown within a page."""
+    def html(self, template: str, **values: Any) -> str:
+        """Return the HTML of a template."""
         return templates().get_template(template).render(view=self, **values)
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        """The answer that is this page."""
-        told = None if self.visitor is None else flash.take(self.request, owner=self._owner)
-        html = self.text(template, flash=told, **values)
+        """Render a page, with the message that the previous POST left for it."""
+        message = None if self.visitor is None else flash.take(self.request, owner=self._owner)
+        html = self.html(template, flash=message, **values)
         response = HTMLResponse(
             html, status_code=status, headers={"Content-Security-Policy": _POLICY}
         )
-        if told is not None:
+        if message is not None:
             flash.drop(self.request, response)
         return response
 
+    def render_form(
+        self, template: str, *, error: HookfastError | None = None, **values: Any
+    ) -> Response:
+        """Render a page with a form; after a failed submission, with what is wrong with it."""
+        status = 200 if error is None else problem_of(error).status
+        errors = () if error is None else form_errors(error)
+        return self.render(template, status=status, errors=errors, **values)
+
+    def confirm(
+        self,
+        title: str,
+        *,
+        about: str,
+        text: str,
+        button: str,
+        back: str | None = None,
+        template: str = "confirm.html",
+        **values: Any,
+    ) -> Response:
+        """Render the page that asks before an action. Its form is sent to the page's own path, and
+        leads to `back` (the path above, unless given)."""
+        return self.render(
+            template,
+            title=title,
+            about=about,
+            text=text,
+            button=button,
+            back=back or self.path.rpartition("/")[0],
+            **values,
+        )
+
     def preview(self, template: str, **values: Any) -> Response:
-        """The page that says what a form would do. Browsers may keep it, to come back to: one that
-        answers a form they could not load again. It has a token that was used by then."""
+        """Render the preview of a form's effect. Browsers may cache it, because they cannot load
+        the answer to a form again when the visitor goes back to it."""
         response = self.render(template, **values)
         response.headers["Cache-Control"] = "private, no-cache"
         return response
 
-    def go(self, path: str, notice: str | None = None, *, tone: flash.Tone = "good") -> Response:
-        """The answer to a POST: see that page, with this message."""
+    def redirect(
+        self, path: str, notice: str | None = None, *, tone: flash.Tone = "good"
+    ) -> Response:
+        """Answer a POST: redirect to a page, which shows the notice."""
         response = RedirectResponse(path, status_code=HTTPStatus.SEE_OTHER)
         if notice is not None and self.visitor is not None:
             flash.put(self.request, response, Flash(tone, notice), owner=self._owner)
         return response
 
-    def go_back(self, notice: str | None = None, *, tone: flash.Tone = "good") -> Response:
-        """The answer to a POST: the page with the form (its field `back`), with this message."""
-        return self.go(own_path(self.form.text("back")), notice, tone=tone)
+    def redirect_back(self, notice: str | None = None, *, tone: flash.Tone = "good") -> Response:
+        """Answer a POST: redirect to the page that the form was on, which shows the notice."""
+        return self.redirect(self.back, notice, tone=tone)
 
     def problem(self, problem: Problem) -> Response:
-        """The page that tells of an error."""
+        """Render the page of an error."""
         response = self.render("problem.html", status=problem.status, problem=problem)
         for name, value in problem.headers.items():
             if name != "WWW-Authenticate":  # browsers would ask for a password
@@ -207,7 +245,7 @@ class View:
         return response
 
     def choose_theme(self, response: Response, theme: str | None) -> None:
-        """Remember a theme; None: what the system says."""
+        """Store the theme in a cookie; None: the system's."""
         seconds = 0 if theme is None else _THEME_SECONDS
         set_cookie(self.request, response, _THEME, theme or "", seconds=seconds)
 
@@ -218,16 +256,11 @@ class View:
 
 
 def own_path(path: str | None) -> str:
-    """`path`, if it is one of the dashboard's; else its first page. A link must not make us send a
-    visitor anywhere else, and `//host` and `/\\host` are other hosts."""
+    """Return `path` if it is one of the dashboard's, else its first page. A link must not make the
+    dashboard redirect to another site: `//host` and `/\\host` are other hosts."""
     if path is None or not path.isascii() or not path.isprintable() or "\\" in path:
         return HOME
     return path if path == HOME or path.startswith((f"{HOME}/", f"{HOME}?")) else HOME
-
-
-def markup(html: str) -> Markup:
-    """Text that a template of ours made, to be put into another one."""
-    return Markup(html)  # noqa: S704 - rendered with autoescape
 
 
 async def _view(request: Request) -> View:
@@ -236,4 +269,4 @@ async def _view(request: Request) -> View:
 
 
 PageView = Annotated[View, Depends(_view)]
-"""A page's parameter: its visitor, its form, its answer."""
+"""The parameter of every page."""

@@ -1,4 +1,4 @@
-"""The route class of every page: signs in, checks forms, and makes errors pages."""
+"""The route classes of the pages, which check the session and form, and render errors as pages."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from api.answers.problems import invalid_request, problem_for, problem_of
+from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
 from api.dashboard.site.endpoint_scope import confine
 from api.dashboard.site.filters import filtered
 from api.dashboard.site.form import read_form
 from api.dashboard.site.page import HOME, View, own_path
 from api.dashboard.site.session import csrf_of, current_visitor, sign_in_token
-from api.dashboard.site.submit_once import once
+from api.dashboard.site.submit_once import run_once
 from api.process.context import Context
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
 SIGN_IN = f"{HOME}/sign-in"
 EVENT_STREAM = "text/event-stream"
 _OWN_PAGE: Final = ("/new", "/edit", "/settings")
-"""What the paths of forms end with that are sent to their own page; the others say `back`."""
+"""Path endings of forms that are sent to their own page; the others have a field `back`."""
 _LONGEST_NEXT = 2_000
-"""Characters of the address to come back to: it goes into another address, which has limits too."""
+"""Characters of the address to return to, which is part of the sign-in page's address."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -37,102 +37,100 @@ log = structlog.get_logger()
 
 
 class PageRoute(APIRoute):
-    """A page for those who are signed in."""
+    """A page that needs a session."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
 
         async def page(request: Request) -> Response:
-            view = _anonymous(request)
-            request.state.view = view
+            view = _new_view(request)
             try:
-                _leave_out_empty(request)
+                _remove_empty_parameters(request)
                 view.visitor = await current_visitor(request)
                 view.csrf = view.visitor.csrf
-                await _take_form(view)
-                answer = once if request.method == "POST" else filtered
-                return await confine(view) or await answer(view, handle)
+                await _read_form(view)
+                run = run_once if request.method == "POST" else filtered
+                return await confine(view) or await run(view, handle)
             except Unauthenticated:
-                return await _ask_to_sign_in(view)
+                return await _redirect_to_sign_in(view)
             except (HookfastError, RequestValidationError) as error:
-                return _refused(view, error)
+                return _error_answer(view, error)
             except Exception as error:
-                problem = problem_for(request, error)
-                return view.problem(problem)
+                return view.problem(problem_of_unexpected(request, error))
 
         return page
 
 
 class OpenPageRoute(APIRoute):
-    """A page for those who are not: signing in."""
+    """A page that needs no session: signing in, and opening a portal link."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
 
         async def page(request: Request) -> Response:
-            view = _anonymous(request)
-            request.state.view = view
+            view = _new_view(request)
             try:
                 view.csrf = csrf_of(sign_in_token(request))
-                await _take_form(view)
+                await _read_form(view)
                 return await handle(request)
             except HookfastError as error:
                 return view.problem(problem_of(error))
             except RequestValidationError as error:
                 return view.problem(problem_of(invalid_request(error)))
             except Exception as error:
-                return view.problem(problem_for(request, error))
+                return view.problem(problem_of_unexpected(request, error))
 
         return page
 
 
 def page_router() -> APIRouter:
-    """A router for pages under `/dashboard`, which are not part of the OpenAPI document."""
+    """Return a router for pages under `/dashboard`, which are not part of the OpenAPI document."""
     return APIRouter(prefix=HOME, route_class=PageRoute, include_in_schema=False)
 
 
 def open_page_router() -> APIRouter:
-    """A router for pages that need no session."""
+    """Return a router for pages that need no session."""
     return APIRouter(prefix=HOME, route_class=OpenPageRoute, include_in_schema=False)
 
 
-def _anonymous(request: Request) -> View:
+def _new_view(request: Request) -> View:
     context: Context = request.app.state.context
-    return View(request=request, context=context, now=context.clock(), visitor=None)
+    view = View(request=request, context=context, now=context.clock(), visitor=None)
+    request.state.view = view
+    return view
 
 
-async def _take_form(view: View) -> None:
-    """The form of a POST that a page of ours made. Raises Forbidden for another's."""
+async def _read_form(view: View) -> None:
+    """Read the form of a POST. Raises Forbidden if it does not come from one of our pages."""
     if view.request.method in ("GET", "HEAD"):
         return
-    # Sent by every browser of today, and by no script: a second lock beside the token.
+    # All current browsers send this header and no script can set it: a second check, with the token
     if view.request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Forbidden("This form was sent from another site.", code="cross_site")
     view.form = await read_form(view.request)
     if not hmac.compare_digest(view.form.get("csrf", "").encode(), view.csrf.encode()):
         raise Forbidden(
-            "This form is not from your session any more. Go back, reload the page, and send it "
-            "again.",
+            "This form is not from your session. Go back, reload the page, and send it again.",
             code="csrf",
         )
 
 
-async def _ask_to_sign_in(view: View) -> Response:
+async def _redirect_to_sign_in(view: View) -> Response:
     if EVENT_STREAM in view.request.headers.get("accept", ""):
-        return Response(status_code=204)  # which tells an EventSource not to come back
+        return Response(status_code=204)  # tells an EventSource not to reconnect
     back = view.here if view.request.method == "GET" else await _page_of_form(view)
     after = f"?next={quote(back)}" if next_path(back) != HOME else ""
     return RedirectResponse(f"{SIGN_IN}{after}", status_code=303)
 
 
 def next_path(path: str | None) -> str:
-    """Where to go after signing in: a path that came with a request, if it is one of ours and not
-    too long; else the first page."""
+    """Return the page to show after signing in: the requested path, if it is one of the dashboard's
+    and not too long, else the first page."""
     return own_path(path) if path is not None and len(path) <= _LONGEST_NEXT else HOME
 
 
 async def _page_of_form(view: View) -> str:
-    """The page that a form was on. What was filled in is lost: it was another session's."""
+    """Return the page that a form was on. Its input is lost: it belonged to another session."""
     if view.path.endswith(_OWN_PAGE):
         return view.path
     with suppress(HookfastError):
@@ -140,17 +138,17 @@ async def _page_of_form(view: View) -> str:
     return HOME
 
 
-def _refused(view: View, error: HookfastError | RequestValidationError) -> Response:
-    """What a visitor sees when the API refuses: after a form the page it was on, else a page."""
+def _error_answer(view: View, error: HookfastError | RequestValidationError) -> Response:
+    """Show an error: on the page that the form was on, or on a page of its own."""
     if isinstance(error, RequestValidationError):
         error = invalid_request(error)
     if view.form.text("back") is not None:
-        return view.go_back(sentence(error), tone="bad")
+        return view.redirect_back(error_sentence(error), tone="bad")
     return view.problem(problem_of(error))
 
 
-def sentence(error: HookfastError) -> str:
-    """An error in one line."""
+def error_sentence(error: HookfastError) -> str:
+    """Return an error in one line."""
     if isinstance(error, InvalidInput) and error.errors:
         return "; ".join(
             f"{each.pointer.strip('/').replace('_', ' ')}: {each.detail}" for each in error.errors
@@ -158,8 +156,8 @@ def sentence(error: HookfastError) -> str:
     return error.message
 
 
-def _leave_out_empty(request: Request) -> None:
-    """Forget query parameters without a value: forms send every field, chosen or not."""
+def _remove_empty_parameters(request: Request) -> None:
+    """Remove query parameters without a value: forms send every field, filled in or not."""
     query = request.scope["query_string"].decode("latin-1")
     if not query:
         return

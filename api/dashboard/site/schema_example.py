@@ -1,6 +1,7 @@
-"""An example of what fits a JSON Schema (2020-12), made up from its keywords. Pure.
+"""Generates an example from the keywords of a JSON Schema (2020-12). Pure.
 
-It is for people to look at: `pattern`, `oneOf` and the like are not solved, so it may not fit.
+The example is for people to read: it ignores `pattern`, `oneOf` and the like, so it may not be
+valid.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FORMATS: Final = {
 
 
 def example_of(schema: Any, *, depth: int = 0) -> Any:
-    """A value that is like what the schema describes; None where it says nothing."""
+    """Return a value like those that the schema describes; None if the schema is too general."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return None
     for name in ("const", "default"):

@@ -1,9 +1,9 @@
-"""Who looks at the dashboard: a session, begun with an API key and kept in a cookie.
+"""The sessions of the dashboard, each begun with an API key and identified by a cookie.
 
-The cookie holds 256 random bits, of which the database knows the SHA-256. It is for this host only,
-never for scripts, and over https never sent without it (the prefix `__Host-`, RFC 6265bis, section
-4.1.3.2). A session lasts half a day, ends when its key is revoked or expires, and what it may do is
-its key's scope.
+The cookie holds 256 random bits; the database stores their SHA-256. It is for this host only, never
+for scripts, and over https it is never sent in clear (the prefix `__Host-`, RFC 6265bis, section
+4.1.3.2). A session lasts half a day, ends when its key is revoked or expires, and has the scope of
+its key.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from hookfast.storage.tables import DashboardSession
 
 LIFETIME: Final = timedelta(hours=12)
 MAIL: Final = "mail"
-"""What the `key_id` of a session begins with that a link in an owner's mail began: it has no key.
-"""
+"""How the `key_id` begins of a session begun with a link in an owner's mail: it has no key."""
 _SESSION = "hookfast-session"
 _SIGN_IN = "hookfast-sign-in"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Whoever is signed in. `csrf` goes into every form, which proves that a page of ours made it:
-    another site can send the cookie along but cannot read a page."""
+    """The signed-in person. `csrf` is in every form and proves that it came from our page: another
+    site can have the cookie sent, but cannot read a page."""
 
     principal: Principal
     session: LiveSession
@@ -45,12 +44,14 @@ class Visitor:
 
 
 async def current_visitor(request: Request) -> Visitor:
-    """The request's visitor, noted as its principal. Raises Unauthenticated without a session that
-    lasts, and TooManyRequests as for any request with its key; a session that a portal link began
-    may make as many by itself."""
+    """Return the request's visitor, and set the request's principal.
+
+    Raises Unauthenticated without a valid session, and TooManyRequests as for any request with its
+    key. A portal link's session has the same limit for itself.
+    """
     context: Context = request.app.state.context
     token = request.cookies.get(cookie_name(request, _SESSION), "")
-    session = await _found(request, context, token) if token else None
+    session = await _find_session(request, context, token) if token else None
     if session is None:
         raise Unauthenticated("Your session has ended. Sign in again.")
     principal = Principal(
@@ -61,22 +62,22 @@ async def current_visitor(request: Request) -> Visitor:
         endpoint_id=session.endpoint_id,
     )
     request.state.principal = principal
-    # Whoever came by a link must not use up the requests of the key that made it: with those a
-    # platform emits its events.
+    # A person with a link must not use up the rate limit of the key that created it: the platform
+    # may emit its events with that key.
     by_link = f"session:{session.token_sha256}"
     count_request(request, session.key_id if session.via is None else by_link)
-    context.keys.used(session.key_id)
+    context.keys.mark_used(session.key_id)
     return Visitor(principal=principal, session=session, csrf=csrf_of(token))
 
 
-async def _found(request: Request, context: Context, token: str) -> LiveSession | None:
-    """The session with this token. A flood of made-up ones holds one connection of the database's
-    pool, as one of made-up keys does (see `api.limits.failure_limit`)."""
+async def _find_session(request: Request, context: Context, token: str) -> LiveSession | None:
+    """Return the session with this token. A flood of invalid tokens occupies one connection of the
+    database's pool, like a flood of invalid keys (see `api.limits.failure_limit`)."""
     site = client_site(request)
     async with context.failures.turn(site), context.database.read() as connection:
         session = await sessions.find(connection, _sha256(token), now=context.clock())
     if session is None:
-        context.failures.failed(site, Unauthenticated("There is no such session."))
+        context.failures.count(site, Unauthenticated("There is no such session."))
     return session
 
 
@@ -91,9 +92,9 @@ async def begin(
     via: str | None = None,
     endpoint_id: str | None = None,
 ) -> None:
-    """Begin a session in the place of the one there may be: a token that somebody planted before
-    is worth nothing after. `scope` and `tenant_id` can narrow what the key may do; `via` says that
-    it was a portal link, `endpoint_id` that it is about that endpoint only."""
+    """Begin a session, and end the browser's previous one: a token that somebody planted becomes
+    worthless. `scope` and `tenant_id` can narrow the key's rights. `via` marks the session of a
+    portal link, and `endpoint_id` limits it to that endpoint."""
     context: Context = request.app.state.context
     token, now = secrets.token_urlsafe(32), context.clock()
     expires_at = now + lifetime
@@ -119,7 +120,7 @@ async def begin(
 
 
 async def end(request: Request, response: Response, visitor: Visitor) -> None:
-    """End the session, here and in the browser."""
+    """End the session in the database and in the browser."""
     context: Context = request.app.state.context
     async with context.database.write() as connection:
         await sessions.remove(connection, visitor.session.token_sha256)
@@ -127,23 +128,23 @@ async def end(request: Request, response: Response, visitor: Visitor) -> None:
 
 
 def sign_in_token(request: Request) -> str:
-    """The token of the sign-in form, which has no session yet: the browser's own, or a new one.
-    Without it another site could sign a visitor in as somebody else."""
+    """Return the token of the sign-in form, which has no session yet: the browser's, or a new one.
+    Without it, another site could sign a visitor in as somebody else."""
     return request.cookies.get(cookie_name(request, _SIGN_IN)) or secrets.token_urlsafe(32)
 
 
 def keep_sign_in_token(request: Request, response: Response, token: str) -> None:
-    """Have the browser send it with the form."""
+    """Set the cookie with the token, which the browser sends with the form."""
     set_cookie(request, response, _SIGN_IN, token, seconds=3_600)
 
 
 def csrf_of(token: str) -> str:
-    """What forms carry; nobody can compute it without the cookie."""
+    """Return the value for the forms; nobody can compute it without the cookie."""
     return hmac.new(token.encode(), b"hookfast csrf", hashlib.sha256).hexdigest()
 
 
 def cookie_name(request: Request, name: str) -> str:
-    """The cookie's name, which over https makes browsers refuse one that another host has set."""
+    """Return the cookie's name. Over https, its prefix makes browsers reject another host's."""
     return f"__Host-{name}" if request.url.scheme == "https" else name
 
 
@@ -158,7 +159,7 @@ def set_cookie(
         path="/",
         secure=request.url.scheme == "https",
         httponly=True,
-        # not `strict`: that would ask everybody who follows a link in a mail to sign in again
+        # not `strict`: people who follow a link in a mail would have to sign in again
         samesite="lax",
     )
 

@@ -1,5 +1,5 @@
-"""The dashboard's style sheet and script. Their addresses hold a hash of what they contain, so that
-browsers keep them for good and an update of ours shows at once."""
+"""The dashboard's style sheet, script and icon. Their addresses contain a hash of their content, so
+that browsers cache them for good and a new version shows at once."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ class _File:
 
 
 def _load() -> tuple[dict[str, _File], dict[str, str]]:
-    kept: dict[str, _File] = {}
+    loaded: dict[str, _File] = {}
     addresses: dict[str, str] = {}
     for file in (files("api.dashboard") / "static").iterdir():
         stem, _, suffix = file.name.rpartition(".")
         if suffix in _TYPES:
             content = file.read_bytes()
             hashed = f"{stem}.{hashlib.sha256(content).hexdigest()[:16]}.{suffix}"
-            kept[hashed] = _File(content, _TYPES[suffix])
+            loaded[hashed] = _File(content, _TYPES[suffix])
             addresses[file.name] = f"{PREFIX}/{hashed}"
-    return kept, addresses
+    return loaded, addresses
 
 
 _FILES, _ADDRESSES = _load()
 ADDRESSES: Mapping[str, str] = MappingProxyType(_ADDRESSES)
-"""Where each file is served, by its name: `dashboard.css` → `/dashboard/static/dashboard.….css`."""
+"""The address of each file by its name: `dashboard.css` → `/dashboard/static/dashboard.….css`."""
 
 
 @routes.get(PREFIX + "/{name}", include_in_schema=False)
 async def static_file(name: str) -> Response:
-    """One of the files. They are the same for everybody."""
+    """Return a file. It needs no session."""
     file = _FILES.get(name)
     if file is None:
         raise NotFound("There is no such file.")

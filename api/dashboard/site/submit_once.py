@@ -1,11 +1,10 @@
-"""One form, one effect: reloading the page that a form led to, or a second click, does it no second
-time.
+"""Runs each submitted form once, even if the visitor clicks twice or reloads the answer.
 
-Every form carries the token of its page. It is claimed in the database before the form does its
-work, and what came of that is noted after. So a process that dies in between leaves a claim of
-which nobody knows what came, and whoever sends the form again is told to look: to do it twice would
-send things twice or make a key that nobody has seen, and the new page has a new token anyway. What
-was refused is freed. See docs/adr/0019-one-form-one-effect.md.
+Every form carries the token of its page. The token is claimed in the database before the form takes
+effect, and the result is stored after it. A process that dies in between leaves a claim without a
+result. If that form is sent again, the answer asks the visitor to check, because a second effect
+could send deliveries twice or create a key that nobody has seen. A form that failed validation
+releases its claim. See docs/adr/0019-one-form-one-effect.md.
 """
 
 from __future__ import annotations
@@ -23,58 +22,58 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.answers.problems import problem_of
-from api.dashboard.site.page import HOME, View
+from api.dashboard.site.page import HOME, View, own_path
 from api.dashboard.site.session import LIFETIME
 from hookfast.errors import HookfastError, InvalidInput
 from hookfast.storage.accounts import sent_forms
-from hookfast.storage.accounts.sent_forms import FormKey, Sent
+from hookfast.storage.accounts.sent_forms import FormKey, SentFormState
 
 _REPEATABLE: Final = frozenset(
     {
         f"{HOME}/sign-out",
         f"{HOME}/settings/theme",
         f"{HOME}/settings/tenant",
-        # these count, and change nothing
+        # these only count
         f"{HOME}/deliveries/actions",
         f"{HOME}/dead-letters/redrive",
     }
 )
-"""Forms that may be sent as often as one likes."""
+"""Forms that may be sent any number of times."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{22}")
-_PATIENCE: Final = timedelta(seconds=10)
-"""How long a second click waits for the first: longer than most receivers take to agree."""
-_LOOKED_EVERY_SECONDS: Final = 0.2
+_WAIT_FOR_FIRST: Final = timedelta(seconds=10)
+"""How long a second click waits for the first: longer than most receivers take to be verified."""
+_POLL_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
 
 
-async def once(view: View, handle: Callable[[Request], Awaitable[Response]]) -> Response:
-    """The answer to a form; to one that was sent before, where what came of it is. Raises
-    InvalidInput for a form without a token, and what `handle` raises."""
+async def run_once(view: View, handle: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Handle a form, or redirect to the result if it was sent before. Raises InvalidInput for a
+    form without a token, and the errors of `handle`."""
     if view.request.scope["path"] in _REPEATABLE:
         return await handle(view.request)
-    key = _key(view)
+    key = _form_key(view)
     async with view.context.database.write() as connection:
         earlier = await sent_forms.claim(connection, key, now=view.now, lifetime=LIFETIME)
     if earlier is not None:
-        return _again(view, await _settled(view, key, earlier))
+        return _answer_repeated(view, await _await_result(view, key, earlier))
     try:
         response = await handle(view.request)
     except HookfastError as error:
         if problem_of(error).status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            await _free(view, key)
-        raise  # otherwise it may have been done all the same
+            await _release(view, key)
+        raise  # after a server error the claim stays: the form may have taken effect
     except RequestValidationError:
-        await _free(view, key)
+        await _release(view, key)
         raise
     if response.status_code < HTTPStatus.BAD_REQUEST:
-        await _settle(view, key, response)
+        await _store_result(view, key, response)
     elif response.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
-        await _free(view, key)
+        await _release(view, key)
     return response
 
 
-def _key(view: View) -> FormKey:
+def _form_key(view: View) -> FormKey:
     token = view.form.get("once", "")
     if view.visitor is None or _TOKEN.fullmatch(token) is None:
         raise InvalidInput("This form is too old. Go back, reload the page, and send it again.")
@@ -85,53 +84,50 @@ def _key(view: View) -> FormKey:
     )
 
 
-async def _settled(view: View, key: FormKey, earlier: Sent) -> Sent:
-    """What came of the first time, for which a second click waits."""
+async def _await_result(view: View, key: FormKey, earlier: SentFormState) -> SentFormState:
+    """Wait for the result of the first submission, and return it if it comes in time."""
     clock = asyncio.get_running_loop().time
-    until = clock() + (earlier.sent_at + _PATIENCE - view.now).total_seconds()
-    known: Sent | None = earlier
+    until = clock() + (earlier.sent_at + _WAIT_FOR_FIRST - view.now).total_seconds()
+    known: SentFormState | None = earlier
     while known is not None and known.led_to is None and clock() < until:
-        await asyncio.sleep(_LOOKED_EVERY_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
         async with view.context.database.read() as connection:
             known = await sent_forms.find(connection, key)
     return known or earlier
 
 
-def _again(view: View, earlier: Sent) -> Response:
+def _answer_repeated(view: View, earlier: SentFormState) -> Response:
     if earlier.led_to is None:
-        # a form without `back` is on a page below the one that lists, or shows, what it makes
-        back = view.own(view.form.text("back") or view.path.rpartition("/")[0])
+        # a form without `back` is on a page below the one that shows its result
+        back = own_path(view.form.text("back") or view.path.rpartition("/")[0])
         return view.render("already_submitted.html", status=HTTPStatus.CONFLICT, back=back)
-    told = "This was already done: the form was sent before."
+    notice = "This was already done: the form was sent before."
     if earlier.shown_once:
-        told += " What was shown once, such as a secret, is not shown again."
-    return view.go(earlier.led_to, told)
+        notice += " What was shown once, such as a secret, is not shown again."
+    return view.redirect(earlier.led_to, notice)
 
 
-async def _settle(view: View, key: FormKey, response: Response) -> None:
-    """A page in answer to a form shows what no other page does; a redirect leads to it."""
+async def _store_result(view: View, key: FormKey, response: Response) -> None:
+    """Store where the result is: the redirect's target, or `view.result_path` for an answer that is
+    a page of its own and may show a secret."""
     led_to = response.headers.get("location")
-    shown_once = led_to is None
-
-    async def note(connection: AsyncConnection) -> None:
-        await sent_forms.settle(
-            connection, key, led_to=led_to or view.result_at, shown_once=shown_once
-        )
-
-    await _noted(view, note)
+    await _try_to_write(
+        view,
+        lambda connection: sent_forms.set_result(
+            connection, key, led_to=led_to or view.result_path, shown_once=led_to is None
+        ),
+    )
 
 
-async def _free(view: View, key: FormKey) -> None:
-    async def note(connection: AsyncConnection) -> None:
-        await sent_forms.free(connection, key)
-
-    await _noted(view, note)
+async def _release(view: View, key: FormKey) -> None:
+    await _try_to_write(view, lambda connection: sent_forms.remove(connection, key))
 
 
-async def _noted(view: View, note: Callable[[AsyncConnection], Awaitable[None]]) -> None:
-    """Note it, if that can be: the answer may hold a secret that only it will ever show."""
+async def _try_to_write(view: View, write: Callable[[AsyncConnection], Awaitable[None]]) -> None:
+    """Write in a transaction, and only log a failure: the answer may show a secret for the only
+    time."""
     try:
         async with view.context.database.write() as connection:
-            await note(connection)
+            await write(connection)
     except Exception as error:
         log.warning("The result of a form could not be stored.", error=type(error).__name__)

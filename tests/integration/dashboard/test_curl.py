@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.pages.request_preview import MAX_BODY, as_curl
+from api.dashboard.pages.request_preview import MAX_BODY, curl_script
 from api.forms.endpoint import EndpointView
 from api.routes.deliveries import DeliveryView
 from hookfast.receiver import Verifier
@@ -77,7 +77,7 @@ def test_it_sends_the_body_and_signatures_that_verify(
     server: tuple[str, Taken], body: bytes
 ) -> None:
     url, taken = server
-    script = as_curl(delivery(), endpoint(url), body=body, attempt=3)
+    script = curl_script(delivery(), endpoint(url), body=body, attempt=3)
     assert SECRET not in script
     subprocess.run(["bash", "-c", script.replace("whsec_…", SECRET)], check=True, timeout=PATIENCE)
     assert taken.body == body
@@ -90,6 +90,6 @@ def test_it_sends_the_body_and_signatures_that_verify(
 
 def test_a_body_that_is_large_is_read_from_a_file(server: tuple[str, Taken]) -> None:
     url, _ = server
-    script = as_curl(delivery(), endpoint(url), body=b"x" * (MAX_BODY + 1), attempt=1)
+    script = curl_script(delivery(), endpoint(url), body=b"x" * (MAX_BODY + 1), attempt=1)
     assert "body.json" in script
     assert len(script) < 2_000

@@ -42,4 +42,4 @@ async def test_a_subscription_that_is_refused_costs_nothing_of_what_was_filled_i
         assert 'value="user.team.*, User.Account"' in refused.text
         assert 'value="thin" selected' in refused.text
         assert "Events/1: a pattern is an event type" in text_of(refused.text)
-        assert 'aria-describedby="events-wrong"' in refused.text
+        assert 'aria-describedby="events-error"' in refused.text

@@ -25,7 +25,7 @@ SHORTENED = "Lists show this id shortened"
         ("dead-letters", "endpoint_id", "ep_…0123abcd", SHORTENED),
         ("events", "type", "paid", THREE_PARTS),
         ("events", "find", "evt_…0123abcd", SHORTENED),
-        ("inbox", "key", "id:1", "A key is one of a source"),
+        ("inbox", "key", "id:1", "because keys are per source"),
         ("audit", "key_id", "key_1", WHOLE.format("key")),
         ("audit", "resource_id", "ep_…0123abcd", SHORTENED),
     ],

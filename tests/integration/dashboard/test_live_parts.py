@@ -34,7 +34,7 @@ async def test_a_live_part_stays_the_same_while_only_time_passes(
     def rendered(*, live: bool, later: timedelta) -> str:
         now = context.clock() + later
         view = View(request=request, context=context, now=now, visitor=None, live=live)
-        return view.text("delivery_rows.html", listing=listing, names={})
+        return view.html("delivery_rows.html", listing=listing, names={})
 
     hour = timedelta(hours=1)
     assert rendered(live=False, later=hour) != rendered(live=False, later=2 * hour)
@@ -47,11 +47,11 @@ async def test_a_live_part_says_what_is_different_and_ends_with_the_session(
     said = ["<p>one\ntwo</p>", "<p>one\ntwo</p>", "<p>three</p>", "<p>four</p>"]
     looks: list[float] = []
 
-    def pause(every: float, *, took: float) -> float:
+    def refresh_delay(every: float, *, took: float) -> float:
         looks.append(took)
         return every
 
-    monkeypatch.setattr(live, "pause", pause)
+    monkeypatch.setattr(live, "refresh_delay", refresh_delay)
     async with signed_in(app, OPERATOR_KEY) as visitor:
         request = visitor.client.build_request("GET", "/dashboard/live/overview")
         scope = {
@@ -73,7 +73,7 @@ async def test_a_live_part_says_what_is_different_and_ends_with_the_session(
                 await visitor.post("/dashboard/sign-out")
             return said.pop(0)
 
-        messages = [message async for message in live.changes(view, render, every=0.001)]
+        messages = [message async for message in live.messages(view, render, every=0.001)]
     assert messages == [
         "retry: 2000\n\n",
         "data: <p>one\ndata: two</p>\n\n",

@@ -42,12 +42,12 @@ async def test_the_overview_says_whether_anything_goes_out(
         assert "goes out once a worker runs" in told
         assert "hookfast worker" not in told  # which is the operator's to start
         async with context.database.write() as connection:
-            await workers.beat(connection, "worker_1", version="1", now=context.clock())
+            await workers.record_heartbeat(connection, "worker_1", version="1", now=context.clock())
         try:
             told = text_of((await visitor.get("/dashboard")).text)
         finally:
             async with context.database.write() as connection:
-                await workers.leave(connection, "worker_1")
+                await workers.remove(connection, "worker_1")
     assert "No worker" not in told
     assert "It shows here as it goes out." in told
     assert "Every endpoint is enabled and answers." in told
@@ -70,7 +70,7 @@ async def test_the_overview_counts_what_became_of_deliveries(
     assert "Success rate 75 %" in told
     assert "Waiting 1 1 pending" in told
     assert "Dead letters 1" in told
-    assert "3 delivered, 1 failed, 1 under way" in told  # by the bar that holds them
+    assert "3 delivered, 1 failed, 1 in progress" in told  # by the bar that holds them
 
 
 async def test_the_overview_says_that_every_receiver_answers_only_where_it_is_so(

@@ -31,7 +31,7 @@ async def test_an_operator_looks_at_one_tenant_and_at_all_again(
         assert ids[0] in page
         assert ids[1] in page
         told = await visitor.posted("/dashboard/tenants", name="Third")
-        assert "Third is a tenant now." in told
+        assert "Tenant Third is created." in told
 
 
 async def test_the_theme_is_remembered(operator: Visitor) -> None:

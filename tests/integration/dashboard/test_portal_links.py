@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.dashboard.pages import portal_links
+from api.dashboard.pages import filter_choices
 from api.http.pagination import Page
 from api.process.context import Context
 from hookfast.owners.notice import owner_hash
@@ -240,7 +240,7 @@ async def test_a_link_to_an_endpoint_is_offered_for_that_endpoint_however_many_t
     app: FastAPI, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With another choice in the form, or with none, the link would show more than was meant."""
-    monkeypatch.setattr(portal_links, "_NAMED", Page(limit=1, after=None))
+    monkeypatch.setattr(filter_choices, "NEWEST", Page(limit=1, after=None))
     tenants = [await new_tenant(client) for _ in range(2)]
     first, _ = [await new_endpoint(client, tenants[0]) for _ in range(2)]
     path = f"/dashboard/portal-links?endpoint_id={first}"

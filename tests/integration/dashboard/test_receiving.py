@@ -82,8 +82,8 @@ async def test_a_sources_settings_are_changed_and_what_is_wrong_is_told(
         assert source["event_types"] == {"github.issues.opened": "code.issue.opened"}
         assert source["idempotency"] == {"expression": "suggested", "window_seconds": 60}
         for wrong, told in (
-            ({"options": "{x"}, "this is no JSON"),
-            ({"options": "[1]"}, "this is a JSON object, such as"),
+            ({"options": "{x"}, "this is not JSON"),
+            ({"options": "[1]"}, "must be a JSON object, such as"),
             ({"allowed_networks": "all of them"}, "allowed networks"),
             ({"fact_window_seconds": "long"}, "this is not a whole number"),
         ):
@@ -101,7 +101,7 @@ async def test_a_new_sources_secret_is_asked_for_where_the_provider_makes_it(
         form = {"name": "Stripe", "provider": "stripe", "fact_window_seconds": "1"}
         refused = await visitor.post("/dashboard/sources/new", **form)
         assert refused.status_code == 422
-        assert "stripe makes the secret itself" in text_of(refused.text)
+        assert "stripe creates the secret" in text_of(refused.text)
         given = "whsec_given_by_stripe_0123456789"
         made = await visitor.post("/dashboard/sources/new", secrets=given, **form)
         assert made.status_code == 200

@@ -72,21 +72,23 @@ TAMPERED: list[tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "fields", "wrong"), TAMPERED, ids=[path for path, *_ in TAMPERED])
+@pytest.mark.parametrize(
+    ("path", "fields", "invalid"), TAMPERED, ids=[path for path, *_ in TAMPERED]
+)
 async def test_it_is_refused_and_changes_nothing(
     operator: Visitor,
     client: httpx2.AsyncClient,
     owned: dict[str, str],
     path: str,
     fields: dict[str, Any],
-    wrong: dict[str, tuple[str, ...]],
+    invalid: dict[str, tuple[str, ...]],
 ) -> None:
     about = [f"/endpoints/{owned['endpoint_id']}", f"/sources/{owned['source_id']}"]
     about += ["/event-types?limit=200"]
     before = [(await client.get(each)).json() for each in about]
     await operator.post("/dashboard/settings/tenant", tenant_id=owned["tenant_id"])
     try:
-        for name, values in wrong.items():
+        for name, values in invalid.items():
             for value in values:
                 given = fields | {name: value}
                 answer = await operator.post(f"/dashboard{path.format(**owned)}", **given)

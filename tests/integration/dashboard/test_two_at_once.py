@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 CHOSEN = {"verification": "none", "plan": "hourly", "signatures": ["hook", "standard"]}
 PATCH = {"content-type": "application/merge-patch+json"}
-CHANGED = "It was changed after you opened this form."
+CHANGED = "Somebody changed this after you opened the form."
 
 
 def sent_by(page: str, action: str) -> dict[str, Any]:

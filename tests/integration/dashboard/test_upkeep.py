@@ -20,7 +20,7 @@ async def test_an_event_type_is_registered_mended_and_deleted(
     path = f"/dashboard/event-types/{name}"
     schema = '{"type": "object", "properties": {"cart": {"type": "string"}}}'
     refused = await operator.post("/dashboard/event-types/new", name=name, schema="{")
-    assert "this is no JSON" in text_of(refused.text)
+    assert "this is not JSON" in text_of(refused.text)
     refused = await operator.post("/dashboard/event-types/new", name=name, schema="[]")
     assert refused.status_code == 422
     assert "a JSON Schema is an object" in refused.text
@@ -50,7 +50,7 @@ async def test_the_form_for_a_new_event_type_replaces_none(
     name = (await client.put("/event-types/shop.cart.kept", json=kept)).json()["name"]
     refused = await operator.post("/dashboard/event-types/new", name=name, description="New.")
     assert refused.status_code == 422
-    assert "there is an event type of this name" in text_of(refused.text)
+    assert "an event type has this name already" in text_of(refused.text)
     assert 'value="New."' in refused.text  # what was filled in is still there
     stored = (await client.get(f"/event-types/{name}")).json()
     assert {member: stored[member] for member in kept} == kept

@@ -31,7 +31,7 @@ def test_the_top_of_a_scale_is_the_next_round_number(value: float, top: float) -
 def test_bars_stand_on_each_other_and_fill_the_scale() -> None:
     chart = charts.stacked_bars(
         [[("good", 6), ("bad", 4)], [], [("good", 0), ("bad", 5)]],
-        told=["ten", "none", "five"],
+        tooltips=["ten", "none", "five"],
         labels=["a", "", "c"],
     )
     full, empty, half = chart.bars
@@ -47,14 +47,14 @@ def test_bars_stand_on_each_other_and_fill_the_scale() -> None:
 
 
 def test_few_deliveries_are_not_measured_in_fractions() -> None:
-    chart = charts.stacked_bars([[("good", 1)]], told=["one"], labels=[""])
+    chart = charts.stacked_bars([[("good", 1)]], tooltips=["one"], labels=[""])
     assert [level.label for level in chart.levels] == ["0", "1", "2", "3", "4", "5"]
 
 
 def test_a_line_is_broken_where_there_is_nothing() -> None:
     chart = charts.lines(
         [("p50", [1, 2, None, 3, None, None])],
-        told=[""] * 6,
+        tooltips=[""] * 6,
         labels=[""] * 6,
         unit=str,
     )
@@ -69,6 +69,6 @@ def test_a_line_is_broken_where_there_is_nothing() -> None:
 
 
 def test_no_data_is_an_empty_chart_and_no_error() -> None:
-    chart = charts.lines([("p50", [])], told=[], labels=[], unit=str)
+    chart = charts.lines([("p50", [])], tooltips=[], labels=[], unit=str)
     assert chart.bars == ()
     assert chart.lines[0].points == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from api.dashboard.site.form import Form, filled
+from api.dashboard.site.form import Form, validated
 from hookfast.errors import InvalidInput
 
 LONG = "9" * 5_000
@@ -75,7 +75,7 @@ def test_a_form_of_the_api_says_what_is_wrong_with_a_member() -> None:
     class Asked(BaseModel):
         most: int
 
-    assert filled(Asked, {"most": 3}).most == 3
+    assert validated(Asked, {"most": 3}).most == 3
     with pytest.raises(InvalidInput) as refused:
-        filled(Asked, {"most": "many"})
+        validated(Asked, {"most": "many"})
     assert [error.pointer for error in refused.value.errors] == ["/most"]

@@ -7,12 +7,12 @@ import tracemalloc
 
 import pytest
 
-from api.dashboard.site.json_view import shown
+from api.dashboard.site.json_view import pretty
 from api.dashboard.site.schema_example import example_of
 
 
 def test_one_member_or_element_on_a_line() -> None:
-    text, whole = shown('{"a":{"b":[1,{"c":null}],"d":"x, {y}: \\"z\\""},"e":[],"f":{}}')
+    text, whole = pretty('{"a":{"b":[1,{"c":null}],"d":"x, {y}: \\"z\\""},"e":[],"f":{}}')
     assert whole
     assert text.splitlines() == [
         "{",
@@ -35,23 +35,23 @@ def test_one_member_or_element_on_a_line() -> None:
     "number", ["1.0", "1e3", "12345678901234567890123", "-0.0", "0.10000000000000000000001"]
 )
 def test_numbers_stay_as_they_were_written(number: str) -> None:
-    assert number in shown(f'{{"n":{number}}}')[0]
+    assert number in pretty(f'{{"n":{number}}}')[0]
 
 
 @pytest.mark.parametrize("text", ["null", '"a"', "[]", "{}", " [ 1 , 2 ] ", '{"ä":"\\u00e4"}'])
 def test_it_means_the_same(text: str) -> None:
-    assert json.loads(shown(text)[0]) == json.loads(text)
+    assert json.loads(pretty(text)[0]) == json.loads(text)
 
 
 def test_of_a_long_one_the_start_is_shown() -> None:
-    text, whole = shown(json.dumps(list(range(10_000))), limit=100)
+    text, whole = pretty(json.dumps(list(range(10_000))), limit=100)
     assert not whole
     assert len(text) <= 100
     assert text.startswith("[\n  0,\n  1,")
 
 
 def test_a_deep_one_grows_no_further_than_the_limit() -> None:
-    text, whole = shown("[" * 60 + "1," * 50_000 + "1" + "]" * 60)
+    text, whole = pretty("[" * 60 + "1," * 50_000 + "1" + "]" * 60)
     assert not whole
     assert len(text) <= 64 * 1024
 
@@ -61,7 +61,7 @@ def test_a_long_string_takes_little_more_memory_than_itself(character: str) -> N
     text = json.dumps({"a": 0}).replace("0", f'"{character * 1_000_000}"')
     tracemalloc.start()
     try:
-        _, whole = shown(text)
+        _, whole = pretty(text)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -71,7 +71,7 @@ def test_a_long_string_takes_little_more_memory_than_itself(character: str) -> N
 
 @pytest.mark.parametrize("text", ["", "no json at all", "{]", '{"a"', '"half', "}}}}"])
 def test_what_is_no_json_is_shown_all_the_same(text: str) -> None:
-    assert isinstance(shown(text)[0], str)
+    assert isinstance(pretty(text)[0], str)
 
 
 @pytest.mark.parametrize(

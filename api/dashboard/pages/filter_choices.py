@@ -1,0 +1,52 @@
+"""The choices that several filters offer: how far back a list goes, endpoints and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from api.access.authentication import Principal
+from api.dashboard.site.formatting import endpoint_name
+from api.dashboard.site.page import View
+from api.forms.endpoint import EndpointView
+from api.forms.source import SourceView
+from api.http.pagination import Page
+from api.process.context import Context
+from api.routes.endpoints import list_endpoints
+from api.routes.sources import list_sources
+
+NEWEST: Final = Page(limit=200, after=None)
+"""As many endpoints or sources as a filter offers, and as a list shows by name."""
+
+Within = Literal["15m", "1h", "24h", "7d"]
+SPANS: Final[Mapping[Within, tuple[timedelta, str]]] = {
+    "15m": (timedelta(minutes=15), "15 minutes"),
+    "1h": (timedelta(hours=1), "hour"),
+    "24h": (timedelta(hours=24), "24 hours"),
+    "7d": (timedelta(days=7), "7 days"),
+}
+
+
+def start_of(within: Within | None, now: datetime) -> datetime | None:
+    """Return when the chosen span begins; None if none is chosen."""
+    return None if within is None else now - SPANS[within][0]
+
+
+async def endpoints_to_choose(
+    view: View, context: Context, principal: Principal
+) -> list[EndpointView]:
+    """Return the endpoints that a filter offers; only its own in a session about one endpoint."""
+    listing = await list_endpoints(NEWEST, context, principal, tenant_id=view.tenant_id)
+    return [each for each in listing.data if view.endpoint_id in (None, each.id)]
+
+
+def names_of(endpoints: list[EndpointView]) -> dict[str, str]:
+    """Return the endpoints' names by id."""
+    return {each.id: endpoint_name(each) for each in endpoints}
+
+
+async def sources_to_choose(view: View, context: Context, principal: Principal) -> list[SourceView]:
+    """Return the sources that a filter offers."""
+    listing = await list_sources(NEWEST, context, principal, tenant_id=view.tenant_id)
+    return listing.data
