@@ -1,5 +1,5 @@
-"""Only `storage.deliveries.lives` writes the state of a delivery: the source of every module is
-searched, whatever the tests happen to run."""
+"""Only `storage.deliveries.lives` writes the state of a delivery. The tests search the source of
+every module for other writes, so that no write depends on being executed by a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hookfast.storage.tables import Delivery
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("hookfast", "api", "activities", "workflows")
-THE_WRITER = "hookfast/storage/deliveries/lives.py"
+WRITER = "hookfast/storage/deliveries/lives.py"
 ALLOWED = {
     "started_at",
     "leased_until",
@@ -26,9 +26,9 @@ ALLOWED = {
     "batch_id",
     "batch_until",
 }
-"""What others may write: the outbox, and which signals were applied."""
+"""The columns that other modules may write: the outbox, and the mark of applied signals."""
 UNKNOWN = "?"
-"""In place of a column: something is written, and the source does not show what."""
+"""Stands for a column if the source does not show which one is written."""
 
 _SQL = re.compile(r'\bUPDATE\s+(ONLY\s+)?"?deliveries\b', re.IGNORECASE)
 _SQL_OF_SOME_TABLE = re.compile(r'\bUPDATE\s+(ONLY\s+)?"?$')
@@ -43,14 +43,14 @@ class Write:
 
 
 def writes_in(source: str) -> list[Write]:
-    """Every UPDATE of `deliveries` in a module."""
+    """Return every UPDATE of `deliveries` in a module."""
     return list(_Module(ast.parse(source)).writes())
 
 
 @dataclass
 class _Module:
-    """A module's source. Names are looked up in the whole module, whatever their scope: one name
-    for two things makes it find too much, and never too little."""
+    """A module's source. Names are looked up in the whole module without regard to scope: a name
+    with two meanings finds too many writes, but never too few."""
 
     tree: ast.Module
     assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class _Module:
                     if columns := self._set_by(node):
                         yield Write(node.lineno, columns)
                 case ast.Call(func=ast.Attribute(attr="execute"), args=[statement, given, *_]):
-                    # parameters that have a column's name set it, too
+                    # parameters named like a column set the column too
                     if self._is_update(statement):
                         columns = self._keys(given) & set(Delivery.__table__.c.keys())
                         if columns or UNKNOWN in self._keys(given):
@@ -120,7 +120,7 @@ class _Module:
                 return False
 
     def _is_update(self, node: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
-        """Whether this is an UPDATE of `deliveries`, or an INSERT that may become one."""
+        """Return whether this is an UPDATE of `deliveries`, or an INSERT that may become one."""
         match node:
             case ast.Name(id=name) if name not in seen:
                 values = self.assigned.get(name, [])
@@ -142,8 +142,8 @@ class _Module:
         return any(self._is_table(argument) for argument in call.args[:1])
 
     def _set_by(self, outermost: ast.Call) -> frozenset[str]:
-        """The columns that a chain sets. One without `.values(…)` sets whatever it is executed
-        with, unless it is a name that is built on elsewhere."""
+        """Return the columns that a chain of calls sets. A chain without `.values(…)` sets the
+        parameters it is executed with, unless another statement extends it."""
         columns: set[str] = set()
         calls = list(_chain(outermost))
         inserts = any(_is_insert(call) for call in calls)
@@ -178,7 +178,7 @@ class _Module:
         return columns
 
     def _keys(self, node: ast.expr, seen: frozenset[str] = frozenset()) -> set[str]:
-        """The columns that are the keys of a dict."""
+        """Return the columns that are the keys of a dict."""
         match node:
             case ast.Dict(keys=keys, values=values):
                 columns: set[str] = set()
@@ -199,7 +199,7 @@ class _Module:
 
 
 def _chain(node: ast.expr) -> Iterator[ast.Call]:
-    """The calls of `a(…).b(…).c(…)`, the last one first."""
+    """Yield the calls of `a(…).b(…).c(…)`, the last one first."""
     while isinstance(node, ast.Call):
         yield node
         if not isinstance(node.func, ast.Attribute):
@@ -208,7 +208,7 @@ def _chain(node: ast.expr) -> Iterator[ast.Call]:
 
 
 def _links_below(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls of a chain on which this call is made."""
+    """Yield the calls of the chain on which this call is made."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield from _chain(node.func.value)
 
@@ -226,7 +226,7 @@ def _is_insert(call: ast.Call) -> bool:
 
 
 def _column(key: ast.expr) -> str:
-    """The column that a key names: `"status"`, `_C.status`, `_C["status"]`."""
+    """Return the column that a key names: `"status"`, `_C.status`, `_C["status"]`."""
     match key:
         case ast.Constant(value=str(name)) | ast.Attribute(attr=name):
             return name
@@ -247,15 +247,15 @@ def test_nothing_but_lives_writes_the_state_of_a_delivery() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{write.line} sets {', '.join(sorted(write.columns - ALLOWED))}"
         for path in modules()
-        if path.relative_to(ROOT).as_posix() != THE_WRITER
+        if path.relative_to(ROOT).as_posix() != WRITER
         for write in writes_in(path.read_text())
         if not write.columns <= ALLOWED
     ]
     assert not found, "give `lives.apply` a fact instead:\n" + "\n".join(found)
 
 
-def test_the_state_and_what_others_may_write_are_columns_of_their_own() -> None:
-    # a claim gives a delivery into a batch's hands, and its attempt's record takes it from there
+def test_others_may_write_only_one_column_of_the_state() -> None:
+    # a claim puts a delivery into a batch, and the record of its attempt takes it out
     assert {"batch_until"} == lives.WRITTEN & ALLOWED
     assert set(Delivery.__table__.c.keys()) > lives.WRITTEN | ALLOWED
 
@@ -266,14 +266,14 @@ def test_lives_writes_all_of_the_state() -> None:
         assert {f"b_{name}" for name in lives.WRITTEN} <= written
 
 
-def test_every_update_that_there_is_is_found() -> None:
-    """As many as a search for the words finds, and those of the writer itself."""
+def test_every_update_in_the_source_is_found() -> None:
+    """At least as many as a search for the words finds, and those of the writer itself."""
     words = re.compile(r"update\(\s*_DELIVERIES\b")
     for path in modules():
         source = path.read_text()
         assert len(writes_in(source)) >= len(words.findall(source)), path
-    writes = writes_in((ROOT / THE_WRITER).read_text())
-    assert any(UNKNOWN in write.columns for write in writes)  # it would be reported
+    writes = writes_in((ROOT / WRITER).read_text())
+    assert any(UNKNOWN in write.columns for write in writes)  # these would be reported
 
 
 # -- the finder -----------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ _C = _DELIVERIES.c
         ("update(metadata.tables['deliveries']).values(status='dead')", {"status"}),
         ("t = sa.table('deliveries', sa.column('id'))\nupdate(t).values(id=1)", {"id"}),
         ("T = _DELIVERIES\nupdate(T).values(status='dead')", {"status"}),
-        # a dict, however it is given
+        # a dict in any form
         ("update(_DELIVERIES).values({'status': 1, _C.reason: 2})", {"status", "reason"}),
         ("update(_DELIVERIES).values({_C['status']: 1})", {"status"}),
         (
@@ -319,7 +319,7 @@ _C = _DELIVERIES.c
         ("def f(**values):\n update(_DELIVERIES).values(**values)", {UNKNOWN}),
         # a statement in parts
         ("s = update(_DELIVERIES)\ns = s.where(_C.id == 1)\ns.values(status=1)", {"status"}),
-        # no values: what it is executed with is written
+        # no values: it writes the parameters it is executed with
         ("execute(update(_DELIVERIES).where(_C.id == 1), {'status': 1})", {UNKNOWN}),
         (
             "_S = update(_DELIVERIES).values(signals_applied=1)\nc.execute(_S, {'status': 1})",
@@ -346,7 +346,7 @@ def test_an_update_is_found_with_its_columns(source: str, columns: set[str]) -> 
     assert set().union(*found) == columns
 
 
-def test_a_write_is_found_where_it_is() -> None:
+def test_a_write_is_reported_with_its_line() -> None:
     source = (
         "\n\nasync def end(c):\n    await c.execute(\n        update(Delivery).values(round=1))"
     )
@@ -363,11 +363,11 @@ def test_a_write_is_found_where_it_is() -> None:
         "update(_EVENTS).values(deliveries=1, status='dead')",
         "c.execute(update(_EVENTS).values(deliveries=1), {'status': 1})",
         "digest.update(body)",
-        '"""UPDATE deliveries: how a docstring may begin."""',
+        '"""UPDATE deliveries: a docstring."""',
         "log.info('An update of deliveries.')",
         "text('SELECT 1 FROM deliveries FOR UPDATE')",
         "text(f'UPDATE events SET {column} = 1')",
     ],
 )
-def test_nothing_else_is_taken_for_one(source: str) -> None:
+def test_other_statements_are_not_reported(source: str) -> None:
     assert writes_in(BOUND + source) == []

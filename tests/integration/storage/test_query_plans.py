@@ -1,4 +1,4 @@
-"""Lists stay fast at any size: each is one ordered range of one index. The planners say so here."""
+"""Query plans: lists stay fast at any size, because each reads one ordered range of an index."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOMENT = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# One tenant and one event type have most of the rows, as in life: it is where a wrong index hurts.
+# One tenant and one event type have most of the rows, as in practice: there, a wrong index is slow.
 # Each event has three deliveries; one delivery in 50 is dead.
 _FILL = """
 WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})
@@ -125,8 +125,8 @@ _TABLES = {
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The URL of a database with 60,000 rows in each table, and the statistics a real one has:
-    SQLite none, PostgreSQL those of autovacuum."""
+    """The URL of a database with 60,000 rows in each table, and the statistics of a real database:
+    none on SQLite, those of autovacuum on PostgreSQL."""
     if request.param == "sqlite":
         path: Path = tmp_path_factory.mktemp("filled") / "hookfast.db"
         shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
@@ -141,15 +141,15 @@ def filled(
 async def _fill(url: str) -> None:
     async with Database(url) as database:
         on_sqlite = database.kind == "sqlite"
-        words = {
+        replacements = {
             "{body}": "x'7b7d'" if on_sqlite else "'\\x7b7d'::bytea",
             "{true}": "1" if on_sqlite else "true",
         }
         async with database.write() as connection:
             for table, columns in _TABLES.items():
                 values = ", ".join(columns.values())
-                for word, meaning in words.items():
-                    values = values.replace(word, meaning)
+                for placeholder, value in replacements.items():
+                    values = values.replace(placeholder, value)
                 if not on_sqlite:
                     values = values.replace("Z'", "Z'::timestamptz").replace("'[]'", "'[]'::json")
                 statement = _FILL.format(
@@ -161,7 +161,7 @@ async def _fill(url: str) -> None:
 
 
 DELIVERY_LISTS = [
-    # the filter, and the index whose range SQLite walks
+    # the filter, and the index whose range SQLite reads
     (DeliveryFilter(), "sqlite_autoindex_deliveries_1"),
     (DeliveryFilter(status=DELIVERED), "sqlite_autoindex_deliveries_1"),
     (DeliveryFilter(since=MOMENT, until=MOMENT), "sqlite_autoindex_deliveries_1"),
@@ -225,8 +225,8 @@ UNFINISHED = tuple(status for status in DeliveryStatus if not status.finished)
 FINISHED = tuple(status for status in DeliveryStatus if status.finished)
 IDS = tuple(f"dlv_{100000 + n * 50}" for n in range(500))
 
-CHOICES = [
-    # what a job acts on, and the index whose range SQLite walks
+SELECTIONS = [
+    # the deliveries that a job acts on, and the index whose range SQLite reads
     (DeliverySelection(), "sqlite_autoindex_deliveries_1"),
     (DeliverySelection(up_to="dlv_159000", since=MOMENT), "sqlite_autoindex_deliveries_1"),
     (DeliverySelection(statuses=(DELIVERED,)), "sqlite_autoindex_deliveries_1"),
@@ -266,7 +266,7 @@ CHOICES = [
         "sqlite_autoindex_deliveries_1",
     ),
     (
-        # but for what two other jobs have yet to come to
+        # except what two other jobs have still to process
         DeliverySelection(
             statuses=dead_letters.DEAD,
             tenant_id=TENANT,
@@ -309,17 +309,17 @@ async def test_a_page_of_events_is_one_range_of_an_index(
     filled: str, chosen: EventFilter, index: str, after: str | None
 ) -> None:
     statement = events.page_statement(chosen, after=after, limit=51)
-    # a tenant's own events and everyone's are a range each: two pages, merged by sorting them
+    # a tenant's own events and broadcasts are one range each: two pages, merged by sorting
     await check(filled, statement, index=index, may_sort=chosen.broadcasts)
 
 
 @pytest.mark.parametrize("after", [None, "dlv_150000"])
-@pytest.mark.parametrize(("chosen", "index"), CHOICES)
+@pytest.mark.parametrize(("chosen", "index"), SELECTIONS)
 async def test_a_jobs_next_deliveries_are_ranges_of_an_index(
     filled: str, chosen: DeliverySelection, index: str, after: str | None
 ) -> None:
     statement = selection.next_statement(chosen, after=after, limit=50)
-    # several statuses are a range each, whose few rows are merged by sorting them
+    # several statuses are one range each, whose few rows are merged by sorting
     await check(filled, statement, index=index, may_sort=len(chosen.ranges()) > 1)
 
 
@@ -335,13 +335,13 @@ async def test_a_page_of_dead_letters_is_one_range_of_an_index(
 @pytest.mark.parametrize(
     ("chosen", "index"),
     [
-        # any of the indexes that hold dead letters only will do where nothing is filtered
+        # without a filter, any index that contains only dead letters is good
         (DeadLetterFilter(), "ix_deliveries_tenant_dead"),
         (DeadLetterFilter(tenant_id=TENANT), "ix_deliveries_tenant_dead"),
         (DeadLetterFilter(endpoint_id=ENDPOINT), "ix_deliveries_endpoint_dead"),
     ],
 )
-async def test_dead_letters_are_counted_without_reading_the_delivered(
+async def test_dead_letters_are_counted_without_reading_other_deliveries(
     filled: str, chosen: DeadLetterFilter, index: str
 ) -> None:
     statement = dead_letters.ages_statement(chosen, now=MOMENT)
@@ -362,14 +362,15 @@ async def test_statistics_of_an_endpoint_read_ranges_of_indexes(filled: str) -> 
     await check(
         filled, endpoint_stats.attempts_of(listed, limit=20_001), index="ix_attempts_delivery"
     )
-    gone = endpoint_stats.last_day_gone(ENDPOINT, since=EPOCH, until=MOMENT)
+    gone = endpoint_stats.last_final_day(ENDPOINT, since=EPOCH, until=MOMENT)
     await check(filled, gone, index="ix_delivery_days_endpoint")
 
 
-async def test_which_events_of_a_page_an_endpoint_has_is_asked_by_event(filled: str) -> None:
-    """And not by the endpoint, which may have millions."""
+async def test_deliveries_of_a_page_of_events_are_found_by_event(filled: str) -> None:
+    """Not by the endpoint, which may have millions."""
     event_ids = [f"evt_{100_000 + n}" for n in range(500)]
-    statement = select(Delivery.__table__.c.event_id).where(*feed.sent_to(ENDPOINT, event_ids))
+    conditions = feed.deliveries_to(ENDPOINT, event_ids)
+    statement = select(Delivery.__table__.c.event_id).where(*conditions)
     await check(filled, statement, index="ix_deliveries_event")
 
 
@@ -399,11 +400,11 @@ async def _lock(connection: AsyncConnection) -> None:
 
 async def _find_under_way(connection: AsyncConnection) -> None:
     ids = [f"dlv_{100_000 + n}" for n in range(100)]
-    await selection.under_way(connection, ids, patience=MINUTE, now=MOMENT)
+    await selection.resends_under_way(connection, ids, patience=MINUTE, now=MOMENT)
 
 
 @pytest.mark.parametrize(
-    ("does", "index"),
+    ("query", "index"),
     [
         (_claim, "ix_deliveries_outbox"),
         (_claim_few, "ix_deliveries_outbox"),
@@ -414,10 +415,10 @@ async def _find_under_way(connection: AsyncConnection) -> None:
         (_find_under_way, "sqlite_autoindex_deliveries_1"),
     ],
 )
-async def test_what_workers_look_for_all_the_time_is_a_range_of_an_index(
-    filled: str, does: Callable[[AsyncConnection], Awaitable[None]], index: str
+async def test_frequent_queries_of_workers_read_ranges_of_an_index(
+    filled: str, query: Callable[[AsyncConnection], Awaitable[None]], index: str
 ) -> None:
-    """As it is sent, with its parameters: some of these change what they find."""
+    """The statements are explained as sent, with parameters; some of them also write."""
     sent: list[tuple[str, Any]] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
@@ -425,7 +426,7 @@ async def test_what_workers_look_for_all_the_time_is_a_range_of_an_index(
 
     async with Database(filled) as database, database.write() as connection:
         sqlalchemy_event.listen(connection.sync_connection, "before_cursor_execute", note)
-        await does(connection)
+        await query(connection)
         sqlalchemy_event.remove(connection.sync_connection, "before_cursor_execute", note)
         for statement, parameters in sent:
             assert_good(await explained(connection, statement, parameters), index=index)
@@ -434,8 +435,8 @@ async def test_what_workers_look_for_all_the_time_is_a_range_of_an_index(
 
 
 async def check(url: str, statement: Select[Any], *, index: str, may_sort: bool = False) -> None:
-    """SQLite walks `index` and sorts nothing. PostgreSQL, which may choose among several good ways
-    because it has statistics, reads few of the rows."""
+    """Assert that SQLite reads `index` and does not sort, and that PostgreSQL, which has statistics
+    and may choose among several good plans, reads few rows."""
     async with Database(url) as database, database.read() as connection:
         compiled = statement.compile(
             dialect=connection.dialect, compile_kwargs={"literal_binds": True}
@@ -447,7 +448,7 @@ Plan = list[str] | dict[str, Any]
 
 
 async def explained(connection: AsyncConnection, statement: str, parameters: Any = None) -> Plan:
-    """How SQLite will do it, step by step; or how PostgreSQL has just done it."""
+    """Return SQLite's plan as a list of steps, or PostgreSQL's plan as it was executed."""
     if connection.dialect.name == "sqlite":
         rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
         return [row[-1] for row in rows]
@@ -459,24 +460,24 @@ async def explained(connection: AsyncConnection, statement: str, parameters: Any
 
 
 def assert_good(plan: Plan, *, index: str, may_sort: bool = False) -> None:
-    """See `check`."""
+    """Assert what `check` documents about a plan."""
     if isinstance(plan, list):
         assert any(index in step.split() for step in plan), plan
         assert may_sort or not any("TEMP B-TREE" in step for step in plan), plan
     else:
-        # a partition of a day to come is empty: there is nothing better to do with it
+        # empty partitions of future days are scanned sequentially, which is best
         assert not sequentially_read(plan), plan
         assert rows_read(plan) <= MOST_READ, plan
 
 
 def sequentially_read(node: dict[str, Any]) -> bool:
-    """Whether a scan below `node` goes through a table that has rows."""
+    """Return whether a sequential scan at or below `node` reads rows."""
     scans = node["Node Type"] == "Seq Scan" and rows_read(node) > 0
     return scans or any(sequentially_read(child) for child in node.get("Plans", []))
 
 
 def rows_read(node: dict[str, Any]) -> float:
-    """How many rows the scans below `node` really read, those they threw away included."""
+    """Return how many rows the scans at or below `node` read, including the filtered ones."""
     read = 0.0
     if "Scan" in node["Node Type"]:
         removed = node.get("Rows Removed by Filter", 0)

@@ -1,4 +1,4 @@
-"""A doorbell on PostgreSQL outlives whatever becomes of its connection."""
+"""A PostgreSQL doorbell replaces connections that have ended."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.anyio
 ENDED = [
     asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
     asyncpg.InterfaceError("connection is closed"),
-    # of a session that was ended, and whose end is not read yet
+    # the session was ended, but the connection has not read that yet
     asyncpg.InternalClientError("cannot switch to state 15; another operation is in progress"),
     ConnectionResetError(),
 ]
 
 
-class Line:
-    """A connection whose statements fail with `error`, if there is one."""
+class FakeConnection:
+    """A connection whose statements fail with `error`, unless it is None."""
 
     def __init__(self, error: Exception | None, used: asyncio.Event) -> None:
         self._error = error
@@ -49,11 +49,11 @@ async def test_a_connection_that_was_ended_is_replaced(
     use: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = asyncio.Event()
-    lines = iter([Line(error, used), Line(None, used)])
+    connections = iter([FakeConnection(error, used), FakeConnection(None, used)])
 
     @asynccontextmanager
-    async def connection(_: str) -> AsyncIterator[Line]:
-        yield next(lines)
+    async def connection(_: str) -> AsyncIterator[FakeConnection]:
+        yield next(connections)
 
     monkeypatch.setattr(doorbell, "_connection", connection)
     monkeypatch.setattr(doorbell, "_RECONNECT_SECONDS", 0)

@@ -1,4 +1,4 @@
-"""What is committed together, and what becomes of those with whom it fails."""
+"""Group commit: which items are committed together, and how failures affect the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Commit = Callable[[list[str]], Awaitable[Sequence[str]]]
 
 
 class Log:
-    """A store that takes a turn of the loop for each group, and refuses what is `bad`."""
+    """A store that needs a turn of the event loop per group, and raises ValueError for `bad`."""
 
     def __init__(self) -> None:
         self.groups: list[str] = []
@@ -36,31 +36,31 @@ class Log:
         return [item.upper() for item in items]
 
 
-class Kept:
-    """Something that can be asked whether it is still kept."""
+class Item:
+    """An object that can be weakly referenced."""
 
 
 def group_of(log: Log, **options: Any) -> GroupCommit[str, str]:
     return GroupCommit(log.commit, name="test", **{"most": 3, **options})
 
 
-async def test_what_comes_during_a_transaction_is_committed_together_in_the_next() -> None:
+async def test_items_that_arrive_during_a_commit_are_committed_together_in_the_next() -> None:
     log = Log()
     group = group_of(log)
     results = await asyncio.gather(*(group.add(item) for item in "abcdefg"))
     assert results == list("ABCDEFG")
     assert log.groups == ["abc", "def", "g"]
-    assert await group.add("h") == "H"  # and later, at rest, it begins anew
+    assert await group.add("h") == "H"  # an idle group commits again
 
 
-async def test_a_group_is_only_so_large_but_takes_one_that_is_larger() -> None:
+async def test_a_group_has_a_size_limit_which_a_single_item_may_exceed() -> None:
     log = Log()
     group = group_of(log, size=len, most_size=4)
     await asyncio.gather(*(group.add(item) for item in ("aaa", "b", "cc", "dddddd", "e")))
     assert log.groups == ["aaab", "cc", "dddddd", "e"]
 
 
-async def test_one_that_cannot_be_stored_does_not_fail_its_neighbours() -> None:
+async def test_an_item_that_cannot_be_stored_does_not_fail_the_others_of_its_group() -> None:
     log = Log()
     group = group_of(log)
     results = await asyncio.gather(
@@ -71,7 +71,7 @@ async def test_one_that_cannot_be_stored_does_not_fail_its_neighbours() -> None:
     assert log.groups == ["abadc", "a", "bad", "c"]
 
 
-async def test_when_the_database_is_away_all_fail_without_asking_once_more_for_each() -> None:
+async def test_a_connection_error_fails_the_whole_group_without_further_tries() -> None:
     log = Log()
     log.away = ConnectionRefusedError()
     group = group_of(log)
@@ -83,7 +83,7 @@ async def test_when_the_database_is_away_all_fail_without_asking_once_more_for_e
 
 
 @pytest.mark.parametrize(("patience", "second"), [(60.0, "c"), (None, "bc")])
-async def test_with_patience_what_its_caller_waits_for_no_more_is_left_out(
+async def test_with_patience_items_of_cancelled_callers_are_not_committed(
     patience: float | None, second: str
 ) -> None:
     log = Log()
@@ -98,7 +98,7 @@ async def test_with_patience_what_its_caller_waits_for_no_more_is_left_out(
     assert log.groups == ["a", second]
 
 
-async def test_who_comes_behind_a_transaction_that_is_stuck_is_told_to_come_again() -> None:
+async def test_callers_behind_a_stuck_transaction_get_unavailable() -> None:
     stuck = asyncio.Event()
     begun: list[list[str]] = []
 
@@ -112,11 +112,11 @@ async def test_who_comes_behind_a_transaction_that_is_stuck_is_told_to_come_agai
     assert [type(one) for one in results] == [Unavailable] * 4
     stuck.set()
     await group.close()
-    assert begun == [["a", "b", "c"]]  # what was not begun is not done behind their backs
+    assert begun == [["a", "b", "c"]]  # the item that was not begun is never committed
     assert await group.add("e") == "e"
 
 
-async def test_a_transaction_without_an_end_is_given_up_and_the_next_one_made(
+async def test_a_transaction_that_does_not_end_is_cancelled_and_the_next_one_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(group_commit, "LONGEST_SECONDS", 0.05)
@@ -135,7 +135,7 @@ async def test_a_transaction_without_an_end_is_given_up_and_the_next_one_made(
     assert results[2] == "C"
 
 
-async def test_closing_waits_for_all_that_was_added() -> None:
+async def test_closing_waits_for_all_added_items() -> None:
     log = Log()
     group = group_of(log)
     adding = [asyncio.create_task(group.add(item)) for item in "abcde"]
@@ -145,22 +145,22 @@ async def test_closing_waits_for_all_that_was_added() -> None:
     assert await asyncio.gather(*adding) == list("ABCDE")
 
 
-async def test_nothing_is_kept_of_those_who_were_told_to_come_again() -> None:
+async def test_items_of_callers_that_got_unavailable_are_not_kept_in_memory() -> None:
     stuck = asyncio.Event()
 
-    async def commit(items: list[Kept]) -> Sequence[str]:
+    async def commit(items: list[Item]) -> Sequence[str]:
         await stuck.wait()
         return ["" for _ in items]
 
-    group: GroupCommit[Kept, str] = GroupCommit(commit, name="test", most=2, patience=0.02)
-    first = [asyncio.create_task(group.add(Kept())) for _ in range(2)]
+    group: GroupCommit[Item, str] = GroupCommit(commit, name="test", most=2, patience=0.02)
+    first = [asyncio.create_task(group.add(Item())) for _ in range(2)]
     await asyncio.sleep(0)
-    later = [Kept() for _ in range(10)]
+    later = [Item() for _ in range(10)]
     living = weakref.WeakSet(later)
     results = await asyncio.gather(*map(group.add, later), *first, return_exceptions=True)
     assert [type(one) for one in results] == [Unavailable] * 12
     del later, results
-    await asyncio.sleep(0)  # the loop lets go of what it has just handed over
+    await asyncio.sleep(0)  # the event loop drops its references
     gc.collect()
     assert not living
     stuck.set()

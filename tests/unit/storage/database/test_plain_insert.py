@@ -41,13 +41,13 @@ def test_plain_insert_sends_what_sqlalchemy_sends(table: Table, dialect: Dialect
             assert value == table.c[name].default.arg
 
 
-def test_plain_insert_refuses_defaults_made_for_each_row() -> None:
+def test_plain_insert_rejects_columns_with_a_default_computed_per_row() -> None:
     table = Table("t", MetaData(), Column("id", String), Column("n", Integer, default=lambda: 1))
     with pytest.raises(TypeError, match="not a constant"):
         _compile(table, ["id"], aiosqlite.dialect())
 
 
-def test_rows_without_a_column_of_the_first_are_refused() -> None:
+def test_rows_without_a_column_of_the_first_row_are_rejected() -> None:
     statement = _compile(Event.__table__, ["id", "type"], aiosqlite.dialect())
     with pytest.raises(KeyError):
         statement.parameters([{"id": "evt_1", "type": "a.b"}, {"id": "evt_2"}])

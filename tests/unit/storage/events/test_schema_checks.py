@@ -1,4 +1,4 @@
-"""Checking events against schemas: nobody waits for the one that takes long."""
+"""Checking events against schemas: a slow check does not delay other requests."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def codes(faults: list[schema_checks.Fault] | None) -> list[str | None]:
     return [None if fault is None else fault.code for fault in faults]
 
 
-class Turns:
-    """Counts the turns of the loop from the moment its value is asked for."""
+class LoopTurns:
+    """Event data that counts the turns of the event loop after its value was read."""
 
     def __init__(self) -> None:
         self._turns = 0
@@ -60,11 +60,11 @@ class Turns:
 
 
 @pytest.mark.parametrize("rules", [PATTERN, {"not": PATTERN}, {"allOf": [True, PATTERN]}], ids=str)
-async def test_the_loop_turns_while_a_pattern_is_searched(
+async def test_a_slow_pattern_does_not_block_the_event_loop(
     rules: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_checks, "EVENT_SECONDS", 0.3)
-    turns = Turns()
+    turns = LoopTurns()
     counting = asyncio.create_task(turns.count())
     faults = await SchemaChecks().alone([(schema(rules), turns)])
     counting.cancel()
@@ -72,20 +72,20 @@ async def test_the_loop_turns_while_a_pattern_is_searched(
     assert turns.since > 20
 
 
-async def test_the_others_of_a_group_do_not_wait_for_the_one_that_takes_long() -> None:
+async def test_a_slow_check_does_not_delay_the_others_of_its_group() -> None:
     checks = SchemaChecks()
-    of_text = schema({"type": "string"})
+    text = schema({"type": "string"})
     group = [
-        [(of_text, Data("a"))],
+        [(text, Data("a"))],
         [(schema(PATTERN), Data(LONG))],
-        [(of_text, Data(1)), (of_text, Data("b"))],
+        [(text, Data(1)), (text, Data("b"))],
     ]
     for short in (True, False):
         first, slow, last = await checks.together(group, short=short)
         assert (codes(first), slow, codes(last)) == ([None], None, ["schema_violation", None])
 
 
-async def test_what_a_request_has_no_time_left_for_is_to_be_sent_again(
+async def test_events_for_which_a_request_has_no_time_left_get_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, seconds in (
@@ -101,7 +101,7 @@ async def test_what_a_request_has_no_time_left_for_is_to_be_sent_again(
     assert isinstance(found[-1], Unavailable)
 
 
-async def test_who_would_wait_too_long_behind_others_is_told_to_come_again(
+async def test_a_request_that_waits_too_long_for_slow_checks_gets_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(schema_checks, "_PATIENCE_SECONDS", 0.01)
@@ -109,7 +109,7 @@ async def test_who_would_wait_too_long_behind_others_is_told_to_come_again(
     monkeypatch.setattr(schema_checks, "EVENT_SECONDS", 0.1)
     checks = SchemaChecks()
     bad = [(schema(PATTERN), Data(LONG))]
-    async with checks._slow:  # another one is being checked
+    async with checks._slow:  # another request is being checked
         with pytest.raises(Unavailable) as caught:
             await checks.alone(bad)
     assert caught.value.code == "overloaded"

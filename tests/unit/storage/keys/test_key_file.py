@@ -1,4 +1,4 @@
-"""The key file: made once, whole, for its owner only."""
+"""The key file: created once and completely, and readable by its owner only."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "home" / "encryption.key"
 
 
-def test_it_makes_a_key_once_and_reads_it_afterwards(path: Path) -> None:
+def test_the_key_is_created_once_and_read_afterwards(path: Path) -> None:
     key = load_or_create(path)
     assert len(key) == 32
     assert load_or_create(path) == key
 
 
-def test_the_file_is_the_owners_and_leaves_nothing_beside_it(path: Path) -> None:
+def test_the_file_is_readable_by_its_owner_only_and_no_other_file_is_left(path: Path) -> None:
     load_or_create(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_its_text_also_works_as_the_setting(path: Path) -> None:
+def test_the_text_of_the_file_also_works_as_the_setting(path: Path) -> None:
     key = load_or_create(path)
     assert parse_keys(path.read_text()) == (key,)
 
@@ -63,7 +63,9 @@ def test_processes_that_start_at_once_get_one_key(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o620])
-def test_a_file_others_can_reach_is_refused_with_the_cure(tmp_path: Path, mode: int) -> None:
+def test_a_file_that_others_can_access_is_rejected_with_the_command_to_fix_it(
+    tmp_path: Path, mode: int
+) -> None:
     path = tmp_path / "encryption.key"
     path.write_text(encode_key(KEY))
     path.chmod(mode)
@@ -74,7 +76,7 @@ def test_a_file_others_can_reach_is_refused_with_the_cure(tmp_path: Path, mode: 
 
 
 @pytest.mark.parametrize("content", [b"", b"c2hvcnQ=\n", b"not a key", b"\xff\xfe", bytes(5000)])
-def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_rejected_and_not_changed(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "encryption.key"
     path.write_bytes(content)
     path.chmod(0o600)
@@ -83,19 +85,21 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, content: bytes
     assert path.read_bytes() == content
 
 
-def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="not a regular file"):
         load_or_create(tmp_path)
 
 
-def test_a_fifo_in_its_place_does_not_hang_the_start(tmp_path: Path) -> None:
+def test_a_fifo_in_place_of_the_file_does_not_block_the_start(tmp_path: Path) -> None:
     path = tmp_path / "encryption.key"
     os.mkfifo(path, 0o600)
     with pytest.raises(Misconfigured, match="not a regular file"):
         load_or_create(path)
 
 
-def test_a_folder_that_cannot_be_made_is_a_setting_to_mend(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_with_the_setting_to_use(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Misconfigured, match="HOOKFAST_ENCRYPTION_KEYS"):
         load_or_create(tmp_path / "file" / "encryption.key")
