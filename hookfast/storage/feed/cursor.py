@@ -1,8 +1,8 @@
-"""A place in the feed, as it is kept by whoever reads it: opaque text, the same on both databases.
+"""Cursors: places in the feed, as opaque text that its readers keep, the same on both databases.
 
-It tells of an event by position and id, or of everything up to a position, and of the time until
-when its holder has seen the feed: that says whether retention has overtaken it, and where in
-PostgreSQL's partitions to look for what follows.
+A cursor has an event's position and id, or only a position, and the time up to which its reader has
+seen the feed: the time shows whether retention has overtaken the cursor, and in which of
+PostgreSQL's partitions the next events are.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from hookfast.errors import InvalidInput
 from hookfast.ids import first_id_at, time_of
 
 MAX_LENGTH = 120
-"""Longest cursor, in characters."""
+"""The longest cursor, in characters."""
 _FORM = re.compile(r"1\.([0-9]{1,18})\.([0-9]{1,15})\.([0-9a-f]{32})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-# Ids are made a moment before their transactions begin, by hosts whose clocks differ. An event that
-# becomes visible later than this after its id was made could be missed by whoever reads along.
-_LATEST = timedelta(days=1)
+# Ids are created shortly before their transactions begin, by hosts whose clocks differ. A reader
+# could miss an event that becomes visible later than this after its id was created.
+_MAX_DELAY = timedelta(days=1)
 _AFTER_EVERY_ID = "~"
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Everything up to the event `id` at `position` is seen, or without an id everything at that
-    position too. `at` is when that was so, to the millisecond."""
+    """The place after the event `id` at `position`, or without an id after all events at that
+    position. `at` is when its reader had seen everything up to it, to the millisecond."""
 
     position: int
     at: datetime
@@ -39,12 +39,12 @@ class Cursor:
 
     @classmethod
     def of_event(cls, position: int, event_id: str) -> Self:
-        """Where an event stands."""
+        """Return the cursor after an event."""
         return cls(position, time_of(event_id) or _EPOCH, event_id)
 
     @classmethod
     def parse(cls, text: str, *, pointer: str = "after") -> Self:
-        """The cursor whose `str` this is. Raises InvalidInput (`invalid_cursor`)."""
+        """Parse a cursor's text, as `str` returns it. Raises InvalidInput (`invalid_cursor`)."""
         try:
             padded = text + "=" * (-len(text) % 4)
             match = _FORM.fullmatch(base64.b64decode(padded, b"-_", validate=True).decode("ascii"))
@@ -67,17 +67,17 @@ class Cursor:
 
     @property
     def first_id(self) -> str:
-        """The smallest id that an event behind it can have."""
-        return first_id_at("evt", max(self.at, _EPOCH + _LATEST) - _LATEST)
+        """The smallest id that an event after this cursor can have."""
+        return first_id_at("evt", max(self.at, _EPOCH + _MAX_DELAY) - _MAX_DELAY)
 
     def __lt__(self, other: Cursor) -> bool:
-        """Whether the other one lies further on."""
+        """Whether this cursor is before the other."""
         return not self.covers(other.position, other.id or _AFTER_EVERY_ID)
 
     def covers(self, position: int, event_id: str) -> bool:
-        """Whether an event lies at or before it."""
+        """Whether an event is at or before this cursor."""
         return (position, event_id) <= (self.position, self.id or _AFTER_EVERY_ID)
 
 
 START = Cursor(0, _EPOCH, first_id_at("evt", _EPOCH))
-"""Before the first event that is kept, whichever that is."""
+"""The place before the first event that is kept."""

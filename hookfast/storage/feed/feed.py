@@ -1,9 +1,10 @@
-"""The feed: events in the order in which they became visible, to be read from any place on. Nothing
-ever appears behind a cursor that was given out; `feed_position` tells why.
+"""The feed: events in the order in which they became visible, readable from any place. No event
+ever appears before a cursor that was returned; `feed_position` explains why.
 
-A reader keeps a `Cursor`: it begins at `end`, `since` a time or at an event, and goes on with the
-cursor of each page. `gap` says whether retention, or a restore from a backup, left a hole behind
-the cursor. Each function makes a few statements in the caller's (reading) transaction.
+A reader keeps a `Cursor`: it begins at the end (`end_cursor`), at a time (`cursor_since`) or at an
+event, and continues with the cursor of each page. `find_gap` tells whether events after the cursor
+are missing because of retention or a restore from a backup. Each function executes a few statements
+in the caller's (reading) transaction.
 """
 
 from __future__ import annotations
@@ -44,74 +45,75 @@ _HEAD = (
 )
 
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
-"""Bodies of one page, together; a page has one event at least."""
+"""The total size of one page's bodies; a page has at least one event."""
 _SCAN_AT_ONCE: Final = 500
-_SCAN_MOST: Final = 5_000  # events that one read looks at for those that are wanted
-_NEIGHBOURS: Final = 1_000  # events made at about one time of which the first visible is looked for
+_SCAN_MOST: Final = 5_000  # events that one read scans for matching ones
+_NEIGHBOURS: Final = 1_000  # events created at about one time, of which the first visible is taken
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedFilter:
-    """Which events: those a tenant may see, broadcasts included (None: all of them), of a type that
-    one of the valid `patterns` matches (none: any), that came in through a source (None: any), that
-    have a delivery to an endpoint (None: or not)."""
+    """Selects events: those that a tenant may see, broadcasts included (None: all), of a type that
+    matches one of the valid `patterns` (none: any type), received through a source (None: any
+    event), with a delivery to an endpoint (None: with or without)."""
 
     tenant_id: str | None = None
     patterns: frozenset[str] = frozenset()
     source_id: str | None = None
     endpoint_id: str | None = None
 
-    def wants(self, event_type: str, tenant_id: str | None) -> bool:
-        """Whether an event of this type and tenant is one of them, as far as these tell."""
+    def matches(self, event_type: str, tenant_id: str | None) -> bool:
+        """Whether an event of this type and tenant may be one of them."""
         if self.tenant_id is not None and tenant_id not in (None, self.tenant_id):
             return False
         return not self.patterns or not self.patterns.isdisjoint(matching_patterns(event_type))
 
     @property
-    def takes_all(self) -> bool:
-        """Whether there is no need to look further than the tenant."""
+    def tenant_only(self) -> bool:
+        """Whether the filter selects by nothing but the tenant."""
         return not self.patterns and self.source_id is None and self.endpoint_id is None
 
-    def wants_from(self, source_id: str | None) -> bool:
-        """Whether events that came in there (None: nowhere) may be among them."""
+    def matches_source(self, source_id: str | None) -> bool:
+        """Whether events received through this source (None: through none) may be among them."""
         return self.source_id is None or self.source_id == source_id
 
-    def wants_event(self, event: FeedEvent) -> bool:
+    def matches_event(self, event: FeedEvent) -> bool:
         """Whether an event is one of them."""
-        return self.wants_from(event.source_id) and self.wants(event.type, event.tenant_id)
+        return self.matches_source(event.source_id) and self.matches(event.type, event.tenant_id)
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """What at least one of several filters wants, as far as type and tenant tell."""
+    """Selects the events that at least one of several filters may match."""
 
     filters: tuple[FeedFilter, ...]
 
     @property
     def tenant_id(self) -> str | None:
-        """The one tenant of them all, if it is one."""
+        """The tenant of all the filters, if it is the same."""
         tenants = {one.tenant_id for one in self.filters}
         return tenants.pop() if len(tenants) == 1 else None
 
     @property
-    def takes_all(self) -> bool:
-        """Whether there is no need to look further than the tenant."""
-        return any(one.tenant_id is None and one.takes_all for one in self.filters)
+    def tenant_only(self) -> bool:
+        """Whether one of the filters matches all events."""
+        return any(one.tenant_id is None and one.tenant_only for one in self.filters)
 
-    def wants(self, event_type: str, tenant_id: str | None) -> bool:
-        """Whether one of them may want such an event."""
-        return any(one.wants(event_type, tenant_id) for one in self.filters)
+    def matches(self, event_type: str, tenant_id: str | None) -> bool:
+        """Whether one of the filters may match an event of this type and tenant."""
+        return any(one.matches(event_type, tenant_id) for one in self.filters)
 
-    def wants_from(self, source_id: str | None) -> bool:
-        """Whether one of them may want what came in there."""
-        return any(one.wants_from(source_id) for one in self.filters)
+    def matches_source(self, source_id: str | None) -> bool:
+        """Whether one of the filters may match events received through this source."""
+        return any(one.matches_source(source_id) for one in self.filters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedEvent:
-    """An event with its exact body. `source_id` is where it came in, as `inbox_id`, if it did (and
-    while that is kept); `deliver_at` a time ahead that it was emitted for."""
+    """An event with its exact body. `source_id` and `inbox_id` are where it was received, if it was
+    (the source only while the inbox entry is kept); `deliver_at` is the later time at which it is
+    to be delivered, if any."""
 
     id: str
     position: int
@@ -126,14 +128,14 @@ class FeedEvent:
 
     @property
     def cursor(self) -> Cursor:
-        """Where it stands: whoever goes on from here does not get it again."""
+        """The place after this event."""
         return Cursor.of_event(self.position, self.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedPage:
-    """Events in order, and where to go on. `more`: there is more to read at once. `held_back`: more
-    is committed already, and becomes readable when transactions from before it have ended."""
+    """Events in order, and the cursor of the next page. `more`: there are more events to read now.
+    `held_back`: more events are committed, and can be read once older transactions have ended."""
 
     events: Sequence[FeedEvent]
     cursor: Cursor
@@ -143,9 +145,9 @@ class FeedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Events between these times may be missing behind a cursor; `cursor` is where to go on.
-    `expired`: they are no longer kept. `restored`: the database is an older copy, of which this
-    cursor knows more than it holds; some events may come again."""
+    """A period of which events after a cursor may be missing; `cursor` is where to continue.
+    `expired`: they are no longer kept. `restored`: the database is a copy that is older than the
+    cursor; some events may come again."""
 
     since: datetime
     until: datetime
@@ -161,29 +163,32 @@ async def read(
     limit: int,
     now: datetime,
 ) -> FeedPage:
-    """At most `limit` of the events that fit, behind `after`. A page may be empty and yet have
-    `more`: so many events were looked at that do not fit."""
-    edge = await horizon(connection)  # first: what is below it is complete in what is read next
-    at_once = limit + 1 if chosen.takes_all else _SCAN_AT_ONCE
+    """Return at most `limit` matching events after `after`. A page may be empty and have `more`,
+    when many events were scanned that do not match."""
+    edge = await horizon(connection)  # first: the statements after it see all events below it
+    at_once = limit + 1 if chosen.tenant_only else _SCAN_AT_ONCE
     cursor, size, seen = after, 0, 0
-    found: list[Any] = []
+    chosen_rows: list[Any] = []
     sources: dict[str, str] = {}
     while True:
         rows = (await connection.execute(page_statement(chosen, cursor, limit=at_once))).all()
         ready = [row for row in rows if edge is None or row.position < edge]
-        fitting = [row for row in ready if chosen.wants(row.type, row.tenant_id)]
-        inbox_ids = {row.inbox_id for row in fitting if row.inbox_id is not None}
+        candidates = [row for row in ready if chosen.matches(row.type, row.tenant_id)]
+        inbox_ids = {row.inbox_id for row in candidates if row.inbox_id is not None}
         if inbox_ids:
-            sources |= await inbox_entries.sources_of(connection, inbox_ids)
-        wanted = {row.id for row in fitting if chosen.wants_from(sources.get(row.inbox_id or ""))}
+            sources |= await inbox_entries.source_ids(connection, inbox_ids)
+        matching = {
+            row.id for row in candidates if chosen.matches_source(sources.get(row.inbox_id or ""))
+        }
         if isinstance(chosen, FeedFilter) and chosen.endpoint_id is not None:
-            wanted = await delivered(connection, wanted, endpoint_id=chosen.endpoint_id)
+            matching = await delivered(connection, matching, endpoint_id=chosen.endpoint_id)
         for row in ready:
-            if row.id in wanted:
-                if len(found) == limit or (found and size + row.size > MAX_PAGE_BYTES):
-                    page = await _with_bodies(connection, found, sources)
+            if row.id in matching:
+                full = len(chosen_rows) == limit
+                if full or (chosen_rows and size + row.size > MAX_PAGE_BYTES):
+                    page = await _with_bodies(connection, chosen_rows, sources)
                     return FeedPage(events=page, cursor=cursor, more=True, held_back=False)
-                found.append(row)
+                chosen_rows.append(row)
                 size += row.size
             cursor = Cursor.of_event(row.position, row.id)
         held_back = len(ready) < len(rows)
@@ -191,55 +196,56 @@ async def read(
             break
         seen += len(rows)
         if seen >= _SCAN_MOST:
-            page = await _with_bodies(connection, found, sources)
+            page = await _with_bodies(connection, chosen_rows, sources)
             return FeedPage(events=page, cursor=cursor, more=True, held_back=False)
-    # Everything there is was looked at: nothing at these positions will come any more.
-    end = cursor.position if edge is None else max(cursor.position, edge - 1)
+    # All readable events were scanned, and no event will be added up to this position.
+    last = cursor.position if edge is None else max(cursor.position, edge - 1)
     return FeedPage(
-        events=await _with_bodies(connection, found, sources),
-        cursor=Cursor(end, max(cursor.at, now)),
+        events=await _with_bodies(connection, chosen_rows, sources),
+        cursor=Cursor(last, max(cursor.at, now)),
         more=False,
         held_back=held_back,
     )
 
 
-async def end(connection: AsyncConnection, *, now: datetime) -> Cursor:
-    """Behind everything that can be read now."""
+async def end_cursor(connection: AsyncConnection, *, now: datetime) -> Cursor:
+    """Return the cursor after all events that can be read now."""
     edge = await horizon(connection)
     return Cursor(await newest(connection) if edge is None else edge - 1, now)
 
 
-async def since(connection: AsyncConnection, moment: datetime, *, now: datetime) -> Cursor:
-    """Before the events made from about then on. Some that were made a little earlier may follow;
-    so may, where transactions of then took that long, one that was made later be left out."""
-    made = (
+async def cursor_since(connection: AsyncConnection, moment: datetime, *, now: datetime) -> Cursor:
+    """Return the cursor before the events created from about this time on. A few older events may
+    come after it, and if transactions took long at that time, a newer one may come before it."""
+    created = (
         select(_C.id, _C.position)
         .where(_C.id >= first_id_at("evt", moment))
         .order_by(_C.id)
         .limit(_NEIGHBOURS)
         .subquery()
     )
-    first = select(made).order_by(made.c.position, made.c.id).limit(1)
+    first = select(created).order_by(created.c.position, created.c.id).limit(1)
     row = (await connection.execute(first)).first()
     if row is None:
-        return await end(connection, now=now)
+        return await end_cursor(connection, now=now)
     return Cursor(row.position - 1, moment)
 
 
-async def place_of(connection: AsyncConnection, event_id: str) -> Cursor | None:
-    """Where an event stands; None for one that is not kept."""
+async def cursor_of_event(connection: AsyncConnection, event_id: str) -> Cursor | None:
+    """Return the cursor after an event; None if the event is not kept."""
     rows = await connection.execute(select(_C.position).where(_C.id == event_id))
     position = rows.scalar_one_or_none()
     return None if position is None else Cursor.of_event(position, event_id)
 
 
-async def gap(connection: AsyncConnection, after: Cursor, *, now: datetime) -> Gap | None:
-    """What may be missing behind this cursor, if anything. Ask once, before the first page; behind
-    a page's cursor nothing goes missing unless its holder stays away for as long as events live."""
+async def find_gap(connection: AsyncConnection, after: Cursor, *, now: datetime) -> Gap | None:
+    """Return the gap after this cursor, if events may be missing. Call it once, before the first
+    page: after a page's cursor, events can only go missing if the reader stays away for as long as
+    events are kept."""
     edge = await horizon(connection)
     last = max(await newest(connection), _microseconds(now)) if edge is None else edge - 1
     if after.position > last:
-        place = await since(connection, min(after.at, now), now=now)
+        place = await cursor_since(connection, min(after.at, now), now=now)
         return Gap(since=after.at, until=now, reason="restored", cursor=place)
     kept_since = await retention_runs.kept_since(connection, "events")
     if kept_since is None or after.at >= kept_since or after == START:
@@ -249,14 +255,14 @@ async def gap(connection: AsyncConnection, after: Cursor, *, now: datetime) -> G
 
 
 def page_statement(chosen: FeedFilter | AnyOf, after: Cursor, *, limit: int) -> Select[Any]:
-    """The next events behind a cursor that the tenant may see, without their bodies: one range of
-    one index, or of two."""
+    """Return the statement for the next events after a cursor that the tenant may see, without
+    their bodies: a range of one index, or of two."""
     if chosen.tenant_id is None:
         return _range(after, limit=limit)
-    # A page of each, and the first of both; an OR would read both to their ends and sort.
+    # A page of each, and the first rows of both; an OR would read both to their ends and sort.
     own = _range(after, _C.tenant_id == chosen.tenant_id, limit=limit)
-    everyones = _range(after, _C.tenant_id.is_(None), limit=limit)
-    both = union_all(select(own.subquery()), select(everyones.subquery())).subquery()
+    broadcasts = _range(after, _C.tenant_id.is_(None), limit=limit)
+    both = union_all(select(own.subquery()), select(broadcasts.subquery())).subquery()
     return select(both).order_by(both.c.position, both.c.id).limit(limit)
 
 
@@ -293,25 +299,26 @@ async def _with_bodies(
             body=bodies[row.id].body,
         )
         for row in rows
-        if row.id in bodies  # retention may take one in this very moment
+        if row.id in bodies  # retention may delete an event at this moment
     ]
 
 
 async def delivered(
     connection: AsyncConnection, event_ids: Collection[str], *, endpoint_id: str
 ) -> set[str]:
-    """Those of these events that have a delivery to this endpoint."""
+    """Return those of these events that have a delivery to this endpoint."""
     if not event_ids:
         return set()
     c = _DELIVERIES.c
     rows = await connection.execute(
-        select(c.event_id).where(*sent_to(endpoint_id, sorted(event_ids)))
+        select(c.event_id).where(*deliveries_to(endpoint_id, sorted(event_ids)))
     )
     return set(rows.scalars())
 
 
-def sent_to(endpoint_id: str, event_ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
-    """Which deliveries are of one of these events to this endpoint, which may have millions."""
+def deliveries_to(endpoint_id: str, event_ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions for the deliveries of these events to this endpoint. It may have
+    millions, so they are found by event."""
     c = _DELIVERIES.c
     return c.event_id.in_(event_ids), Residual(c.endpoint_id) == endpoint_id
 

@@ -1,7 +1,7 @@
-"""What an endpoint's consumer gets when it polls: the endpoint's part of the feed.
+"""Polling: the part of the feed that an endpoint's consumer gets.
 
-An endpoint that is sent to has a row in `deliveries` for each event it wants, and those are what it
-gets. One that is polled has none: what it gets is what its active subscriptions want at the time.
+A push endpoint has a row in `deliveries` for each event, and its consumer gets those events. A poll
+endpoint has none: its consumer gets the events that match its active subscriptions at the time.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _SUBSCRIPTIONS: Table = Subscription.__table__
 _DELIVERIES: Table = Delivery.__table__
 
 MOST_COUNTED: Final = 1_000
-"""Events of the feed that `behind` looks at."""
+"""The most events of the feed that `count_behind` reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolledDelivery:
-    """How the sending of the same event fares, at an endpoint that is sent to."""
+    """The delivery of the same event by push."""
 
     id: str
     status: str
@@ -42,8 +42,9 @@ class PolledDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollItem:
-    """One event for one subscription. `cursor` acknowledges it and what comes before, and nothing
-    else. `raw` is the request it came in with, where the subscription wants that."""
+    """One event for one subscription. `cursor` acknowledges this item and all before it, and no
+    other. `raw` is the request that the event was received with, if the subscription's payload is
+    `raw`."""
 
     event: FeedEvent
     subscription_id: str
@@ -54,24 +55,24 @@ class PollItem:
 
     @property
     def message_id(self) -> str:
-        """The same however often it comes, and the same as when it is sent."""
+        """The message id, the same each time it is polled and when it is pushed."""
         return self.event.id if self.delivery is None else self.delivery.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollPage:
-    """Items in order, and where to go on; `more` as in `FeedPage`. `part` is of the feed what holds
-    all that comes next, and perhaps more."""
+    """Items in order, and the cursor of the next page; `more` as in `FeedPage`. `filter` matches
+    all events that may come next, and perhaps others."""
 
     items: Sequence[PollItem]
     cursor: Cursor
     more: bool
-    part: FeedFilter
+    filter: FeedFilter
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanting:
-    """A subscription, or a delivery made for one."""
+class _Match:
+    """A subscription that an event matches, with its delivery at a push endpoint."""
 
     subscription_id: str
     payload: str
@@ -81,59 +82,59 @@ class _Wanting:
 async def read(
     connection: AsyncConnection, endpoint: Endpoint, *, after: Cursor, limit: int, now: datetime
 ) -> PollPage:
-    """What the endpoint's consumer gets behind `after`: items of at most `limit` events. It may be
-    nothing and yet have `more`, as with `feed.read`."""
+    """Return the endpoint's items after `after`, of at most `limit` events. A page may be empty and
+    have `more`, as with `feed.read`."""
     subscriptions = await _subscriptions(connection, endpoint)
-    chosen = _chosen(endpoint, subscriptions)
+    chosen = _feed_filter(endpoint, subscriptions)
     if chosen is None:
-        end = await feed.end(connection, now=now)
-        part = FeedFilter(tenant_id=endpoint.tenant_id)
-        return PollPage(items=[], cursor=max(after, end), more=False, part=part)
+        end = await feed.end_cursor(connection, now=now)
+        whole = FeedFilter(tenant_id=endpoint.tenant_id)
+        return PollPage(items=[], cursor=max(after, end), more=False, filter=whole)
     page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
     if endpoint.mode == "push":
-        wanting = await _deliveries(connection, endpoint.id, page.events)
+        matches = await _deliveries(connection, endpoint.id, page.events)
     else:
-        wanting = {event.id: [_first(subscriptions, event.type)] for event in page.events}
+        matches = {event.id: [_oldest_match(subscriptions, event.type)] for event in page.events}
     raw_ids = {
         event.inbox_id
         for event in page.events
-        for one in wanting[event.id]
+        for one in matches[event.id]
         if one.payload == "raw" and event.inbox_id is not None
     }
     raws = await inbox_entries.raw_requests(connection, raw_ids) if raw_ids else {}
     return PollPage(
-        items=list(_items(page.events, wanting, raws, after=after)),
+        items=list(_items(page.events, matches, raws, after=after)),
         cursor=page.cursor,
         more=page.more,
-        part=chosen,
+        filter=chosen,
     )
 
 
-async def begin(connection: AsyncConnection, endpoint: Endpoint, *, now: datetime) -> Cursor:
-    """Where the polling of an endpoint begins that never was: with its first events."""
-    place = await feed.since(connection, endpoint.created_at, now=now)
-    missing = await feed.gap(connection, place, now=now)
+async def first_cursor(connection: AsyncConnection, endpoint: Endpoint, *, now: datetime) -> Cursor:
+    """Return the cursor at which an endpoint's first poll begins: before its first event."""
+    place = await feed.cursor_since(connection, endpoint.created_at, now=now)
+    missing = await feed.find_gap(connection, place, now=now)
     return place if missing is None else START
 
 
-async def behind(
+async def count_behind(
     connection: AsyncConnection, endpoint: Endpoint, *, after: Cursor
 ) -> tuple[int, bool]:
-    """How many events there are for the endpoint among the next of the feed, and whether these are
-    all there are. What is committed but cannot be read yet is counted too."""
-    chosen = _chosen(endpoint, await _subscriptions(connection, endpoint))
+    """Count the endpoint's events among the next ones of the feed, and return also whether these
+    are all. Events that are committed but cannot be read yet are counted too."""
+    chosen = _feed_filter(endpoint, await _subscriptions(connection, endpoint))
     if chosen is None:
         return 0, True
     statement = feed.page_statement(chosen, after, limit=MOST_COUNTED + 1)
     rows = (await connection.execute(statement)).all()
-    ids = [row.id for row in rows[:MOST_COUNTED] if chosen.wants(row.type, row.tenant_id)]
+    ids = [row.id for row in rows[:MOST_COUNTED] if chosen.matches(row.type, row.tenant_id)]
     if chosen.endpoint_id is not None:
         ids = list(await feed.delivered(connection, ids, endpoint_id=chosen.endpoint_id))
     return len(ids), len(rows) <= MOST_COUNTED
 
 
-def _chosen(endpoint: Endpoint, subscriptions: Sequence[Any]) -> FeedFilter | None:
-    """The endpoint's part of the feed; None for one that wants nothing."""
+def _feed_filter(endpoint: Endpoint, subscriptions: Sequence[Any]) -> FeedFilter | None:
+    """Return the filter for an endpoint's events; None if it polls and has no subscription."""
     if endpoint.mode == "push":
         return FeedFilter(tenant_id=endpoint.tenant_id, endpoint_id=endpoint.id)
     patterns = frozenset(pattern for one in subscriptions for pattern in one.events)
@@ -141,7 +142,7 @@ def _chosen(endpoint: Endpoint, subscriptions: Sequence[Any]) -> FeedFilter | No
 
 
 async def _subscriptions(connection: AsyncConnection, endpoint: Endpoint) -> Sequence[Any]:
-    """The active subscriptions of an endpoint that is polled, oldest first."""
+    """Return the active subscriptions of a poll endpoint, oldest first."""
     if endpoint.mode == "push":
         return []
     c = _SUBSCRIPTIONS.c
@@ -153,53 +154,53 @@ async def _subscriptions(connection: AsyncConnection, endpoint: Endpoint) -> Seq
     return rows.all()
 
 
-def _first(subscriptions: Sequence[Any], event_type: str) -> _Wanting:
-    """The oldest subscription that wants the type: an event that several want comes once."""
-    found = next(
+def _oldest_match(subscriptions: Sequence[Any], event_type: str) -> _Match:
+    """Return the oldest matching subscription: an event that matches several comes once."""
+    oldest = next(
         one for one in subscriptions if any(matches(pattern, event_type) for pattern in one.events)
     )
-    return _Wanting(found.id, found.payload, None)
+    return _Match(oldest.id, oldest.payload, None)
 
 
 async def _deliveries(
     connection: AsyncConnection, endpoint_id: str, events: Sequence[FeedEvent]
-) -> Mapping[str, list[_Wanting]]:
-    """The deliveries of these events to an endpoint, by event."""
-    found: defaultdict[str, list[_Wanting]] = defaultdict(list)
+) -> Mapping[str, list[_Match]]:
+    """Return the deliveries of these events to an endpoint, by event."""
+    matches: defaultdict[str, list[_Match]] = defaultdict(list)
     if not events:
-        return found
+        return matches
     c = _DELIVERIES.c
     rows = await connection.execute(
         select(c.event_id, c.id, c.subscription_id, c.payload, c.status, c.attempts, c.reason)
-        .where(*feed.sent_to(endpoint_id, [event.id for event in events]))
+        .where(*feed.deliveries_to(endpoint_id, [event.id for event in events]))
         .order_by(c.id)
     )
     for row in rows:
         delivery = PolledDelivery(
             id=row.id, status=row.status, attempts=row.attempts, reason=row.reason
         )
-        found[row.event_id].append(_Wanting(row.subscription_id, row.payload, delivery))
-    return found
+        matches[row.event_id].append(_Match(row.subscription_id, row.payload, delivery))
+    return matches
 
 
 def _items(
     events: Sequence[FeedEvent],
-    wanting: Mapping[str, Sequence[_Wanting]],
+    matches: Mapping[str, Sequence[_Match]],
     raws: Mapping[str, RawRequest],
     *,
     after: Cursor,
 ) -> Iterator[PollItem]:
     before = after
     for event in events:
-        for index, one in enumerate(found := wanting[event.id]):
-            last = index == len(found) - 1
+        for index, one in enumerate(of_event := matches[event.id]):
+            last = index == len(of_event) - 1
             yield PollItem(
                 event=event,
                 subscription_id=one.subscription_id,
                 payload=one.payload,
                 delivery=one.delivery,
                 raw=raws.get(event.inbox_id or "") if one.payload == "raw" else None,
-                # acknowledging the first of two must not acknowledge the second
+                # acknowledging the first of an event's items must not acknowledge the second
                 cursor=event.cursor if last else before,
             )
         before = event.cursor

@@ -1,4 +1,4 @@
-"""Statements on `poll_positions`: how far the consumer that polls an endpoint has come."""
+"""Statements on `poll_positions`: up to where each polling consumer has acknowledged the feed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Table, and_, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.tables import PollPosition
 
@@ -20,14 +20,14 @@ _MOVES = ("position", "event_id", "seen_at", "acknowledged_at")
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """Up to where everything is acknowledged, and when that was said."""
+    """The cursor up to which everything is acknowledged, and when it was acknowledged."""
 
     cursor: Cursor
     at: datetime
 
 
 async def get(connection: AsyncConnection, endpoint_id: str) -> Acknowledged | None:
-    """How far an endpoint's consumer has come; None where it never said."""
+    """Return the position of an endpoint's consumer; None if it never acknowledged any."""
     rows = await connection.execute(
         select(_C.position, _C.seen_at, _C.event_id, _C.acknowledged_at).where(
             _C.endpoint_id == endpoint_id
@@ -42,7 +42,7 @@ async def get(connection: AsyncConnection, endpoint_id: str) -> Acknowledged | N
 async def put(
     connection: AsyncConnection, endpoint_id: str, cursor: Cursor, *, now: datetime
 ) -> None:
-    """Set the position, wherever it was."""
+    """Set the position, also backwards."""
     statement = _insert(connection, endpoint_id, cursor, now=now)
     await connection.execute(
         statement.on_conflict_do_update(
@@ -54,20 +54,20 @@ async def put(
 async def advance(
     connection: AsyncConnection, endpoint_id: str, cursor: Cursor, *, now: datetime
 ) -> None:
-    """Move the position forward to `cursor`; where it is further already, it stays. One statement:
-    of two consumers that do this at once the one that came further wins, in either order."""
+    """Move the position forward to `cursor`, unless it is further already. It is one statement, so
+    of two consumers that do this at once the further one wins, in either order."""
     statement = _insert(connection, endpoint_id, cursor, now=now)
     new = statement.excluded
     same_place = and_(_C.position == new.position, _C.event_id.is_not_distinct_from(new.event_id))
     ahead = or_(
         _C.position < new.position,
-        # without an id everything at that position is seen
+        # without an id the cursor is after all events at that position
         and_(
             _C.position == new.position,
             _C.event_id.is_not(None),
             or_(new.event_id.is_(None), _C.event_id < new.event_id),
         ),
-        # nothing new, but seen later: retention has not overtaken it
+        # the same place, but seen later: retention has not overtaken it
         and_(same_place, _C.seen_at < new.seen_at),
     )
     await connection.execute(
@@ -79,11 +79,8 @@ async def advance(
     )
 
 
-def _insert(
-    connection: AsyncConnection, endpoint_id: str, cursor: Cursor, *, now: datetime
-) -> Any:  # the two dialects' `Insert` share no type that knows `on_conflict_do_update`
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(_POSITIONS).values(
+def _insert(connection: AsyncConnection, endpoint_id: str, cursor: Cursor, *, now: datetime) -> Any:
+    return insert_into(connection, _POSITIONS).values(
         endpoint_id=endpoint_id,
         position=cursor.position,
         event_id=cursor.id,

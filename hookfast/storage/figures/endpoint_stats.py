@@ -1,10 +1,11 @@
-"""How an endpoint has done lately, counted from its newest deliveries.
+"""An endpoint's recent statistics, counted from its newest deliveries.
 
-What it costs is bounded, whatever the window: an endpoint that had a million deliveries today is
-told by the newest of them. Each read is a range of an index.
+The cost is bounded, whatever the window: for an endpoint with a million deliveries today, only the
+newest are counted. Each read is a range of an index.
 
-Of days that retention has deleted rows of nothing is counted. Their counts by day (`delivery_days`)
-cannot stand in: they know no causes of failure, no exact times, and attempts by their own day.
+Days of which retention has deleted rows are not counted. Their daily counts (`delivery_days`)
+cannot be used instead: they lack causes of failure and exact times, and count attempts by the
+attempts' own day.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import first_id_at
-from hookfast.storage.deliveries.attempts import of
+from hookfast.storage.deliveries.attempts import where_delivery_in
 from hookfast.storage.tables import Attempt, CountedDay, Delivery, DeliveryDay
 
 _DELIVERIES = Delivery.__table__.c
@@ -29,17 +30,17 @@ _DAYS = DeliveryDay.__table__.c
 _COUNTED = CountedDay.__table__.c
 
 MAX_DELIVERIES = 5_000
-"""Deliveries that are counted, the newest ones."""
+"""The most deliveries that are counted, the newest first."""
 MAX_ATTEMPTS = 20_000
-"""Attempts that are counted, of the newest deliveries first."""
-_AT_ONCE = 500  # delivery ids of one statement: few enough that both planners use the index
+"""The most attempts that are counted, those of the newest deliveries first."""
+_AT_ONCE = 500  # delivery ids in one statement: few enough that both planners use the index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStats:
-    """Deliveries by status and attempts by result. `answered_ms` is how long each attempt took that
-    was answered, ascending. `complete` says that nothing in the window was left out; else the
-    counts begin at `since`."""
+    """An endpoint's deliveries by status and attempts by result. `answered_ms` has the duration of
+    each attempt that got a response, ascending. `complete`: everything in the window was counted;
+    otherwise the counts begin at `since`."""
 
     since: datetime
     complete: bool
@@ -51,11 +52,12 @@ class EndpointStats:
 async def read(
     connection: AsyncConnection, endpoint_id: str, *, since: datetime, until: datetime
 ) -> EndpointStats:
-    """The deliveries that were made from `since` to before `until`, and their attempts so far: as
+    """Count the deliveries created from `since` to before `until`, and their attempts so far, as
     far back as all of them are kept."""
     stats = await _count(connection, endpoint_id, since=since, until=until)
-    # afterwards: a day is made final before any of its rows go, so what was missed is known by now
-    last = await connection.scalar(last_day_gone(endpoint_id, since=since, until=until))
+    # Afterwards: a day becomes final before any of its rows is deleted, so all days with missing
+    # rows are final by now.
+    last = await connection.scalar(last_final_day(endpoint_id, since=since, until=until))
     if last is None:
         return stats
     kept_from = datetime.combine(last + timedelta(days=1), time(), UTC)
@@ -77,11 +79,11 @@ async def _count(
     for start in range(0, len(rows), _AT_ONCE):
         chunk = [row.id for row in rows[start : start + _AT_ONCE]]
         left = MAX_ATTEMPTS - attempts.total()
-        found = (await connection.execute(attempts_of(chunk, limit=left + 1))).all()
-        if len(found) > left:
+        of_chunk = (await connection.execute(attempts_of(chunk, limit=left + 1))).all()
+        if len(of_chunk) > left:
             complete = False
             break
-        for attempt in found:
+        for attempt in of_chunk:
             attempts[Result(attempt.result)] += 1
             if attempt.status_code is not None:
                 answered.append(attempt.duration_ms)
@@ -94,9 +96,9 @@ async def _count(
     )
 
 
-def last_day_gone(endpoint_id: str, *, since: datetime, until: datetime) -> Select[date]:
-    """The last day of a window on which the endpoint had something and of which rows may be gone;
-    nothing for a window that is kept whole."""
+def last_final_day(endpoint_id: str, *, since: datetime, until: datetime) -> Select[date]:
+    """Select the last day of a window that has counts of the endpoint and may have lost rows;
+    nothing for a window of which all rows are kept."""
     return (
         select(_DAYS.day)
         .join(CountedDay.__table__, _COUNTED.day == _DAYS.day)
@@ -112,7 +114,7 @@ def last_day_gone(endpoint_id: str, *, since: datetime, until: datetime) -> Sele
 
 
 def deliveries_of(endpoint_id: str, *, since: datetime, until: datetime) -> Select[str]:
-    """The newest deliveries of a window, one more than are counted."""
+    """Select the newest deliveries of a window, one more than are counted."""
     return (
         select(_DELIVERIES.id, _DELIVERIES.status, _DELIVERIES.created_at)
         .where(
@@ -126,9 +128,9 @@ def deliveries_of(endpoint_id: str, *, since: datetime, until: datetime) -> Sele
 
 
 def attempts_of(delivery_ids: Sequence[str], *, limit: int) -> Select[str]:
-    """The attempts of these deliveries."""
+    """Select the attempts of these deliveries."""
     return (
         select(_ATTEMPTS.result, _ATTEMPTS.status_code, _ATTEMPTS.duration_ms)
-        .where(of(delivery_ids))
+        .where(where_delivery_in(delivery_ids))
         .limit(limit)
     )

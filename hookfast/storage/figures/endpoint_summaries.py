@@ -1,5 +1,5 @@
-"""Endpoints at a glance, many at once: their circuits, and how their newest deliveries have gone.
-Each is a few look-ups in indexes."""
+"""Summaries of many endpoints: their circuits, and the statuses of their newest deliveries. Each
+takes a few index look-ups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookfast.endpoints.circuit import State
 from hookfast.storage.tables import Delivery, EndpointHealth
 
 NEWEST = 30
-"""Deliveries of each endpoint that are looked at."""
+"""How many deliveries of each endpoint are read."""
 
 _H = EndpointHealth.__table__.c
 _DELIVERIES: Table = Delivery.__table__
@@ -24,8 +24,8 @@ _D = _DELIVERIES.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSummary:
-    """One endpoint: its circuit, its last error while it fails, and the statuses of its newest
-    deliveries, the oldest of them first."""
+    """One endpoint's circuit, its last error while it is failing, and the statuses of its newest
+    deliveries, oldest first."""
 
     circuit: State = State.CLOSED
     last_error: str | None = None
@@ -36,7 +36,7 @@ class EndpointSummary:
 async def read(
     connection: AsyncConnection, endpoint_ids: Sequence[str]
 ) -> Mapping[str, EndpointSummary]:
-    """The endpoints with these ids; one that does not exist had no deliveries."""
+    """Return the summaries of these endpoints; an unknown endpoint has no deliveries."""
     if not endpoint_ids:
         return {}
     health = await connection.execute(
@@ -48,25 +48,25 @@ async def read(
             _H.last_failure_at,
         ).where(_H.endpoint_id.in_(endpoint_ids))
     )
-    ill = {row.endpoint_id: row for row in health}
+    health_of = {row.endpoint_id: row for row in health}
     statuses: dict[str, list[DeliveryStatus]] = {each: [] for each in endpoint_ids}
     for endpoint_id, _, status in await connection.execute(newest_statement(endpoint_ids)):
         statuses[endpoint_id].append(DeliveryStatus(status))
-    found = {}
+    summaries = {}
     for endpoint_id in endpoint_ids:
-        row = ill.get(endpoint_id)
+        row = health_of.get(endpoint_id)
         fails = row is not None and row.consecutive_failures > 0
-        found[endpoint_id] = EndpointSummary(
+        summaries[endpoint_id] = EndpointSummary(
             circuit=State.CLOSED if row is None else State(row.circuit),
             last_error=row.last_error if row is not None and fails else None,
             last_failure_at=row.last_failure_at if row is not None and fails else None,
             newest=statuses[endpoint_id],
         )
-    return found
+    return summaries
 
 
 def newest_statement(endpoint_ids: Sequence[str]) -> Select[str, str, str]:
-    """The statement for the newest deliveries of each, by their ids."""
+    """Select the newest deliveries of each endpoint, ordered by their ids."""
     each = [
         select(_D.endpoint_id, _D.id, _D.status)
         .where(_D.endpoint_id == endpoint_id)

@@ -1,7 +1,7 @@
-"""How things stand: the numbers behind the gauges, in three statements.
+"""The values of the gauges that are read from the database, in three statements.
 
-Each number counts a range of an index that holds little else (what is not delivered, not started,
-not closed), and stops counting at 100,000: a scrape stays cheap when things are at their worst.
+Each value counts a range of an index with little else in it (undelivered, not started, not closed),
+and counting stops at 100,000: a scrape stays cheap when things are at their worst.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _H = EndpointHealth.__table__.c
 _N = Notice.__table__.c
 _W = WorkerHeartbeat.__table__.c
 
-MOST: Final = 100_000
-"""Where counting stops."""
+MAX_COUNT: Final = 100_000
+"""Counting stops at this value."""
 LATE: Final = timedelta(seconds=60)
-"""An attempt that is later than this is past due: timers and task queues take seconds."""
+"""An attempt that is this late counts as past due: timers and task queues take seconds."""
 _OLDEST_OF = 1_000
 
 _WAITING = (
@@ -53,9 +53,9 @@ _CIRCUITS = (State.OPEN, State.HALF_OPEN, State.DRAINING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeValues:
-    """The numbers at one moment, each at most `MOST`. `waiting` and `circuits` have every status
-    and state, 0 included; `oldest_waits` is how long the oldest outbox row has waited, `mail_late`
-    how late the most overdue notice is."""
+    """The values of the gauges at one moment, each count at most `MAX_COUNT`. `waiting` and
+    `circuits` have every status and state, 0 included; `oldest_waits` is how long the oldest outbox
+    row has waited, `mail_late` how late the most overdue notice is."""
 
     outbox: int
     oldest_waits: timedelta
@@ -68,15 +68,15 @@ class GaugeValues:
     workers: int
 
 
-async def standing(
+async def read_gauges(
     connection: AsyncConnection,
     *,
     now: datetime,
     mail_gather: timedelta,
     mail_digest_every: timedelta,
 ) -> GaugeValues:
-    """Look the numbers up. A notice is due when it has gathered for `mail_gather`, and its owner
-    has got no mail of its kind for `mail_digest_every`."""
+    """Read the values. A notice is due when it has gathered for `mail_gather`, and its owner has
+    got no mail of its kind for `mail_digest_every`."""
     numbers: dict[str, dict[str, int]] = defaultdict(dict)
     for name, label, number in await connection.execute(counts(now)):
         numbers[name][label] = number
@@ -91,7 +91,7 @@ async def standing(
         oldest_waits=_since(oldest, now=now),
         past_due=numbers["past_due"][""],
         waiting={status: numbers["waiting"][status.value] for status in _WAITING},
-        dead_letters=min(MOST, sum(dead.values())),
+        dead_letters=min(MAX_COUNT, sum(dead.values())),
         circuits={state: numbers["circuits"][state.value] for state in _CIRCUITS},
         notices=numbers["notices"][""],
         mail_late=_since(min(due, default=None), now=now),
@@ -104,7 +104,7 @@ def _since(moment: datetime | None, *, now: datetime) -> timedelta:
 
 
 def counts(now: datetime) -> CompoundSelect[str, str, int]:
-    """The statement that counts: rows of name, label, number."""
+    """Return the statement that counts: rows of name, label, number."""
     dead = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
     return union_all(
         _count("outbox", "", _D.started_at.is_(None)),
@@ -118,16 +118,16 @@ def counts(now: datetime) -> CompoundSelect[str, str, int]:
 
 
 def _count(name: str, label: str, *conditions: ColumnElement[bool]) -> Select[str, str, int]:
-    found = select(literal(1)).where(*conditions).limit(MOST).subquery()
+    rows = select(literal(1)).where(*conditions).limit(MAX_COUNT).subquery()
     return select(
         literal(name).label("name"),
         literal(label).label("label"),
         func.count().label("number"),
-    ).select_from(found)
+    ).select_from(rows)
 
 
 def _has_status(status: DeliveryStatus) -> tuple[ColumnElement[bool], ...]:
-    # said twice: the planners compare the first with the index's own condition
+    # two conditions: the planners match the first with the predicate of the partial index
     return _D.status != _literal(DeliveryStatus.DELIVERED.value), _D.status == _literal(
         status.value
     )
@@ -138,8 +138,8 @@ def _is_in(state: State) -> tuple[ColumnElement[bool], ...]:
 
 
 def _literal(value: str) -> ColumnElement[str]:
-    """A constant in the statement's text: a parameter might be anything, so that a partial index
-    could not be used."""
+    """Return a constant in the statement's text: with a bound parameter the planners could not use
+    a partial index."""
     return literal(value, literal_execute=True)
 
 
@@ -150,11 +150,11 @@ _FIRST = (
     .limit(_OLDEST_OF)
 )
 OLDEST = select(func.min(_FIRST.subquery().c.updated_at))
-"""Since when the oldest row waits: `updated_at`, because a delivery that was lost and put back has
-only waited since then. Among the thousand that the relays take next."""
+"""Selects since when the oldest outbox row has waited: `updated_at`, because a delivery that was
+lost and put back has only waited since then. Of the thousand rows that the relays take next."""
 
 _PENDING = _N.status == _literal(NoticeStatus.PENDING.value)
-_SOME = select(_N.id).where(_PENDING).limit(MOST).subquery()
+_SOME = select(_N.id).where(_PENDING).limit(MAX_COUNT).subquery()
 _LONGEST = select(_SOME.c.id).order_by(_SOME.c.id).limit(_OLDEST_OF)
 _SENT = Notice.__table__.alias("sent").c
 _LAST = (
@@ -167,5 +167,5 @@ NOTICES_BY_KIND = (
     .where(_PENDING, _N.id.in_(_LONGEST))
     .group_by(_N.owner_hash, _N.kind)
 )
-"""What waits for an owner, by kind, since it goes into one mail: since when the oldest of it waits,
+"""Selects for each owner and kind, which share one mail: since when the oldest notice has waited,
 and when the owner last got such a mail. Of the oldest thousand notices by id."""

@@ -1,9 +1,9 @@
-"""What the overview shows: how the deliveries of a window have gone, and what there is to do.
+"""The figures of the overview page: the results of a window's deliveries, and what needs attention.
 
-What it costs is bounded, however much there is. Each step of a window is a range of an index, of
-which at most `COUNTED` deliveries are read; of a step that has more, the rest is estimated from the
-time that those took, and `estimated` says so. Whole days of the past come from `delivery_days`
-where those were counted.
+The cost is bounded, however many deliveries there are. Each step of a window is a range of an
+index, of which at most `COUNTED` deliveries are read; if a step has more, the rest is estimated
+from the share of the step that those cover, and `estimated` is set. Whole past days come from
+`delivery_days` if they were counted.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from hookfast.storage.database.planner_hints import Implied
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 
 COUNTED = 2_000
-"""Deliveries that are read of one step, the oldest ones."""
+"""The most deliveries that are read of one step, the oldest first."""
 TIMED = 60
-"""Delivered ones of one step whose time is looked at."""
+"""The most deliveries of one step whose duration is read."""
 COUNTED_WAITING = 100_000
-"""Where counting what waits ends: more are shown as "more than"."""
+"""Counting waiting deliveries stops here; higher numbers are shown as "more than"."""
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
@@ -55,7 +55,7 @@ _DEAD = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The deliveries that were made from `start` to before `end`, by what became of them so far."""
+    """The deliveries created from `start` to before `end`, counted by their result so far."""
 
     start: datetime
     end: datetime
@@ -65,17 +65,17 @@ class Step:
     open: int = 0
     estimated: bool = False
     seconds: Sequence[float] = ()
-    """How long some of those that were delivered took, from when they were due, ascending."""
+    """How long some of the delivered ones took, from when they were due, ascending."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all deliveries of the step."""
         return self.delivered + self.failed + self.cancelled + self.open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionItem:
-    """An endpoint to look at: its circuit is not closed, or it is paused or disabled."""
+    """An endpoint that needs attention: its circuit is not closed, or it is paused or disabled."""
 
     endpoint_id: str
     url: str
@@ -91,31 +91,31 @@ class AttentionItem:
 async def steps(
     connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
 ) -> list[Step]:
-    """The steps between each two of these times, the oldest first, without `seconds`."""
+    """Return the steps between each two of these times, the oldest first, without `seconds`."""
     ranges = list(pairwise(edges))
     if not ranges:
         return []
-    found: list[dict[str, int]] = [{} for _ in ranges]
+    numbers: list[dict[str, int]] = [{} for _ in ranges]
     newest: list[str] = ["" for _ in ranges]
     rows = await connection.execute(steps_statement(ranges, tenant_id=tenant_id))
     for place, status, number, last in rows:
-        found[place][status] = number
+        numbers[place][status] = number
         newest[place] = max(newest[place], last)
     return [
         _step(start, end, counts, last)
-        for (start, end), counts, last in zip(ranges, found, newest, strict=True)
+        for (start, end), counts, last in zip(ranges, numbers, newest, strict=True)
     ]
 
 
 def steps_statement(
     ranges: Sequence[tuple[datetime, datetime]], *, tenant_id: str | None
 ) -> Select[int, str, int, str]:
-    """The statement of `steps`: (number of the step, status, how many, the newest one's id)."""
+    """Return the statement of `steps`: (index of the step, status, number, id of the newest)."""
     parts = []
     for place, (start, end) in enumerate(ranges):
         some = (
             select(_D.id, _D.status)
-            .where(*_made(start, end, tenant_id))
+            .where(*_created(start, end, tenant_id))
             .order_by(_D.id)
             .limit(COUNTED)
             .subquery()
@@ -135,30 +135,30 @@ def steps_statement(
 async def seconds(
     connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
 ) -> list[list[float]]:
-    """How long deliveries took, from when they were due to when they were delivered, ascending: of
-    each step the newest that were delivered."""
+    """Return how long deliveries took, from when they were due to when they were delivered,
+    ascending: those of each step's newest deliveries that were delivered."""
     ranges = list(pairwise(edges))
     if not ranges:
         return []
-    found: list[list[float]] = [[] for _ in ranges]
+    durations: list[list[float]] = [[] for _ in ranges]
     for place, created_at, deliver_at, finished_at in await connection.execute(
         seconds_statement(ranges, tenant_id=tenant_id)
     ):
         due = max(created_at, deliver_at or created_at)
-        found[place].append(max(0.0, (finished_at - due).total_seconds()))
-    return [sorted(each) for each in found]
+        durations[place].append(max(0.0, (finished_at - due).total_seconds()))
+    return [sorted(each) for each in durations]
 
 
 def seconds_statement(
     ranges: Sequence[tuple[datetime, datetime]], *, tenant_id: str | None
 ) -> Select[int, datetime, datetime, datetime]:
-    """The statement of `seconds`. Of a step's newest deliveries, those that were delivered: a step
-    in which nothing is must not be read to its beginning to find out."""
+    """Return the statement of `seconds`. It filters a step's newest deliveries by status, so that a
+    step without delivered ones is not read to its beginning."""
     parts = []
     for place, (start, end) in enumerate(ranges):
         some = (
             select(_D.status, _D.created_at, _D.deliver_at, _D.finished_at)
-            .where(*_made(start, end, tenant_id))
+            .where(*_created(start, end, tenant_id))
             .order_by(_D.id.desc())
             .limit(TIMED)
             .subquery()
@@ -180,34 +180,34 @@ def seconds_statement(
 async def waiting(
     connection: AsyncConnection, *, tenant_id: str | None
 ) -> dict[DeliveryStatus, int]:
-    """How many deliveries wait, by status, and how many are dead letters; each at most
-    `COUNTED_WAITING`, which stands for that many or more."""
-    counted = {}
+    """Count the waiting deliveries by status, and the dead letters. Each number is at most
+    `COUNTED_WAITING`, which means that many or more."""
+    numbers = {}
     for status in (*WAITING, *_DEAD):
         rows = await connection.execute(waiting_statement(status, tenant_id=tenant_id))
-        counted[status] = rows.scalar_one()
-    return counted
+        numbers[status] = rows.scalar_one()
+    return numbers
 
 
 def waiting_statement(status: DeliveryStatus, *, tenant_id: str | None) -> Select[int]:
-    """The statement of `waiting`, for one status that is not `delivered`."""
-    found: list[ColumnElement[bool]] = [
+    """Return the statement of `waiting`, for one status other than `delivered`."""
+    conditions: list[ColumnElement[bool]] = [
         Implied(_D.status != literal_column("'delivered'")),
         # literal: no planner matches a bound parameter with a partial index
         _D.status == literal_column(f"'{status.value}'"),
     ]
     if tenant_id is not None:
-        found.append(_D.tenant_id == tenant_id)
-    some = select(_D.id).where(*found).limit(COUNTED_WAITING).subquery()
+        conditions.append(_D.tenant_id == tenant_id)
+    some = select(_D.id).where(*conditions).limit(COUNTED_WAITING).subquery()
     return select(func.count()).select_from(some)
 
 
-async def troubles(
+async def attention_items(
     connection: AsyncConnection, *, tenant_id: str | None, limit: int
 ) -> list[AttentionItem]:
-    """Endpoints to look at, those with an open circuit first, the newest trouble before the older;
-    at most `limit`."""
-    # By the circuits first, which a partial index holds; then by the endpoints' own state.
+    """Return at most `limit` endpoints that need attention: first those whose circuit is not
+    closed, then paused and disabled ones, each with the latest change first."""
+    # The circuits first, by their partial index, then the endpoints' own state.
     open_ones = select(_H.endpoint_id).where(_H.circuit != "closed")
     live: list[ColumnElement[bool]] = [_E.deleted_at.is_(None)]
     if tenant_id is not None:
@@ -235,11 +235,11 @@ async def troubles(
         .limit(limit)
     )
     rows += (await connection.execute(stopped)).mappings()
-    return [_trouble(row) for row in rows[:limit]]
+    return [_attention_item(row) for row in rows[:limit]]
 
 
 async def count_open_circuits(connection: AsyncConnection, *, tenant_id: str | None) -> int:
-    """How many circuits are not closed."""
+    """Return how many circuits are not closed."""
     statement = (
         select(func.count())
         .select_from(_HEALTH)
@@ -252,21 +252,21 @@ async def count_open_circuits(connection: AsyncConnection, *, tenant_id: str | N
 
 
 async def has_endpoint(connection: AsyncConnection, *, tenant_id: str | None) -> bool:
-    """Whether there is an endpoint at all."""
+    """Whether any endpoint exists."""
     statement = select(_E.id).where(_E.deleted_at.is_(None)).limit(1)
     if tenant_id is not None:
         statement = statement.where(_E.tenant_id == tenant_id)
     return (await connection.execute(statement)).first() is not None
 
 
-def _made(start: datetime, end: datetime, tenant_id: str | None) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [
+def _created(start: datetime, end: datetime, tenant_id: str | None) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [
         _D.id >= first_id_at("dlv", start),
         _D.id < first_id_at("dlv", end),
     ]
     if tenant_id is not None:
-        found.append(_D.tenant_id == tenant_id)
-    return found
+        conditions.append(_D.tenant_id == tenant_id)
+    return conditions
 
 
 def _step(start: datetime, end: datetime, counts: dict[str, int], newest: str) -> Step:
@@ -274,7 +274,7 @@ def _step(start: datetime, end: datetime, counts: dict[str, int], newest: str) -
     scale = 1.0
     until = time_of(newest)
     if read >= COUNTED and until is not None:
-        # They took this share of the step; the rest is taken to be like them.
+        # The counted deliveries cover this share of the step; the rest is assumed to be like them.
         share = (until - start) / (end - start)
         scale = 1 / min(1.0, max(share, 1e-6))
 
@@ -292,7 +292,7 @@ def _step(start: datetime, end: datetime, counts: dict[str, int], newest: str) -
     )
 
 
-def _trouble(row: object) -> AttentionItem:
+def _attention_item(row: object) -> AttentionItem:
     values = dict(row)  # type: ignore[call-overload] # a row mapping
     circuit = State.CLOSED if values["circuit"] is None else State(values["circuit"])
     opened = values["opened_at"] if circuit is not State.CLOSED else None

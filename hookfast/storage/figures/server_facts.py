@@ -1,4 +1,4 @@
-"""What a database server says of itself, for `hookfast doctor`. Changes nothing."""
+"""Facts about the database server, for `hookfast doctor`. Read-only."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.storage.tables import WorkerHeartbeat
 
 CONNECTIONS_PER_PROCESS = 21
-"""What one API or worker opens at most on PostgreSQL: the pool of `Database` (10, and 10 more in a
-rush), and one that listens."""
+"""The most connections that one API or worker opens on PostgreSQL: the pool of `Database` (10, and
+10 more under load), and one that listens."""
 
 _SETTINGS = (
     "default_transaction_isolation",
@@ -34,14 +34,14 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skew:
-    """How far the server's clock is ahead of ours (negative: behind), give or take `within`."""
+    """How far the server's clock is ahead of ours (negative: behind), plus or minus `within`."""
 
     ahead: timedelta
     within: timedelta
 
 
 async def revision(connection: AsyncConnection) -> str | None:
-    """The revision of the schema that is there; None where there is none."""
+    """Return the revision of the database's schema; None if it has none."""
 
     def read(sync: Connection) -> str | None:
         return MigrationContext.configure(sync).get_current_revision()
@@ -50,12 +50,12 @@ async def revision(connection: AsyncConnection) -> str | None:
 
 
 async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:
-    """The settings in force in this session that matter to us, and the role's `superuser`."""
-    found = await connection.execute(
+    """Return this session's settings that matter to us, and the role's `superuser`."""
+    rows = await connection.execute(
         text("SELECT name, setting FROM pg_settings WHERE name = ANY(:names)"),
         {"names": list(_SETTINGS)},
     )
-    settings = {name: setting for name, setting in found}
+    settings = {name: setting for name, setting in rows}
     settings["superuser"] = str(
         await connection.scalar(
             text("SELECT rolsuper::text FROM pg_roles WHERE rolname = current_user")
@@ -65,25 +65,21 @@ async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:
 
 
 async def postgresql_skew(connection: AsyncConnection, *, clock: Clock) -> Skew:
-    """The server's clock against `clock`."""
+    """Compare the server's clock with `clock`."""
     began = time.monotonic()
-    asked = clock()
-    answered: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
+    sent_at = clock()
+    theirs: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
     half = timedelta(seconds=(time.monotonic() - began) / 2)
-    return Skew(ahead=answered - (asked + half), within=half)
+    return Skew(ahead=theirs - (sent_at + half), within=half)
 
 
-async def last_beats(connection: AsyncConnection) -> list[tuple[datetime, str]]:
-    """When each worker was seen last, by its own clock, and its version; the latest first."""
-    beats = WorkerHeartbeat.__table__.c
-    found = await connection.execute(
-        WorkerHeartbeat.__table__.select()
-        .with_only_columns(beats.seen_at, beats.version)
-        .order_by(beats.seen_at.desc())
-    )
-    return [(seen_at, version) for seen_at, version in found]
+async def last_heartbeats(connection: AsyncConnection) -> list[tuple[datetime, str]]:
+    """Return when each worker was last seen, by its own clock, and its version; latest first."""
+    c = WorkerHeartbeat.__table__.c
+    rows = await connection.execute(select(c.seen_at, c.version).order_by(c.seen_at.desc()))
+    return [(seen_at, version) for seen_at, version in rows]
 
 
 async def sqlite_journal(connection: AsyncConnection) -> str:
-    """The journal mode in force: our connections ask for `wal`, and do not always get it."""
+    """Return the journal mode in use: our connections request `wal`, but may not get it."""
     return str(await connection.scalar(text("PRAGMA journal_mode")))

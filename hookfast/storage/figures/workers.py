@@ -1,4 +1,4 @@
-"""Which worker processes are alive, by the row each one keeps fresh."""
+"""Worker processes, by the heartbeat that each one records in its row."""
 
 from __future__ import annotations
 
@@ -6,29 +6,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Table, case, delete, func, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import WorkerHeartbeat
 
 _WORKERS: Table = WorkerHeartbeat.__table__
 
 ALIVE_FOR = timedelta(seconds=15)
 """A worker that has not been seen for this long counts as dead."""
-BEAT_EVERY = timedelta(seconds=5)
+HEARTBEAT_INTERVAL = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """How many workers have been seen lately, and how many of them send new deliveries in
-    batches."""
+    """How many workers were seen lately, and how many of them send new deliveries in batches."""
 
     workers: int
     batching: int
 
 
-async def beat(
+async def record_heartbeat(
     connection: AsyncConnection,
     worker_id: str,
     *,
@@ -36,9 +34,8 @@ async def beat(
     now: datetime,
     batching: bool = False,
 ) -> None:
-    """Say that this worker is alive, and forget those that have been silent for a day."""
-    insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    row = insert(_WORKERS).values(
+    """Record that this worker is alive, and delete workers that were not seen for a day."""
+    row = insert_into(connection, _WORKERS).values(
         id=worker_id, version=version, started_at=now, seen_at=now, batching=batching
     )
     await connection.execute(
@@ -49,15 +46,15 @@ async def beat(
     await connection.execute(delete(_WORKERS).where(_WORKERS.c.seen_at < now - timedelta(days=1)))
 
 
-async def leave(connection: AsyncConnection, worker_id: str) -> None:
-    """Say that this worker has stopped."""
+async def remove(connection: AsyncConnection, worker_id: str) -> None:
+    """Delete the row of a worker that has stopped."""
     await connection.execute(delete(_WORKERS).where(_WORKERS.c.id == worker_id))
 
 
-async def alive(connection: AsyncConnection, *, now: datetime) -> Alive:
-    """The workers that are there."""
+async def count_alive(connection: AsyncConnection, *, now: datetime) -> Alive:
+    """Count the workers that are alive."""
     c = _WORKERS.c
-    found = await connection.execute(
+    counted = await connection.execute(
         select(func.count(), func.count(case((c.batching, 1)))).where(c.seen_at > now - ALIVE_FOR)
     )
-    return Alive(*found.one())
+    return Alive(*counted.one())
