@@ -6,25 +6,24 @@ from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import func, insert, or_, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import ApiKey
 
 _KEYS = ApiKey.__table__
 
 
 async def add(connection: AsyncConnection, key: ApiKey) -> None:
-    """Store a new key."""
+    """Add a key."""
     await connection.execute(insert(_KEYS).values(key.model_dump()))
 
 
 async def add_if_missing(connection: AsyncConnection, key: ApiKey) -> bool:
-    """Store a key unless one with its hash is there; whether it was stored. Safe when several
+    """Add a key unless one with its hash exists, and return whether it was added. Safe when several
     processes do it at once."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(_KEYS).values(key.model_dump())
+    statement = insert_into(connection, _KEYS).values(key.model_dump())
     result = await connection.execute(
         statement.on_conflict_do_nothing(index_elements=["key_sha256"])
     )
@@ -32,14 +31,14 @@ async def add_if_missing(connection: AsyncConnection, key: ApiKey) -> bool:
 
 
 async def by_hash(connection: AsyncConnection, key_sha256: str) -> ApiKey | None:
-    """The key with this SHA-256 (hex), revoked and expired ones included."""
+    """Return the key with this SHA-256 (hex), even if revoked or expired."""
     result = await connection.execute(select(_KEYS).where(_KEYS.c.key_sha256 == key_sha256))
     row = result.mappings().one_or_none()
     return None if row is None else ApiKey(**row)
 
 
 async def get(connection: AsyncConnection, key_id: str) -> ApiKey | None:
-    """The key with this id, unless it was revoked."""
+    """Return the key with this id, unless it was revoked."""
     result = await connection.execute(
         select(_KEYS).where(_KEYS.c.id == key_id, _KEYS.c.revoked_at.is_(None))
     )
@@ -50,7 +49,7 @@ async def get(connection: AsyncConnection, key_id: str) -> ApiKey | None:
 async def owned_by(
     connection: AsyncConnection, key_ids: Collection[str], *, tenant_id: str
 ) -> frozenset[str]:
-    """Those of these ids that are the tenant's keys, revoked and expired ones included."""
+    """Return those of these ids that are the tenant's keys, revoked and expired ones included."""
     if not key_ids:
         return frozenset()
     ids = await connection.scalars(
@@ -62,7 +61,7 @@ async def owned_by(
 async def list_page(
     connection: AsyncConnection, *, tenant_id: str | None, after: str | None, limit: int
 ) -> list[ApiKey]:
-    """A tenant's keys (None: the operator's), newest first, without revoked ones."""
+    """List a tenant's keys (None: the operators'), newest first, without revoked ones."""
     owner = _KEYS.c.tenant_id
     statement = select(_KEYS).where(
         owner.is_(None) if tenant_id is None else owner == tenant_id, _KEYS.c.revoked_at.is_(None)
@@ -72,7 +71,7 @@ async def list_page(
 
 
 async def revoke(connection: AsyncConnection, key_id: str, *, at: datetime) -> None:
-    """Revoke one key."""
+    """Revoke a key."""
     await connection.execute(
         update(_KEYS)
         .where(_KEYS.c.id == key_id, _KEYS.c.revoked_at.is_(None))
@@ -81,7 +80,7 @@ async def revoke(connection: AsyncConnection, key_id: str, *, at: datetime) -> N
 
 
 async def revoke_of_tenant(connection: AsyncConnection, tenant_id: str, *, at: datetime) -> None:
-    """Revoke every key of a tenant."""
+    """Revoke all keys of a tenant."""
     await connection.execute(
         update(_KEYS)
         .where(_KEYS.c.tenant_id == tenant_id, _KEYS.c.revoked_at.is_(None))
@@ -90,14 +89,14 @@ async def revoke_of_tenant(connection: AsyncConnection, tenant_id: str, *, at: d
 
 
 async def touch(connection: AsyncConnection, key_ids: Collection[str], *, at: datetime) -> None:
-    """Record that these keys were used."""
+    """Record when these keys were last used."""
     await connection.execute(
         update(_KEYS).where(_KEYS.c.id.in_(sorted(key_ids))).values(last_used_at=at)
     )
 
 
 async def count_operator_keys(connection: AsyncConnection, *, at: datetime) -> int:
-    """How many operator keys work at this time."""
+    """Return how many operator keys are valid at this time."""
     result = await connection.execute(
         select(func.count())
         .select_from(_KEYS)
@@ -111,7 +110,7 @@ async def count_operator_keys(connection: AsyncConnection, *, at: datetime) -> i
 
 
 async def lock_operator_keys(connection: AsyncConnection) -> None:
-    """Make this transaction the only one that counts and changes operator keys, to its end.
-    SQLite's write transactions are alone already."""
+    """Keep other transactions from changing keys until this one ends, so that a count stays true.
+    SQLite's write transactions exclude each other anyway."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE"))

@@ -1,5 +1,5 @@
-"""Statements on `dashboard_sent_forms`: a form does its work once. Its primary key decides between
-two that come at the same time."""
+"""Statements on `dashboard_sent_forms`, so that a form takes effect once. The primary key decides
+between two that are sent at the same time."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import ColumnElement, Table, and_, delete, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import SentForm
 
 _FORMS: Table = SentForm.__table__
 _F = _FORMS.c
 _KEY: Final = (_F.session_sha256, _F.token, _F.path)
-_SWEPT_AT_ONCE: Final = 100
+_DELETED_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormKey:
-    """Which form it is: of which session, with which token, sent to which path."""
+    """The key of a sent form: its session, its token, and the path it was sent to."""
 
     session_sha256: str
     token: str
@@ -29,8 +29,8 @@ class FormKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """What is known of a form that was sent before; see `SentForm`."""
+class SentFormState:
+    """The state of a form that was sent before; see `SentForm`."""
 
     sent_at: datetime
     led_to: str | None
@@ -39,22 +39,21 @@ class Sent:
 
 async def claim(
     connection: AsyncConnection, key: FormKey, *, now: datetime, lifetime: timedelta
-) -> Sent | None:
-    """Note that the form was sent; None: for the first time, and the caller does its work.
-    Otherwise what is known of the first time. Removes some of those that no session of `lifetime`
-    can send again."""
-    over = (
+) -> SentFormState | None:
+    """Record that a form was sent. Return None the first time, when the caller processes the form,
+    and otherwise the state of the first time. Also deletes up to 100 forms that are too old for any
+    session of `lifetime` to send again."""
+    old = (
         select(*_KEY)
         .where(_F.sent_at <= now - lifetime)
         .order_by(_F.sent_at)
-        .limit(_SWEPT_AT_ONCE)
-        # what another request is removing is no reason to wait
+        .limit(_DELETED_AT_ONCE)
+        # do not wait for rows that another request is deleting
         .with_for_update(skip_locked=True)
     )
-    await connection.execute(delete(_FORMS).where(tuple_(*_KEY).in_(over)))
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    await connection.execute(delete(_FORMS).where(tuple_(*_KEY).in_(old)))
     first = (
-        dialect.insert(_FORMS)
+        insert_into(connection, _FORMS)
         .values(
             session_sha256=key.session_sha256,
             token=key.token,
@@ -67,29 +66,29 @@ async def claim(
     )
     while (await connection.execute(first)).first() is None:
         known = await find(connection, key)
-        if known is not None:  # None: it was freed just now
+        if known is not None:  # None: it was removed just now
             return known
     return None
 
 
-async def find(connection: AsyncConnection, key: FormKey) -> Sent | None:
-    """What is known of a form; None: it was not sent, or was refused."""
+async def find(connection: AsyncConnection, key: FormKey) -> SentFormState | None:
+    """Return the state of a form; None if it was not sent, or was rejected."""
     rows = await connection.execute(select(_F.sent_at, _F.led_to, _F.shown_once).where(_is(key)))
     row = rows.mappings().first()
-    return None if row is None else Sent(**row)
+    return None if row is None else SentFormState(**row)
 
 
-async def settle(
+async def set_result(
     connection: AsyncConnection, key: FormKey, *, led_to: str, shown_once: bool
 ) -> None:
-    """Note which page shows what came of it."""
+    """Set the page that shows the form's result."""
     await connection.execute(
         update(_FORMS).where(_is(key)).values(led_to=led_to, shown_once=shown_once)
     )
 
 
-async def free(connection: AsyncConnection, key: FormKey) -> None:
-    """Forget a form that was refused: nothing came of it, and it may be sent again."""
+async def remove(connection: AsyncConnection, key: FormKey) -> None:
+    """Delete a form that was rejected without any effect, so that it may be sent again."""
     await connection.execute(delete(_FORMS).where(_is(key)))
 
 

@@ -1,5 +1,5 @@
-"""Statements on `dashboard_sessions`. A session ends with its time, with its key, or when it is
-removed; whoever asks is never given one that has ended."""
+"""Statements on `dashboard_sessions`. A session ends when it expires, when its API key ends, or
+when it is removed; `find` never returns an ended session."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _S = _SESSIONS.c
 _K = ApiKey.__table__.c
 _T = Tenant.__table__.c
 
-_SWEPT_AT_ONCE = 100
+_DELETED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSession:
-    """A session that has not ended, with the name of the tenant it looks at, if it is one."""
+    """A session that has not ended, with the name of the tenant that it views, if it is one."""
 
     token_sha256: str
     key_id: str
@@ -36,22 +36,22 @@ class LiveSession:
 
 
 async def add(connection: AsyncConnection, session: DashboardSession) -> None:
-    """Store a new session, and remove some of those that are over."""
-    over = (
+    """Add a session, and delete up to 100 expired ones."""
+    expired = (
         select(_S.token_sha256)
         .where(_S.expires_at <= session.created_at)
         .order_by(_S.expires_at)
-        .limit(_SWEPT_AT_ONCE)
+        .limit(_DELETED_AT_ONCE)
     )
-    await connection.execute(delete(_SESSIONS).where(_S.token_sha256.in_(over)))
+    await connection.execute(delete(_SESSIONS).where(_S.token_sha256.in_(expired)))
     await connection.execute(insert(_SESSIONS).values(session.model_dump()))
 
 
 async def find(
     connection: AsyncConnection, token_sha256: str, *, now: datetime
 ) -> LiveSession | None:
-    """The session with this token, unless it is over, its key was revoked or has expired, or its
-    tenant is gone."""
+    """Return the session with this token, unless it has expired, its key was revoked or has
+    expired, or its tenant was deleted."""
     rows = await connection.execute(
         select(
             _S.token_sha256,
@@ -59,7 +59,7 @@ async def find(
             _K.name.label("key_name"),
             _S.scope,
             _S.tenant_id,
-            _T.id.label("shown_tenant_id"),
+            _T.id.label("viewed_tenant_id"),
             _T.name.label("tenant_name"),
             _S.expires_at,
             _S.via,
@@ -83,20 +83,20 @@ async def find(
     row = rows.mappings().first()
     if row is None:
         return None
-    found = dict(row)
-    shown = found.pop("shown_tenant_id")
-    return LiveSession(**found, chosen_tenant_id=None if found["tenant_id"] else shown)
+    columns = dict(row)
+    viewed = columns.pop("viewed_tenant_id")
+    return LiveSession(**columns, chosen_tenant_id=None if columns["tenant_id"] else viewed)
 
 
 async def choose_tenant(
     connection: AsyncConnection, token_sha256: str, tenant_id: str | None
 ) -> None:
-    """Look at one tenant from now on; None: at all of them."""
+    """Set the tenant that the session views; None: all tenants."""
     await connection.execute(
         update(_SESSIONS).where(_S.token_sha256 == token_sha256).values(chosen_tenant_id=tenant_id)
     )
 
 
 async def remove(connection: AsyncConnection, token_sha256: str) -> None:
-    """End a session."""
+    """Delete a session."""
     await connection.execute(delete(_SESSIONS).where(_S.token_sha256 == token_sha256))

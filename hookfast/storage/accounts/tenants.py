@@ -1,4 +1,4 @@
-"""Statements on `tenants`. A deleted tenant keeps its row and is otherwise unknown."""
+"""Statements on `tenants`. A deleted tenant keeps its row, and is otherwise treated as unknown."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _LIVE = _TENANTS.c.deleted_at.is_(None)
 
 
 async def add(connection: AsyncConnection, tenant: Tenant) -> None:
-    """Store a new tenant."""
+    """Add a tenant."""
     await connection.execute(insert(_TENANTS).values(tenant.model_dump()))
 
 
 async def get(connection: AsyncConnection, tenant_id: str, *, lock: bool = False) -> Tenant | None:
-    """The tenant with this id. `lock` keeps it from being changed or deleted until the transaction
-    ends (SQLite's write transactions do anyway)."""
+    """Return a tenant by its id. `lock` keeps it from being changed or deleted until the
+    transaction ends (SQLite's write transactions do anyway)."""
     statement = select(_TENANTS).where(_TENANTS.c.id == tenant_id, _LIVE)
     result = await connection.execute(statement.with_for_update() if lock else statement)
     row = result.mappings().one_or_none()
@@ -31,7 +31,7 @@ async def get(connection: AsyncConnection, tenant_id: str, *, lock: bool = False
 
 
 async def list_page(connection: AsyncConnection, *, after: str | None, limit: int) -> list[Tenant]:
-    """Tenants, newest first, without the system's own: it is nobody's customer."""
+    """List tenants, newest first, without the system tenant, which is no customer."""
     statement = select(_TENANTS).where(_LIVE, _TENANTS.c.id != SYSTEM_TENANT)
     result = await connection.execute(
         newest_first(statement, _TENANTS.c.id, after=after, limit=limit)
@@ -45,5 +45,5 @@ async def change(connection: AsyncConnection, tenant_id: str, **values: Any) -> 
 
 
 async def mark_deleted(connection: AsyncConnection, tenant_id: str, *, at: datetime) -> None:
-    """Delete a tenant; what it owns is the caller's to delete in the same transaction."""
+    """Mark a tenant as deleted. The caller deletes what it owns in the same transaction."""
     await change(connection, tenant_id, deleted_at=at, updated_at=at)

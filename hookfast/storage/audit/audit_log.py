@@ -1,8 +1,8 @@
-"""Statements on `audit`, the log of changes. There is one that adds rows, and one that lists them;
-the one that deletes is `expire`, and the database refuses every other.
+"""Statements on `audit`, the log of changes: add an entry, list entries, and delete old ones with
+`expire`. Triggers prevent all other deletions.
 
-Rows are added in the transaction of the change they tell of: both are there, or neither. They do
-not refer to each other, so that writers do not wait for one another.
+An entry is added in the transaction of its change: both are committed, or neither. Entries do not
+refer to each other, so that writers do not wait for one another.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, Table, delete, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import SYSTEM, Actor, AuditAction, Change, differences
 from hookfast.ids import first_id_at, new_id
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import AuditEntry, AuditHorizon
 
 _AUDIT: Table = AuditEntry.__table__
 _C = _AUDIT.c
 _HORIZON: Table = AuditHorizon.__table__
-_ONLY = 1
-"""The id of the horizon's one row."""
+_HORIZON_ID = 1
+"""The id of the horizon's only row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which changes: those for which everything given is so. `since` is inclusive, `until` not."""
+    """Selects the entries that match all given fields, from `since` to before `until`."""
 
     tenant_id: str | None = None
     resource_id: str | None = None
@@ -43,7 +43,7 @@ class AuditFilter:
 async def record(
     connection: AsyncConnection, change: Change, *, actor: Actor, now: datetime
 ) -> None:
-    """Log a change that this transaction makes."""
+    """Add an entry for a change of this transaction."""
     await connection.execute(
         insert(_AUDIT).values(
             id=new_id("aud", now),
@@ -64,15 +64,15 @@ async def record(
 async def list_page(
     connection: AsyncConnection, chosen: AuditFilter, *, after: str | None, limit: int
 ) -> list[AuditEntry]:
-    """The newest `limit` changes that fit, beyond the id `after`."""
+    """Return the newest `limit` matching entries beyond the id `after`."""
     rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
     return [AuditEntry(**row) for row in rows.mappings()]
 
 
 def page_statement(chosen: AuditFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """The statement of `list_page`."""
+    """Return the statement of `list_page`."""
     statement = select(_AUDIT)
-    # The narrowest leads; the others only check its rows.
+    # The narrowest field uses its index; the others only filter its rows.
     names = ("resource_id", "key_id", "tenant_id", "action")
     given = [name for name in names if getattr(chosen, name) is not None]
     for name in given:
@@ -88,11 +88,11 @@ def page_statement(chosen: AuditFilter, *, after: str | None, limit: int) -> Sel
 async def expire(
     connection: AsyncConnection, *, before: datetime, limit: int, now: datetime
 ) -> int:
-    """Delete the oldest changes from before that time, at most `limit` of them; returns how many.
+    """Delete the oldest entries from before this time, at most `limit`, and return how many.
 
-    The one way to delete any: it first moves the horizon, since when the log says that it is
-    complete and which never moves back, and logs that it did. The database lets go of what is
-    older.
+    It is the only way to delete entries. First it moves the horizon, the time since which the log
+    is complete and which never moves back, and logs that it did; the triggers only let entries be
+    deleted that are older.
     """
     if await _move_horizon(connection, before):
         moved = Change(
@@ -109,14 +109,13 @@ async def expire(
 
 
 async def _move_horizon(connection: AsyncConnection, to: datetime) -> bool:
-    """Whether it moved: it may be there already, or further."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    moving = dialect.insert(_HORIZON).values(id=_ONLY, complete_since=to)
-    moved = await connection.execute(
-        moving.on_conflict_do_update(
+    """Move the horizon, and return whether it moved: it may be at this time already, or later."""
+    row = insert_into(connection, _HORIZON).values(id=_HORIZON_ID, complete_since=to)
+    result = await connection.execute(
+        row.on_conflict_do_update(
             index_elements=["id"],
-            set_={"complete_since": moving.excluded.complete_since},
-            where=_HORIZON.c.complete_since < moving.excluded.complete_since,
+            set_={"complete_since": row.excluded.complete_since},
+            where=_HORIZON.c.complete_since < row.excluded.complete_since,
         )
     )
-    return moved.rowcount == 1
+    return result.rowcount == 1

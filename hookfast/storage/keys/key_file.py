@@ -1,4 +1,4 @@
-"""The embedded default for the encryption key: a text file only its owner can read."""
+"""The default place of the encryption key: a text file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import KEY_BYTES, decode_key, encode_key
 
 _MODE = 0o600
-_OTHERS = 0o077  # any right of the group or of everyone
-_MAX_BYTES = 1_024  # a key is 45; whatever is longer is some other file
+_OTHERS = 0o077  # any permission of the group or of others
+_MAX_BYTES = 1_024  # a key is 45 bytes; anything longer is some other file
 
 
 def load_or_create(path: Path) -> bytes:
-    """The 32-byte key in the file at `path`, which is made first, with a new key, if need be.
+    """Return the 32-byte key in the file at `path`; if there is no file, create it with a new key.
 
-    Any number of processes may call this at once and get the same key: the file is written aside,
-    synced, and linked into place, so it is either absent or whole, also after a crash. Raises
-    Misconfigured when others can read the file, or when it cannot be made or holds no key: a lost
-    key makes every stored secret unreadable, so a damaged file is never replaced.
+    Any number of processes may call this at once and get the same key: the file is written under
+    another name, synced, and linked into place, so it is either absent or complete, also after a
+    crash. Raises Misconfigured when others can read the file, or when it cannot be created or has
+    no valid key: a lost key makes every stored secret unreadable, so a damaged file is never
+    replaced.
     """
     try:
         try:
@@ -38,7 +39,7 @@ def load_or_create(path: Path) -> bytes:
 
 
 def _load(path: Path) -> bytes:
-    # not blocking: a FIFO in its place must not hang the start
+    # non-blocking: a FIFO at this path must not hang the start
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         mode = os.fstat(descriptor).st_mode
@@ -60,24 +61,24 @@ def _load(path: Path) -> bytes:
 
 
 def _create(path: Path) -> None:
-    """Put a new key at `path`, unless another process does so first."""
+    """Create the file with a new key, unless another process does so first."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
     try:
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(encode_key(secrets.token_bytes(KEY_BYTES)) + "\n")
             file.flush()
             os.fsync(descriptor)
         with suppress(FileExistsError):  # another process was first; its key counts
-            os.link(aside, path)
+            os.link(temporary, path)
     finally:
-        aside.unlink()
+        temporary.unlink()
     _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut."""
+    """Sync the folder, so that the new file's name survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

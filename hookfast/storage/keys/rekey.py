@@ -1,8 +1,8 @@
-"""Re-sealing: every sealed value under the newest encryption key, while everything runs.
+"""Rekeying: seals every secret with the newest encryption key, while everything runs.
 
-Rows are locked, in small batches, for as long as it takes to seal them: nothing that changes them
-meanwhile is lost. A crash leaves whole rows behind, each under one key or the other; the next run
-goes on with those that are left.
+Rows are locked, in small batches, only while they are resealed, so no concurrent change is lost. A
+crash leaves complete rows, each sealed with one key or the other; the next run continues with the
+remaining ones.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _MAX_PASSES = 20
 _MAX_NAMED = 5
 
 Progress = Callable[[int, int], None]
-"""Called with how many rows were looked at, and how many there are."""
+"""Called with the number of rows that were read, and of all rows."""
 
 
-class Vault(Protocol):
-    """A table with sealed values: one line in `VAULTS` for each."""
+class SealedTable(Protocol):
+    """A table with sealed values, listed in `SEALED_TABLES`."""
 
     table: Table
 
     def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str | None]]:
-        """Each sealed text with its context; None for a value that is still to be sealed."""
+        """Yield the context of each secret, and its sealed text or None if it is not sealed yet."""
 
     def resealed(self, row: Row[Any], keyring: Keyring) -> dict[str, Any]:
-        """The columns of the row with everything under the newest key."""
+        """Return the row's columns with all secrets sealed by the newest key."""
 
 
 class _Endpoints:
@@ -53,7 +53,7 @@ class _Endpoints:
         return endpoint_secrets.sealed_texts(row.secrets, row.headers, endpoint_id=row.id)
 
     def resealed(self, row: Row[Any], keyring: Keyring) -> dict[str, Any]:
-        secrets, headers = endpoint_secrets.resealed(
+        secrets, headers = endpoint_secrets.reseal(
             row.secrets, row.headers, keyring, endpoint_id=row.id
         )
         return {"secrets": secrets, "headers": headers}
@@ -66,7 +66,7 @@ class _Sources:
         return endpoint_secrets.sealed_texts(row.secrets, {}, endpoint_id=row.id)
 
     def resealed(self, row: Row[Any], keyring: Keyring) -> dict[str, Any]:
-        secrets, _ = endpoint_secrets.resealed(row.secrets, {}, keyring, endpoint_id=row.id)
+        secrets, _ = endpoint_secrets.reseal(row.secrets, {}, keyring, endpoint_id=row.id)
         return {"secrets": secrets}
 
 
@@ -81,13 +81,14 @@ class _SigningKeys:
         return {"sealed": keyring.reseal(row.sealed, context=context)}
 
 
-VAULTS: tuple[Vault, ...] = (_Endpoints(), _Sources(), _SigningKeys())
-"""Everything that is sealed in the database."""
+SEALED_TABLES: tuple[SealedTable, ...] = (_Endpoints(), _Sources(), _SigningKeys())
+"""All tables with sealed values."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What is sealed, and with what. `unopened` are the contexts of values no key opens."""
+    """Counts of sealed values by key: `older` keys, or none (`plain`). `unopened` are the contexts
+    of values that no key opens."""
 
     rows: int = 0
     values: int = 0
@@ -97,29 +98,29 @@ class Survey:
 
     @property
     def left(self) -> int:
-        """Values that are not sealed by the newest key."""
+        """The number of values that are not sealed with the newest key."""
         return self.older + self.plain
 
 
 async def survey(
     database: Database, keyring: Keyring, *, progress: Progress = lambda *_: None
 ) -> Survey:
-    """Look at every sealed value, and change none. Opens those an older key sealed."""
-    found = Survey()
+    """Count the sealed values without changing any. Opens those that an older key sealed."""
+    result = Survey()
     total = await _count(database)
-    for vault in VAULTS:
+    for sealed_table in SEALED_TABLES:
         after: str | None = None
         while True:
             async with database.read() as connection:
-                rows = await _batch(connection, vault, after=after, lock=False)
+                rows = await _batch(connection, sealed_table, after=after, lock=False)
             if not rows:
                 break
             for row in rows:
-                _look(vault, row, keyring, found)
+                _survey_row(sealed_table, row, keyring, result)
             after = rows[-1][0]
-            progress(found.rows, max(total, found.rows))
+            progress(result.rows, max(total, result.rows))
             await asyncio.sleep(0)
-    return found
+    return result
 
 
 async def rekey(
@@ -129,35 +130,36 @@ async def rekey(
     progress: Progress = lambda *_: None,
     clock: Clock = utc_now,
 ) -> int:
-    """Seal everything with the newest key; returns how many values were sealed anew. The audit log
-    says so once, in the first transaction that seals any: one that stops is in it too.
+    """Seal all secrets with the newest key, and return how many values were resealed. The audit log
+    gets one entry, in the first transaction that reseals any, so that it also has a rekey that is
+    interrupted.
 
-    Raises Misconfigured, before anything is changed, when there are values no key opens.
+    Raises Misconfigured, before anything is changed, when there are values that no key opens.
     """
-    found = await survey(database, keyring)
-    if found.unopened:
-        raise unopened(found.unopened)
+    surveyed = await survey(database, keyring)
+    if surveyed.unopened:
+        raise unopened_error(surveyed.unopened)
     done = 0
     for _ in range(_MAX_PASSES):
-        if not found.left:
+        if not surveyed.left:
             break
-        begins = None if done else _rekeyed(found.left)
-        done += await _pass(database, keyring, progress=progress, begins=begins, clock=clock)
-        # Rows that were locked were passed over, and some may have been sealed by a process that
+        change = None if done else _rekeyed(surveyed.left)
+        done += await _pass(database, keyring, progress=progress, change=change, clock=clock)
+        # Locked rows were skipped, and some rows may have been sealed meanwhile by a process that
         # does not have the newest key yet.
-        found = await survey(database, keyring)
+        surveyed = await survey(database, keyring)
     return done
 
 
-def unopened(contexts: Sequence[str]) -> Misconfigured:
-    """The refusal that names values no key opens."""
+def unopened_error(contexts: Sequence[str]) -> Misconfigured:
+    """Return the error for values that no key opens, which names the first five."""
     named = ", ".join(contexts[:_MAX_NAMED])
     more = len(contexts) - _MAX_NAMED
     return Misconfigured(
         f"no key in HOOKFAST_ENCRYPTION_KEYS opens {named}"
         + (f" and {more:,} more" if more > 0 else "")
-        + "; nothing was changed. Append the key they were sealed with to the list and run it "
-        "again, or give them new secrets first."
+        + "; nothing was changed. Append the key they were sealed with to the list and run this "
+        "again, or set new secrets first."
     )
 
 
@@ -176,27 +178,30 @@ async def _pass(
     keyring: Keyring,
     *,
     progress: Progress,
-    begins: Change | None,
+    change: Change | None,
     clock: Clock,
 ) -> int:
+    """Reseal all rows that are not locked, log `change` with the first, and return how many values
+    were resealed."""
     total = await _count(database)
     done = seen = 0
-    for vault in VAULTS:
-        key = _key(vault)
+    for sealed_table in SEALED_TABLES:
+        key = _key(sealed_table)
         after: str | None = None
         while True:
             async with database.write() as connection:
-                rows = await _batch(connection, vault, after=after, lock=True)
+                rows = await _batch(connection, sealed_table, after=after, lock=True)
                 for row in rows:
-                    left = sum(not _is_current(text, keyring) for _, text in vault.sealed(row))
+                    texts = [text for _, text in sealed_table.sealed(row)]
+                    left = sum(text is None or not keyring.is_current(text) for text in texts)
                     if left:
                         await connection.execute(
-                            update(vault.table)
+                            update(sealed_table.table)
                             .where(key == row[0])
-                            .values(vault.resealed(row, keyring))
+                            .values(sealed_table.resealed(row, keyring))
                         )
-                        if begins is not None and not done:
-                            await audit_log.record(connection, begins, actor=CLI, now=clock())
+                        if change is not None and not done:
+                            await audit_log.record(connection, change, actor=CLI, now=clock())
                     done += left
             if not rows:
                 break
@@ -207,31 +212,28 @@ async def _pass(
     return done
 
 
-def _look(vault: Vault, row: Row[Any], keyring: Keyring, found: Survey) -> None:
-    found.rows += 1
-    for context, text in vault.sealed(row):
-        found.values += 1
+def _survey_row(sealed_table: SealedTable, row: Row[Any], keyring: Keyring, result: Survey) -> None:
+    result.rows += 1
+    for context, text in sealed_table.sealed(row):
+        result.values += 1
         if text is None:
-            found.plain += 1
+            result.plain += 1
         elif not keyring.is_current(text):
-            found.older += 1
+            result.older += 1
             try:
                 keyring.open(text, context=context)
             except Misconfigured:
-                found.unopened.append(context)
-
-
-def _is_current(text: str | None, keyring: Keyring) -> bool:
-    return text is not None and keyring.is_current(text)
+                result.unopened.append(context)
 
 
 async def _batch(
-    connection: AsyncConnection, vault: Vault, *, after: str | None, lock: bool
+    connection: AsyncConnection, sealed_table: SealedTable, *, after: str | None, lock: bool
 ) -> Sequence[Row[Any]]:
-    """The next rows by key, the key first. Locked ones are those nobody else has locked: waiting
-    for more than one at a time could end in a deadlock with who locks them in another order."""
-    key = _key(vault)
-    others = [column for column in vault.table.c if column is not key]
+    """Return the next rows by key, with the key as first column. `lock` skips rows that others have
+    locked: waiting for several could deadlock with a transaction that locks them in another
+    order."""
+    key = _key(sealed_table)
+    others = [column for column in sealed_table.table.c if column is not key]
     statement = select(key, *others).order_by(key).limit(_BATCH)
     if after is not None:
         statement = statement.where(key > after)
@@ -243,12 +245,12 @@ async def _batch(
 async def _count(database: Database) -> int:
     async with database.read() as connection:
         counts = [
-            await connection.scalar(select(func.count()).select_from(vault.table))
-            for vault in VAULTS
+            await connection.scalar(select(func.count()).select_from(sealed_table.table))
+            for sealed_table in SEALED_TABLES
         ]
     return sum(count or 0 for count in counts)
 
 
-def _key(vault: Vault) -> Any:
-    [key] = vault.table.primary_key.columns
+def _key(sealed_table: SealedTable) -> Any:
+    [key] = sealed_table.table.primary_key.columns
     return key

@@ -1,7 +1,7 @@
-"""The service's RSA keys: made at first need, sealed, rotated, and shown in the key directory.
+"""The service's RSA keys: created when first needed, sealed, rotated, and listed in the directory.
 
-A new key is in the directory for a while before it signs, so that receivers that keep a copy know
-it by then; an old one stays for as long as what it signed may arrive.
+A new key is in the key directory for a while before it signs, so that receivers with a cached copy
+know it by then; an old key stays for as long as messages that it signed may arrive.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _K = _KEYS.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedSigner:
-    """The key that signs now, still sealed."""
+    """The key that signs now, with its private part still sealed."""
 
     kid: str
     sealed: str
 
-    def opened(self, keyring: Keyring) -> RsaSigner:
-        """Raises Misconfigured when it cannot be opened."""
+    def open(self, keyring: Keyring) -> RsaSigner:
+        """Open the private part. Raises Misconfigured when no key of the keyring opens it."""
         return rsa_signer(keyring.open(self.sealed, context=sealing_context(self.kid)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """What a rotation did: `retired` are the ids of the older keys still in the directory."""
+    """The result of a rotation. `retired` has the ids of the older keys still in the directory."""
 
     kid: str
     signs_from: datetime
@@ -49,20 +49,20 @@ class Rotation:
 
 
 def sealing_context(kid: str) -> str:
-    """What a key's private part is sealed for."""
+    """Return the context with which a key's private part is sealed."""
     return f"signing key {kid}"
 
 
 async def public_keys(connection: AsyncConnection, *, now: datetime) -> list[Jwk]:
-    """The keys in the directory, newest first."""
+    """Return the public keys in the directory, newest first."""
     rows = await connection.execute(
         select(_K.public).where(_listed(now)).order_by(_K.created_at.desc(), _K.kid)
     )
     return list(rows.scalars())
 
 
-async def current(connection: AsyncConnection, *, now: datetime) -> SealedSigner | None:
-    """The newest key that may sign; None before there is any."""
+async def current_signer(connection: AsyncConnection, *, now: datetime) -> SealedSigner | None:
+    """Return the newest key that may sign; None if there is no key yet."""
     row = (
         await connection.execute(
             select(_K.kid, _K.sealed)
@@ -74,19 +74,19 @@ async def current(connection: AsyncConnection, *, now: datetime) -> SealedSigner
     return None if row is None else SealedSigner(kid=row.kid, sealed=row.sealed)
 
 
-async def ensure(
+async def ensure_key(
     database: Database, keyring: Keyring, *, clock: Clock, actor: Actor = SYSTEM
 ) -> None:
-    """Make the first key, unless there is one. Any number of processes may call it at once. The
-    audit log says that `actor` made it."""
+    """Create the first key, unless there is one. Any number of processes may call it at once. The
+    audit log names `actor` as its creator."""
     async with database.read() as connection:
-        if await current(connection, now=clock()) is not None:
+        if await current_signer(connection, now=clock()) is not None:
             return
-    pem = await asyncio.to_thread(generate_rsa)  # not with the table locked: it takes a while
+    pem = await asyncio.to_thread(generate_rsa)  # slow, so before the table is locked
     async with database.write() as connection:
         await _lock(connection)
         now = clock()
-        if await current(connection, now=now) is None:
+        if await current_signer(connection, now=now) is None:
             first = await _add(connection, pem, keyring, now=now, signs_from=now)
             await audit_log.record(connection, created(first), actor=actor, now=now)
 
@@ -100,9 +100,8 @@ async def rotate(
     clock: Clock,
     actor: Actor = CLI,
 ) -> Rotation:
-    """Make a new key that signs after `announce`, and take the older ones out of the directory
-    `overlap` later. Keys that are out of it already are deleted. The audit log says that `actor`
-    rotated it."""
+    """Create a key that signs after `announce`, and remove the older keys from the directory
+    `overlap` later. Keys that are no longer listed are deleted. The audit log names `actor`."""
     pem = await asyncio.to_thread(generate_rsa)
     async with database.write() as connection:
         await _lock(connection)
@@ -142,8 +141,8 @@ async def _add(
 
 
 async def _lock(connection: AsyncConnection) -> None:
-    """Make this transaction the only one that makes keys, to its end. SQLite's write transactions
-    are alone already."""
+    """Keep other transactions from adding keys until this one ends. SQLite's write transactions
+    exclude each other anyway."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("LOCK TABLE signing_keys IN SHARE ROW EXCLUSIVE MODE"))
 

@@ -1,5 +1,5 @@
-"""What is told to whom when something changes: notices for owners and operational events for
-operators, written in the transaction that makes the change, so that neither can be lost."""
+"""Announcements of changes: notices for owners and operational events for operators, added in the
+transaction of the change, so that neither can be lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.events.operational import Kind, OperationalEvent
 from hookfast.owners.notice import NoticeKind
-from hookfast.storage.circuits.circuits import Owned
+from hookfast.storage.circuits.circuits import EndpointCircuit
 from hookfast.storage.events import operational
 from hookfast.storage.owners import notices
 from hookfast.storage.tables import Delivery
@@ -23,10 +23,15 @@ _DELIVERIES: Table = Delivery.__table__
 
 
 async def circuit_changed(
-    connection: AsyncConnection, before: Owned, after: Circuit, *, policy: Policy, now: datetime
+    connection: AsyncConnection,
+    before: EndpointCircuit,
+    after: Circuit,
+    *,
+    policy: Policy,
+    now: datetime,
 ) -> None:
-    """Tell of a circuit that opened or closed. Opening again while draining is part of the same
-    outage, and so is not told again."""
+    """Announce a circuit that opened or closed. Opening again while draining is part of the same
+    outage, and is not announced again."""
     then = before.circuit
     if then.state is after.state:
         return
@@ -41,24 +46,32 @@ async def circuit_changed(
 
 
 async def endpoint_disabled(
-    connection: AsyncConnection, before: Owned, after: Circuit, *, reason: str, now: datetime
+    connection: AsyncConnection,
+    before: EndpointCircuit,
+    after: Circuit,
+    *,
+    reason: str,
+    now: datetime,
 ) -> None:
-    """Tell of an endpoint that was disabled; its owners only where nobody asked for it."""
+    """Announce that an endpoint was disabled; to its owners only if no person requested it."""
     if after.cause is not Cause.DISABLED:
         await notify_owners(connection, before, after, NoticeKind.DISABLED, reason=reason, now=now)
     data = _outage(after) | {"reason": reason}
     await _emit(connection, before, Kind.ENDPOINT_DISABLED, data, now=now)
 
 
-async def endpoint_enabled(connection: AsyncConnection, owned: Owned, *, now: datetime) -> None:
-    """Tell operators of an endpoint that may be sent to again."""
-    await _emit(connection, owned, Kind.ENDPOINT_ENABLED, {}, now=now)
+async def endpoint_enabled(
+    connection: AsyncConnection, endpoint: EndpointCircuit, *, now: datetime
+) -> None:
+    """Announce to operators that an endpoint was enabled."""
+    await _emit(connection, endpoint, Kind.ENDPOINT_ENABLED, {}, now=now)
 
 
 async def deliveries_dead(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
 ) -> bool:
-    """Tell operators of deliveries that ended without success; whether there were any."""
+    """Announce to operators the deliveries that ended without success, and return whether any event
+    was emitted."""
     if not delivery_ids:
         return False
     c = _DELIVERIES.c
@@ -86,7 +99,7 @@ async def deliveries_dead(
 
 async def notify_owners(
     connection: AsyncConnection,
-    owned: Owned,
+    endpoint: EndpointCircuit,
     after: Circuit,
     kind: NoticeKind,
     *,
@@ -94,22 +107,22 @@ async def notify_owners(
     reason: str | None = None,
     now: datetime,
 ) -> int:
-    """Tell every owner of an endpoint, once per episode and kind; returns to how many it is news.
-    With `policy` they also learn when the endpoint will be disabled."""
-    give_up_at = None
+    """Add a notice for every owner of an endpoint, once per episode and kind, and return how many
+    were added. With `policy` it also says when the endpoint will be disabled."""
+    disable_at = None
     if policy is not None and after.first_failure_at is not None:
-        give_up_at = after.first_failure_at + policy.disable_after
+        disable_at = after.first_failure_at + policy.disable_after
     facts = {
         "since": _time(after.first_failure_at or after.opened_at),
         "last_error": after.last_error,
         "failures": after.consecutive_failures,
         "drained": after.drained,
         "reason": reason,
-        "disable_at": _time(give_up_at),
+        "disable_at": _time(disable_at),
     }
     return await notices.add(
         connection,
-        endpoint_id=owned.endpoint_id,
+        endpoint_id=endpoint.endpoint_id,
         episode=after.episode,
         kind=kind,
         facts=facts,
@@ -118,15 +131,20 @@ async def notify_owners(
 
 
 async def _emit(
-    connection: AsyncConnection, owned: Owned, kind: Kind, data: dict[str, Any], *, now: datetime
+    connection: AsyncConnection,
+    endpoint: EndpointCircuit,
+    kind: Kind,
+    data: dict[str, Any],
+    *,
+    now: datetime,
 ) -> None:
     about = {
-        "endpoint_id": owned.endpoint_id,
-        "tenant_id": owned.tenant_id,
-        # without its query: people put tokens there; none where it is polled
-        "url": owned.url.partition("?")[0] or None,
+        "endpoint_id": endpoint.endpoint_id,
+        "tenant_id": endpoint.tenant_id,
+        # without the query, which may have tokens; None for a poll endpoint
+        "url": endpoint.url.partition("?")[0] or None,
     }
-    event = OperationalEvent(kind=kind, tenant_id=owned.tenant_id, data=about | data)
+    event = OperationalEvent(kind=kind, tenant_id=endpoint.tenant_id, data=about | data)
     await operational.emit(connection, [event], now=now)
 
 

@@ -1,8 +1,8 @@
-"""What the sender of mail does with `notices`: fix what goes into one mail, then say what became
-of it.
+"""Statements on `notices` for sending mail: fix which notices go into one mail, then record the
+result.
 
-The order protects against a crash between the mail server's yes and our record of it: the batch and
-its Message-ID are committed first, so that the mail, should it go out twice, is the same mail.
+The order protects against a crash between the mail server's acceptance and our record of it: the
+batch and its Message-ID are committed first, so that a mail that is sent twice is the same mail.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedNotice:
-    """A pending notice with its endpoint. `owners` is empty when the endpoint was deleted."""
+    """A pending notice with its endpoint's data. `owners` is empty if the endpoint was deleted."""
 
     id: str
     endpoint_id: str
@@ -46,8 +46,8 @@ class BatchedNotice:
 async def waiting_kinds(
     connection: AsyncConnection, owner_hash: str, *, digest_every: timedelta, now: datetime
 ) -> list[WaitingKind]:
-    """What waits for one owner, by kind. A kind rests until `digest_every` after its last mail,
-    unless a mail of it was begun and has to be finished."""
+    """Return the kinds of notices that wait for an owner. A kind rests until `digest_every` after
+    its last mail, unless a mail of this kind was begun and must be finished."""
     rows = await connection.execute(
         select(_C.kind, func.count(), func.count(_C.message_id))
         .where(PENDING, _C.owner_hash == owner_hash)
@@ -68,8 +68,8 @@ async def waiting_kinds(
 async def read_batch(
     connection: AsyncConnection, owner_hash: str, kind: NoticeKind
 ) -> list[BatchedNotice]:
-    """The notices of the next mail, oldest first: those of one that was begun, else all that wait.
-    Locked until the transaction ends."""
+    """Return the notices of an owner's next mail, oldest first: those of a mail that was begun,
+    else all that wait. They are locked until the transaction ends."""
     e = _ENDPOINTS.c
     rows = await connection.execute(
         select(
@@ -89,37 +89,28 @@ async def read_batch(
         .order_by(_C.id)
         .with_for_update(of=_NOTICES)
     )
-    notices = [
-        BatchedNotice(
-            id=row.id,
-            endpoint_id=row.endpoint_id,
-            tenant_id=row.tenant_id,
-            email=row.email,
-            facts=row.facts,
-            message_id=row.message_id,
-            url=row.url,
-            description=row.description,
-            owners=() if row.deleted_at is not None else row.owner_emails,
-        )
-        for row in rows
-    ]
+    notices = []
+    for row in rows.mappings():
+        columns = dict(row)
+        owners, deleted_at = columns.pop("owner_emails"), columns.pop("deleted_at")
+        notices.append(BatchedNotice(**columns, owners=owners if deleted_at is None else ()))
     begun = next((one.message_id for one in notices if one.message_id is not None), None)
     return [one for one in notices if one.message_id == begun]
 
 
 async def count_waiting(connection: AsyncConnection, endpoint_ids: Iterable[str]) -> dict[str, int]:
-    """How many deliveries wait for each of these endpoints to work again; those without any are
-    left out."""
+    """Count the deliveries that wait for each of these endpoints to recover, without endpoints that
+    have none."""
     c = _DELIVERIES.c
-    wanted = sorted(set(endpoint_ids))
+    ids = sorted(set(endpoint_ids))
     counts: dict[str, int] = {}
-    for start in range(0, len(wanted), _AT_ONCE):
+    for start in range(0, len(ids), _AT_ONCE):
         rows = await connection.execute(
             select(c.endpoint_id, func.count())
             .where(
-                c.endpoint_id.in_(wanted[start : start + _AT_ONCE]),
+                c.endpoint_id.in_(ids[start : start + _AT_ONCE]),
                 c.status.in_([literal_column("'held'"), literal_column("'retrying'")]),
-                c.status != literal_column("'delivered'"),  # what the partial index says
+                c.status != literal_column("'delivered'"),  # the predicate of the partial index
             )
             .group_by(c.endpoint_id)
         )
@@ -128,14 +119,14 @@ async def count_waiting(connection: AsyncConnection, endpoint_ids: Iterable[str]
 
 
 async def begin(connection: AsyncConnection, notice_ids: Sequence[str], message_id: str) -> None:
-    """Fix that these go into the mail `message_id`."""
+    """Fix that these notices go into the mail with this Message-ID."""
     await _set(connection, notice_ids, {"message_id": message_id})
 
 
 async def mark_sent(
     connection: AsyncConnection, notice_ids: Sequence[str], *, at: datetime
 ) -> None:
-    """Their mail is away."""
+    """Record that the mail with these notices was sent."""
     values = {"sent_at": at, "error": None, "tries": _C.tries + 1}
     await _finish(connection, notice_ids, NoticeStatus.SENT, values)
 
@@ -143,7 +134,7 @@ async def mark_sent(
 async def mark_refused(
     connection: AsyncConnection, notice_ids: Sequence[str], *, error: str
 ) -> None:
-    """The mail server will never take their mail; `error` is what it said."""
+    """Record that the mail server rejected the mail with these notices for good, with `error`."""
     values = {"error": error, "tries": _C.tries + 1}
     await _finish(connection, notice_ids, NoticeStatus.REFUSED, values)
 
@@ -151,14 +142,14 @@ async def mark_refused(
 async def mark_delayed(
     connection: AsyncConnection, notice_ids: Sequence[str], *, error: str
 ) -> None:
-    """Their mail did not get away this time; `error` says why."""
+    """Record that the mail with these notices could not be sent this time, because of `error`."""
     await _set(connection, notice_ids, {"error": error, "tries": _C.tries + 1})
 
 
 async def mark_dropped(
     connection: AsyncConnection, notice_ids: Sequence[str], *, error: str
 ) -> None:
-    """Nobody is to be told any more; `error` says why."""
+    """Record that these notices will not be sent, for the reason in `error`."""
     await _finish(connection, notice_ids, NoticeStatus.DROPPED, {"error": error})
 
 
@@ -179,10 +170,10 @@ async def _finish(
     status: NoticeStatus,
     values: Mapping[str, Any],
 ) -> None:
-    # A workflow that runs may be faster than the workflow_starter: nothing is left to ask for then.
-    conducted = func.coalesce(_C.workflow_started_at, _C.created_at)
+    # A running workflow may be faster than the workflow starter: no workflow is needed then.
+    started = func.coalesce(_C.workflow_started_at, _C.created_at)
     await _set(
-        connection, notice_ids, {**values, "status": status.value, "workflow_started_at": conducted}
+        connection, notice_ids, {**values, "status": status.value, "workflow_started_at": started}
     )
 
 
@@ -191,7 +182,7 @@ async def _set(
 ) -> None:
     for start in range(0, len(notice_ids), _AT_ONCE):
         some = notice_ids[start : start + _AT_ONCE]
-        # Only what still waits: what a twin said of it stays.
+        # Only pending ones: a result that a concurrent activity recorded stays.
         await connection.execute(
             update(_NOTICES).where(and_(PENDING, _C.id.in_(some))).values(**values)
         )

@@ -1,6 +1,5 @@
-"""Statements on `notices`: what owners are to be told, and what asks for their mail to be sent.
-
-What the sender does with them is in `notice_batches`.
+"""Statements on `notices`: adds notices to owners, lists them, and requests the workflows that send
+them. How they go into mails is in `digests`.
 """
 
 from __future__ import annotations
@@ -10,14 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Table, func, literal_column, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import new_id
 from hookfast.owners.digest import WORKFLOW_TYPE, MailInput, workflow_id
 from hookfast.owners.notice import NoticeKind, NoticeStatus, one_per_owner, owner_hash
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Endpoint, Notice
 from hookfast.workflow_request import WorkflowRequest
 
@@ -27,9 +25,9 @@ _ENDPOINTS: Table = Endpoint.__table__
 
 # Literal: no planner matches a bound parameter with a partial index.
 PENDING = _C.status == literal_column(f"'{NoticeStatus.PENDING}'")
-# Nothing about the status: SQLite would walk the index of everything that waits, which is long
-# while the mail server is away. What is finished counts as conducted.
-_ASKS = _C.workflow_started_at.is_(None)
+# Without the status: SQLite would walk the index of all pending notices, which is long while the
+# mail server is away. A finished notice has `workflow_started_at` too.
+_NEEDS_WORKFLOW = _C.workflow_started_at.is_(None)
 
 _NEWEST = 50
 _MARKED_AT_ONCE = 1_000
@@ -44,18 +42,18 @@ async def add(
     facts: Mapping[str, Any],
     at: datetime,
 ) -> int:
-    """Have every owner of an endpoint told, once per (endpoint, episode, kind): what was added
-    before is not added again. `facts` as `hookfast.notice.Facts` reads them. Returns how many
-    notices were added; an endpoint that was deleted or has no owners gets none."""
-    found = await connection.execute(
+    """Add a notice for each owner of an endpoint, once per (endpoint, episode, kind), and return
+    how many were added. A deleted endpoint, or one without owners, gets none. `facts` are as
+    `hookfast.owners.notice.Facts` reads them."""
+    rows = await connection.execute(
         select(_ENDPOINTS.c.tenant_id, _ENDPOINTS.c.owner_emails).where(
             _ENDPOINTS.c.id == endpoint_id, _ENDPOINTS.c.deleted_at.is_(None)
         )
     )
-    endpoint = found.one_or_none()
+    endpoint = rows.one_or_none()
     if endpoint is None or not endpoint.owner_emails:
         return 0
-    rows = [
+    notices = [
         {
             "id": new_id("ntc", at),
             "endpoint_id": endpoint_id,
@@ -71,10 +69,9 @@ async def add(
         }
         for email in one_per_owner(endpoint.owner_emails)
     ]
-    insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     added = await connection.execute(
-        insert(_NOTICES)
-        .values(rows)
+        insert_into(connection, _NOTICES)
+        .values(notices)
         .on_conflict_do_nothing(index_elements=["endpoint_id", "episode", "kind", "email"])
         .returning(_C.id)
     )
@@ -82,16 +79,16 @@ async def add(
 
 
 async def list_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> list[Notice]:
-    """The newest 50 notices about an endpoint: what was sent, waits (`error` says why) or was
-    refused."""
+    """Return an endpoint's newest 50 notices: sent, waiting (`error` says why), or rejected."""
     statement = select(_NOTICES).where(_C.endpoint_id == endpoint_id)
     rows = await connection.execute(newest_first(statement, _C.id, after=None, limit=_NEWEST))
     return [Notice(**row) for row in rows.mappings()]
 
 
 async def request_workflow(connection: AsyncConnection, *, started_before: datetime) -> int:
-    """Ask once more for what has waited since then, and return how many notices that are. Their
-    workflow was ended by hand, or lost with Temporal's data; one that still runs is only woken."""
+    """Request a workflow again for pending notices whose workflow was started before that time, and
+    return how many notices that are. Their workflow was terminated by hand, or lost with Temporal's
+    data; a running one is only woken."""
     result = await connection.execute(
         update(_NOTICES)
         .where(PENDING, _C.workflow_started_at < started_before)
@@ -101,43 +98,45 @@ async def request_workflow(connection: AsyncConnection, *, started_before: datet
 
 
 class MailWorkflowRequests:
-    """Notices ask for the workflow of their owner (`dispatch.workflow_starter`): one per owner,
-    however many notices there are."""
+    """Workflow requests of notices (`dispatch.workflow_starter`): one per owner, however many
+    notices the owner has."""
 
     def __init__(self, *, gather: timedelta, digest_every: timedelta) -> None:
         self._gather = gather
         self._digest_every = digest_every
 
     async def find(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
-        """The owners with news, at most `limit`, who waited longest first."""
+        """Return requests for at most `limit` owners with new notices, longest waiting first."""
         owners = (
             select(_C.owner_hash)
-            .where(_ASKS)
+            .where(_NEEDS_WORKFLOW)
             .group_by(_C.owner_hash)
             .order_by(func.min(_C.id))
             .limit(limit)
         )
         rows = await connection.execute(
-            select(_C.owner_hash, _C.id).where(_ASKS, _C.owner_hash.in_(owners)).order_by(_C.id)
+            select(_C.owner_hash, _C.id)
+            .where(_NEEDS_WORKFLOW, _C.owner_hash.in_(owners))
+            .order_by(_C.id)
         )
-        seen: dict[str, list[str]] = {}
+        notice_ids: dict[str, list[str]] = {}
         for owner, notice_id in rows:
-            seen.setdefault(owner, []).append(notice_id)
-        return [self._wanted(owner, notice_ids) for owner, notice_ids in seen.items()]
+            notice_ids.setdefault(owner, []).append(notice_id)
+        return [self._request(owner, ids) for owner, ids in notice_ids.items()]
 
     async def mark(
-        self, connection: AsyncConnection, wanted: Sequence[WorkflowRequest], *, now: datetime
+        self, connection: AsyncConnection, requests: Sequence[WorkflowRequest], *, now: datetime
     ) -> None:
-        """Mark exactly the notices that were seen: one that was committed since keeps asking."""
-        seen = [notice_id for one in wanted for notice_id in one.key]
-        for start in range(0, len(seen), _MARKED_AT_ONCE):
-            some = seen[start : start + _MARKED_AT_ONCE]
+        """Mark the notices of these requests. A notice that was added since is not marked."""
+        notice_ids = [notice_id for one in requests for notice_id in one.key]
+        for start in range(0, len(notice_ids), _MARKED_AT_ONCE):
+            some = notice_ids[start : start + _MARKED_AT_ONCE]
             await connection.execute(
                 update(_NOTICES).where(_C.id.in_(some)).values(workflow_started_at=now)
             )
 
-    def _wanted(self, owner: str, notice_ids: Sequence[str]) -> WorkflowRequest:
-        order = MailInput(
+    def _request(self, owner: str, notice_ids: Sequence[str]) -> WorkflowRequest:
+        input = MailInput(
             owner_hash=owner,
             gather_seconds=self._gather.total_seconds(),
             digest_every_seconds=self._digest_every.total_seconds(),
@@ -146,6 +145,6 @@ class MailWorkflowRequests:
             key=tuple(notice_ids),
             workflow=WORKFLOW_TYPE,
             workflow_id=workflow_id(owner),
-            argument=order,
+            argument=input,
             summary="mail to one owner",
         )

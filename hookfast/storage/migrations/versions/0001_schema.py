@@ -1,6 +1,6 @@
 """The schema of 0.1.0.
 
-Written out, and not derived from the tables' classes, because a migration stays as it is while the
+Written out, not derived from the table classes, because a migration stays as it is while the
 classes change. A test compares the two on both databases.
 """
 
@@ -27,8 +27,8 @@ _EVENT_TYPES = {
     "hookfast.delivery.dead": "A delivery ended without success.",
 }
 
-# The audit log is append-only. A role that may alter the schema can drop these triggers: they are
-# there against mistakes and SQL injection.
+# The audit log is append-only. A role that may alter the schema can drop these triggers: they
+# protect against mistakes and SQL injection.
 _AUDIT_ON_POSTGRESQL = (
     """
     CREATE FUNCTION audit_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -80,7 +80,7 @@ _AUDIT_ON_SQLITE = (
     WHEN OLD.at >= coalesce((SELECT complete_since FROM audit_horizon), '')
     BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END
     """,
-    # INSERT OR REPLACE deletes the older row without asking the triggers of DELETE
+    # INSERT OR REPLACE deletes the older row without firing the DELETE triggers
     """
     CREATE TRIGGER audit_replaces_none BEFORE INSERT ON audit
     WHEN EXISTS (SELECT 1 FROM audit WHERE id = NEW.id)
@@ -104,13 +104,13 @@ def upgrade() -> None:
         op.execute(definition(0))
     _create_tables()
     if postgresql:
-        # A default of the database, as rows inserted by hand need a position too.
+        # a default in the database, because rows inserted by hand need a position too
         op.execute(
             "ALTER TABLE events ALTER COLUMN position "
             "SET DEFAULT hookfast_feed_position(pg_current_xact_id())"
         )
         for table in ("events", "attempts", "inbox"):
-            # takes rows of a day that has no partition: they must not fail
+            # takes the rows of days without a partition, so that inserts never fail
             op.execute(f"CREATE TABLE {table}_default PARTITION OF {table} DEFAULT")
     for statement in _AUDIT_ON_POSTGRESQL if postgresql else _AUDIT_ON_SQLITE:
         op.execute(statement)
@@ -745,7 +745,7 @@ def _create_tables() -> None:
 
 
 def _insert_system_rows() -> None:
-    """The tenant and the event types of operational events."""
+    """Insert the tenant and the event types of operational events."""
     since = datetime.fromisoformat(_SINCE)
     times = {"created_at": since, "updated_at": since}
     tenants = sa.table(
