@@ -1,5 +1,5 @@
-"""The `hookfast` command. Each command lives in a module of its own, which is imported only when
-the command runs, so that the command line answers at once."""
+"""The `hookfast` command. The module of a command is imported only when the command runs, so that
+the command line starts fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from hookfast.cli import remote
 from hookfast.cli.remote.commands import lazy_group
 from hookfast.errors import HookfastError
-from hookfast.supervisor.output_encoding import escape_what_cannot_be_written
+from hookfast.supervisor.output_encoding import escape_unencodable_output
 
 app = typer.Typer(
     name="hookfast",
@@ -25,8 +25,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         _version()
         raise typer.Exit
 
@@ -49,7 +49,7 @@ def _up(
         int, typer.Option(min=1, max=64, help="Worker processes to run.", show_default=True)
     ] = 1,
 ) -> None:
-    """Run everything: Temporal (unless TEMPORAL_ADDRESS names one), the API and workers."""
+    """Run everything: Temporal (unless TEMPORAL_ADDRESS is set), the API and workers."""
     from hookfast.cli import up
 
     up.main(workers=workers)
@@ -57,7 +57,7 @@ def _up(
 
 @app.command("demo")
 def _demo() -> None:
-    """Run everything, with a receiver on loopback and events on their way to it."""
+    """Run everything, with a local receiver and events that are sent to it."""
     from hookfast.cli import demo
 
     demo.main()
@@ -66,10 +66,10 @@ def _demo() -> None:
 @app.command("api")
 def _api(
     fd: Annotated[
-        int | None, typer.Option(hidden=True, help="Listening socket to take over.")
+        int | None, typer.Option(hidden=True, help="File descriptor of the listening socket.")
     ] = None,
 ) -> None:
-    """Run the API alone. Migrates the database first."""
+    """Run one API process. Migrates the database first."""
     from hookfast.cli import api
 
     api.main(fd=fd)
@@ -77,13 +77,13 @@ def _api(
 
 @app.command("worker")
 def _worker() -> None:
-    """Run one worker alone; any number may run. Migrates the database first."""
+    """Run one worker; any number may run. Migrates the database first."""
     from hookfast.cli.console import read_settings
 
-    settings = read_settings()  # complains about a wrong setting in words
-    from hookfast.cli.database import reach
+    settings = read_settings()  # reports an invalid setting in a sentence
+    from hookfast.cli.database import check_database
 
-    asyncio.run(reach(settings))  # and this about a database that is not there
+    asyncio.run(check_database(settings))  # and this a database that does not answer
     import worker
 
     worker.main()
@@ -91,7 +91,7 @@ def _worker() -> None:
 
 @app.command("migrate")
 def _migrate() -> None:
-    """Bring the database to the newest schema and make the first operator key."""
+    """Migrate the database to the newest schema and create the first operator key."""
     from hookfast.cli import prepare
 
     prepare.main()
@@ -114,8 +114,8 @@ def _config(
 def _doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Examine this installation: database, schema, Temporal, keys, mail, clock, dangerous settings.
-    Says what to do, changes nothing, and exits with 1 where something does not work."""
+    """Check this installation: database, schema, Temporal, keys, mail, clocks, dangerous settings.
+    Says what to do, changes nothing, and exits with 1 if something does not work."""
     from hookfast.cli import doctor
 
     doctor.main(as_json=as_json)
@@ -140,21 +140,21 @@ def _version() -> None:
 app.add_typer(
     typer.Typer(cls=lazy_group("hookfast.cli.secrets"), no_args_is_help=True),
     name="secrets",
-    help="The keys that seal secrets at rest, and the keys that sign.",
+    help="Change the keys that seal secrets at rest, and the keys that sign deliveries.",
 )
 remote.add_to(app)
 
 
 def main() -> None:
-    """Entry of the `hookfast` command. Exits with 1 and a sentence when something cannot work."""
-    escape_what_cannot_be_written()
+    """Run the `hookfast` command. Exits with 1 and a sentence for Hookfast's own errors."""
+    escape_unencodable_output()
     with errors_as_sentences():
         app()
 
 
 @contextmanager
 def errors_as_sentences() -> Iterator[None]:
-    """Exit with 1 and a sentence where the block raises an error of ours."""
+    """Exit with 1 and the message as a sentence if the block raises a HookfastError."""
     try:
         yield
     except HookfastError as error:

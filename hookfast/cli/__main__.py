@@ -1,4 +1,4 @@
-"""`python -m hookfast.cli`, which is how `up` starts the API and the worker."""
+"""`python -m hookfast.cli`, with which `up` starts the API and the workers."""
 
 from hookfast.cli import main
 

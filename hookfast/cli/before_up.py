@@ -1,5 +1,5 @@
-"""What `up` has done before it starts its parts, in a process that ends again: the database is
-migrated, an operator key is there, and the Temporal that it started serves.
+"""The preparation that `up` runs in a process of its own before it starts the API and workers: it
+migrates the database, creates an operator key, and waits for the embedded Temporal.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from hookfast.cli.console import print_operator_key, read_settings
 from hookfast.cli.prepare import prepare
 from hookfast.logs import configure_logging
 from hookfast.settings.settings import Settings
-from hookfast.supervisor.embedded_temporal import last_words, log_path
+from hookfast.supervisor.embedded_temporal import log_end, log_path
 from hookfast.supervisor.processes import CannotStart
 
-# A day, the server's default, would take a delivery out of the UI while its plan still runs for
-# others; two weeks is also the longest a custom plan may last.
+# With the server's default, a day, the UI would forget a delivery while others of its outage are
+# still retried; two weeks is also the longest that a custom retry plan may last.
 _RETENTION = timedelta(days=14)
-_START_SECONDS = 60.0  # half a second as a rule; the first start on a cold disk takes longer
+_START_SECONDS = 60.0  # usually half a second; the first start from a cold disk takes longer
 
 
 def main(*, await_temporal: bool) -> None:
-    """Prepare; print a new operator key."""
+    """Prepare the database and Temporal, and print a new operator key."""
     settings = read_settings()
     configure_logging(settings, process="up")
     asyncio.run(_run(settings, await_temporal=await_temporal))
@@ -47,17 +47,15 @@ async def _run(settings: Settings, *, await_temporal: bool) -> None:
 
 
 async def wait_until_serving(address: str, namespace: str, *, home: Path) -> None:
-    """Return when the embedded Temporal at `address` serves the namespace, and set how long it
-    keeps closed workflows. Raises CannotStart, with the last words of its log in `home`, after
-    60 s."""
+    """Wait until the embedded Temporal at `address` serves the namespace, and set how long it keeps
+    closed workflows. Raises CannotStart after 60 s, with the end of its log in `home`."""
     try:
         async with asyncio.timeout(_START_SECONDS):
-            while not await _serves(address, namespace):  # noqa: ASYNC110 - another process answers
+            while not await _serves(address, namespace):  # noqa: ASYNC110 - another process starts
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise CannotStart(
-            f"Temporal does not answer on {address}. The end of {log_path(home)}:\n"
-            f"{last_words(home)}"
+            f"Temporal does not answer on {address}. The end of {log_path(home)}:\n{log_end(home)}"
         ) from None
 
 
@@ -85,6 +83,6 @@ if __name__ == "__main__":
     with errors_as_sentences():
         main(await_temporal="--await-temporal" in sys.argv)
     sys.stdout.flush()
-    # Not by the interpreter's own end: a thread of Temporal's client that is just then waking (one
-    # whose connect failed, as Temporal was not there yet) crashes it.
+    # Without the interpreter's finalisation, which crashes if a thread of Temporal's client wakes
+    # during it (the thread of a connect that failed because Temporal had not started yet).
     os._exit(0)

@@ -28,7 +28,7 @@ _GROUPS = {
     "response_excerpt_bytes": "Attempts and workers",
     "metrics_token": "Metrics and logs",
 }
-"""The first setting of each group, and the group's heading."""
+"""The headings of the groups in `docs/settings.md`, by the first setting of each."""
 _PAGE = """# Settings
 
 Settings come from the environment or a `.env` file. Secrets may also come from files:
@@ -42,7 +42,7 @@ variables of OpenTelemetry.
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One setting: `value` and `default` as JSON values, secrets masked."""
+    """A setting, with `value` and `default` as JSON values and secrets masked."""
 
     variable: str
     value: Any
@@ -52,7 +52,7 @@ class Row:
 
 
 def main(*, as_json: bool, as_markdown: bool) -> None:
-    """Print the settings."""
+    """Print the settings in force, or every setting with its default as Markdown."""
     if as_markdown:
         typer.echo(markdown())
         return
@@ -64,7 +64,7 @@ def main(*, as_json: bool, as_markdown: bool) -> None:
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """Every setting, in the order of the class."""
+    """Yield every setting, in the order of the class."""
     for name, field in Settings.model_fields.items():
         yield Row(
             variable=f"HOOKFAST_{name.upper()}",
@@ -76,7 +76,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def markdown() -> str:
-    """The page `docs/settings.md`: every setting with its default, in groups."""
+    """Return the page `docs/settings.md`: every setting with its default, in groups."""
     lines = [_PAGE]
     for name, field in Settings.model_fields.items():
         if heading := _GROUPS.get(name):
@@ -91,13 +91,13 @@ def markdown() -> str:
 def _table(found: list[Row]) -> Table:
     table = Table(
         title="Settings in force",
-        caption="Bold ones are set. Temporal is found by TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, "
-        "TEMPORAL_API_KEY and TEMPORAL_TLS_*.",
+        caption="Bold settings are set. Temporal is configured with TEMPORAL_ADDRESS, "
+        "TEMPORAL_NAMESPACE, TEMPORAL_API_KEY and TEMPORAL_TLS_*.",
         show_lines=True,
     )
     table.add_column("variable", no_wrap=True)
     table.add_column("value", overflow="fold")
-    table.add_column("what it is")
+    table.add_column("description")
     for row in found:
         style = "bold" if row.is_set else ""
         table.add_row(row.variable, _text(row.value), row.description, style=style)

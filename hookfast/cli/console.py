@@ -1,4 +1,4 @@
-"""What the commands share: the terminal, and the settings with errors in words."""
+"""What the service's commands share: standard output, and settings whose errors are sentences."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings, load_settings
 
 out = Console()
-"""Standard output, for what a command says. Logs go to standard error."""
+"""Standard output, for the results of a command. Logs go to standard error."""
 
 
 def read_settings() -> Settings:
-    """The settings in force. Raises Misconfigured, naming each setting that cannot work."""
+    """Return the settings in force. Raises Misconfigured, which names each invalid setting."""
     try:
         return load_settings()
     except ValidationError as error:
@@ -29,15 +29,15 @@ def read_settings() -> Settings:
 
 
 def print_operator_key(key: str) -> None:
-    """Show a new operator key, the only time anyone sees it."""
+    """Print a new operator key, the only time it is shown."""
     out.print(
         Panel.fit(
-            "It is shown below, this once, and stored only as a hash: keep it now.\n"
+            "It is shown below only once, and stored only as a hash: save it now.\n"
             "Send it as `Authorization: Bearer hf_…`.\n"
-            "HOOKFAST_OPERATOR_KEY sets one of your own.",
+            "HOOKFAST_OPERATOR_KEY sets your own key.",
             title="New operator key",
             border_style="yellow",
         )
     )
-    # outside of the frame: in a narrow terminal that would break it, and what is copied be no key
+    # outside the panel, which would break the key in a narrow terminal: it could not be copied
     out.print(key, style="bold", soft_wrap=True, markup=False, highlight=False)

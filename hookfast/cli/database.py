@@ -1,5 +1,5 @@
-"""The database as a command finds it: there, or a sentence that says what to do. Imports nothing of
-the API, which would take 13 MiB of a worker's memory."""
+"""Opens the database for a command, with an error that says what to do when it does not answer.
+Imports nothing of the API, which would take 13 MiB of a worker's memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from contextlib import asynccontextmanager
 
 from sqlalchemy import text
 
-from hookfast.doctor.database import AWAY, UNREADABLE, away, parsed_url, unreadable
+from hookfast.doctor.database import (
+    INVALID_URL_ERRORS,
+    UNUSABLE_ERRORS,
+    invalid_url,
+    parse_url,
+    unusable,
+)
 from hookfast.doctor.finding import Finding
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
@@ -16,29 +22,29 @@ from hookfast.storage.database.engine import Database
 
 
 @asynccontextmanager
-async def reached(settings: Settings) -> AsyncIterator[Database]:
-    """The database, once it has answered. Raises Misconfigured, with what to do, when it does not
-    or there is no place for it."""
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
+    """Open the database once it has answered. Raises Misconfigured, with what to do, if it does not
+    answer or its file cannot be created."""
     url = settings.resolved_database_url
     try:
-        parsed_url(url)
+        parse_url(url)
         database = Database(url)
     except OSError as error:
-        raise _misconfigured(away(url, error)) from None
-    except UNREADABLE:
-        raise _misconfigured(unreadable()) from None
+        raise _misconfigured(unusable(url, error)) from None
+    except INVALID_URL_ERRORS:
+        raise _misconfigured(invalid_url()) from None
     async with database:
         try:
             async with database.read() as connection:
                 await connection.execute(text("SELECT 1"))
-        except AWAY as error:
-            raise _misconfigured(away(url, error)) from None
+        except UNUSABLE_ERRORS as error:
+            raise _misconfigured(unusable(url, error)) from None
         yield database
 
 
-async def reach(settings: Settings) -> None:
-    """Raises Misconfigured, with what to do, when the database does not answer."""
-    async with reached(settings):
+async def check_database(settings: Settings) -> None:
+    """Raise Misconfigured, with what to do, if the database does not answer."""
+    async with open_database(settings):
         pass
 
 

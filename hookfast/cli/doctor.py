@@ -1,4 +1,4 @@
-"""`hookfast doctor`: what is wrong with this installation, and what to do about it."""
+"""`hookfast doctor`: print what is wrong with this installation, and what to do about it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from hookfast.doctor.finding import Finding, Status, fail, worst
 from hookfast.errors import Misconfigured
 
 _MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "bold red")}
-_SAID: dict[Status, str] = {
-    "ok": "Everything is as it should be.",
-    "warn": "It works, with risks.",
+_SUMMARIES: dict[Status, str] = {
+    "ok": "Everything works.",
+    "warn": "Everything works, with risks.",
     "fail": "Something does not work.",
 }
 
 
 def main(*, as_json: bool) -> None:
-    """Examine, print, and exit with 1 where something does not work."""
-    # what the parts log while they are tried is said better by the findings
+    """Run every check, print the findings, and exit with 1 if something does not work."""
+    # the findings say better what the checked parts would log
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
     try:
         findings = asyncio.run(examine(read_settings()))
     except Misconfigured as error:
-        findings = [fail("settings", error.message, todo="Correct it; the rest is looked at then.")]
+        todo = "Correct it; then the other checks can run."
+        findings = [fail("settings", error.message, todo=todo)]
     status = worst(findings)
     if as_json:
         listed = [asdict(finding) for finding in findings]
@@ -52,4 +53,4 @@ def _print(findings: list[Finding], status: Status) -> None:
         )
         if finding.todo is not None:
             out.print(Text(f"      {'':{width}}  → {finding.todo}"), soft_wrap=True)
-    out.print(Text(f"\n{_SAID[status]}", style=_MARKS[status][1]))
+    out.print(Text(f"\n{_SUMMARIES[status]}", style=_MARKS[status][1]))

@@ -1,5 +1,5 @@
-"""The server's side of a connection: uvicorn's on httptools, with bounds on what comes before a
-body. uvicorn itself reads header fields without end, and waits for them without end.
+"""The API's HTTP protocol: uvicorn's on httptools, with limits on a request's head. uvicorn itself
+reads header fields of any size, and waits for them for ever.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ _PROBLEM = (
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """Closes connections that keep a request line, header fields, chunk extensions or trailers
-    coming: over `max_head_bytes` (with 431 where an answer is possible), or for longer than
-    `max_head_seconds`."""
+    """Closes a connection whose request line, header fields, chunk extensions or trailers exceed
+    `max_head_bytes` (with 431 if a response is possible) or take longer than `max_head_seconds`."""
 
-    # Proxies in front allow 8 to 32 KiB. What one read brings, at most 256 KiB, is not cut off: the
-    # bound is on what is kept from one read to the next.
+    # Proxies in front allow 8 to 32 KiB. A single read, at most 256 KiB, is not cut off: the limit
+    # is on the bytes kept from one read to the next.
     max_head_bytes = 65_536
     max_head_seconds = 20.0
 
@@ -42,12 +41,12 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._reach = ConnectionHandle(transport.abort)
+        self._connection = ConnectionHandle(transport.abort)
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._reach.ending.set()
+        self._connection.ending.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -57,7 +56,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._stop_timer()
             return
         if self._in_head:
-            # most heads come in one piece: then this is never reached, and no timer is made
+            # most heads come in one read, and never get here, so that they cost no timer
             self._start_timer()
         else:
             self._stop_timer()
@@ -66,12 +65,12 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self._bytes_without_progress += len(data)
         if self._bytes_without_progress > self.max_head_bytes:
-            self._refuse()
+            self._reject()
 
     def on_message_begin(self) -> None:
         self._made_progress = self._in_head = True
         super().on_message_begin()
-        self.scope["extensions"] = {EXTENSION: self._reach}  # type: ignore[dict-item] # ours
+        self.scope["extensions"] = {EXTENSION: self._connection}  # type: ignore[dict-item] # ours
 
     def on_headers_complete(self) -> None:
         self._made_progress = True
@@ -83,12 +82,12 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_body(body)
 
     def shutdown(self) -> None:
-        self._reach.ending.set()
+        self._connection.ending.set()
         super().shutdown()
 
-    def _refuse(self) -> None:
-        # while a request is being handled, its answer may be half written: then there is no place
-        # for another one
+    def _reject(self) -> None:
+        # while a request is being handled, its response may be half written, so that no other
+        # response is possible
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(_TOO_LARGE % (len(_PROBLEM), _PROBLEM))
         self._stop_timer()

@@ -1,4 +1,5 @@
-"""What has to be there before anything runs: the database, its schema, and an operator key."""
+"""`hookfast migrate`, which the other commands also run when they start: it migrates the database
+and creates the first operator key."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 
 from api.access.authentication import ensure_operator_key
 from hookfast.cli.console import out, print_operator_key, read_settings
-from hookfast.cli.database import reached
+from hookfast.cli.database import open_database
 from hookfast.clock import utc_now
 from hookfast.logs import configure_logging
 from hookfast.settings.settings import Settings
@@ -14,15 +15,15 @@ from hookfast.storage.database.migrate import migrate, newest_revision
 
 
 async def prepare(settings: Settings) -> str | None:
-    """Migrate and make sure there is an operator key; gives the key when it was made here. Any
-    number of processes may do this at once."""
-    async with reached(settings) as database:
+    """Migrate the database and create an operator key if there is none. Return the key if it was
+    created here. Any number of processes may do this at once."""
+    async with open_database(settings) as database:
         await migrate(database)
         return await ensure_operator_key(database, settings, clock=utc_now)
 
 
 def main() -> None:
-    """`hookfast migrate`."""
+    """Migrate the database, and print its revision and a new operator key."""
     settings = read_settings()
     configure_logging(settings, process="migrate")
     key = asyncio.run(prepare(settings))

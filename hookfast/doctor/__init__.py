@@ -1,5 +1,5 @@
-"""Examines an installation and says what to do: what `hookfast doctor` runs.
+"""Checks an installation and says what to do: the code of `hookfast doctor`.
 
-`examination` runs the checks, one module each; `finding` is what they give. They change nothing:
-they make no database, no key file and no mail.
+`examination` runs the checks, one module each; `finding` is their result. They change nothing:
+they create no database and no key file, and send no mail.
 """

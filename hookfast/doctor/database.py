@@ -1,4 +1,4 @@
-"""Is the database there, with the schema of this version?"""
+"""Checks that the database answers, has this version's schema, and sees living workers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.doctor.finding import Finding, fail, ok, warn
-from hookfast.doctor.postgresql import look_at as look_at_postgresql
-from hookfast.doctor.workers import alive, look_at_clocks, look_at_workers
+from hookfast.doctor.postgresql import check_postgresql
+from hookfast.doctor.workers import check_database_clock, check_workers, count_alive
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, newest_revision, schema
@@ -22,64 +22,65 @@ from hookfast.storage.figures import server_facts
 
 _SQLITE_HEADER = b"SQLite format 3\0"
 
-AWAY = (SQLAlchemyError, asyncpg.PostgresError, OSError)
-"""What a database that cannot be used raises."""
-UNREADABLE = (ArgumentError, ValueError)
-"""What a URL that is none raises; the latter of a port that is no number, or a host no name."""
+UNUSABLE_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, OSError)
+"""Errors raised by a database that cannot be used."""
+INVALID_URL_ERRORS = (ArgumentError, ValueError)
+"""Errors raised while parsing an invalid database URL; ValueError for its port or host."""
 
 
-async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
-    """The database and its schema; on PostgreSQL its settings and its clock; the workers in it."""
-    database, missing = opened(settings)
-    if missing is not None:
-        yield missing
+async def check_database(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    """Check the database and its schema, PostgreSQL's settings and clock, and the workers."""
+    database, problem = open_existing(settings)
+    if problem is not None:
+        yield problem
     if database is None:
         return
     async with database:
         try:
             async with database.read() as connection:
-                async for finding in _look(database, connection, clock):
+                async for finding in _check(database, connection, clock):
                     yield finding
-        except AWAY as error:
-            yield away(database.url, error)
+        except UNUSABLE_ERRORS as error:
+            yield unusable(database.url, error)
 
 
-def opened(settings: Settings) -> tuple[Database | None, Finding | None]:
-    """The database, or why there is none to open. Makes no SQLite file: opening one would."""
+def open_existing(settings: Settings) -> tuple[Database | None, Finding | None]:
+    """Return the database, or the reason why it cannot be opened. A SQLite file has to exist,
+    because opening a missing one would create it."""
     url = settings.resolved_database_url
     try:
-        parsed = parsed_url(url)
-    except UNREADABLE:
-        return None, unreadable()
+        parsed = parse_url(url)
+    except INVALID_URL_ERRORS:
+        return None, invalid_url()
     if parsed.get_backend_name() == "sqlite" and parsed.database:
-        wrong = _sqlite_file(Path(parsed.database))
-        if wrong is not None:
-            return None, wrong
+        problem = _check_sqlite_file(Path(parsed.database))
+        if problem is not None:
+            return None, problem
     return Database(url), None
 
 
-def parsed_url(url: str) -> URL:
-    """The parts of a database's URL. Raises one of UNREADABLE, also where a part of the password
-    would pass for the host and be shown."""
+def parse_url(url: str) -> URL:
+    """Parse a database URL. Raises one of INVALID_URL_ERRORS, also if a part of the password would
+    be taken for the host and shown."""
     parsed = make_url(url)
     if "@" in f"{parsed.host}{parsed.database}" and parsed.get_backend_name() != "sqlite":
-        raise ArgumentError("the password holds a character that ends it")
-    (parsed.host or "").encode("idna")  # UnicodeError, a ValueError, for what is no name
+        raise ArgumentError("the password has a character that ends it")
+    (parsed.host or "").encode("idna")  # UnicodeError, a ValueError, for an invalid name
     return parsed
 
 
-def unreadable() -> Finding:
-    """The database's URL is none."""
+def invalid_url() -> Finding:
+    """Return the finding that the database URL is invalid."""
     return fail(
         "database",
         "HOOKFAST_DATABASE_URL cannot be read.",
-        todo="It has the form postgresql://user:password@host:5432/database; write other "
-        "characters than letters and digits in user and password as %XX.",
+        todo="It has the form postgresql://user:password@host:5432/database; write every "
+        "character of user and password that is not a letter or digit as %XX.",
     )
 
 
-def _sqlite_file(file: Path) -> Finding | None:
-    """What is wrong with a file before it is opened."""
+def _check_sqlite_file(file: Path) -> Finding | None:
+    """Return what is wrong with a SQLite file, without opening it as a database."""
     try:
         with file.open("rb") as opened_file:
             header = opened_file.read(len(_SQLITE_HEADER))
@@ -87,26 +88,26 @@ def _sqlite_file(file: Path) -> Finding | None:
         return fail(
             "database",
             f"There is no database file {file}.",
-            todo="Run `hookfast migrate` to make it; or mend HOOKFAST_HOME or "
-            "HOOKFAST_DATABASE_URL, if it should be elsewhere.",
+            todo="Run `hookfast migrate` to create it; or correct HOOKFAST_HOME or "
+            "HOOKFAST_DATABASE_URL if it is elsewhere.",
         )
     except OSError as error:
-        return _unusable(str(file), error.strerror or type(error).__name__)
+        return _unusable_file(str(file), error.strerror or type(error).__name__)
     if header not in (b"", _SQLITE_HEADER):
-        return _unusable(str(file), "it is not a database")
+        return _unusable_file(str(file), "it is not a database")
     return None
 
 
-def _unusable(file: str, why: str) -> Finding:
+def _unusable_file(file: str, why: str) -> Finding:
     return fail(
         "database",
         f"{file} cannot be used: {why}.",
-        todo="Check that it is a SQLite file of Hookfast's and that this user may write it and its "
+        todo="Check that it is Hookfast's SQLite file and that this user may write to it and its "
         "folder; restore it from a backup if it is damaged.",
     )
 
 
-async def _look(
+async def _check(
     database: Database, connection: AsyncConnection, clock: Clock
 ) -> AsyncIterator[Finding]:
     if database.kind == "postgresql":
@@ -120,40 +121,40 @@ async def _look(
     else:
         journal = await server_facts.sqlite_journal(connection)
         yield ok("database", f"SQLite, {make_url(database.url).database}.")
-        yield _sqlite(journal)
-    found = _schema(await schema(connection), await server_facts.revision(connection))
+        yield _check_journal(journal)
+    found = _check_schema(await schema(connection), await server_facts.revision(connection))
     yield found
-    beats = None if found.status == "fail" else await server_facts.last_beats(connection)
+    heartbeats = None if found.status == "fail" else await server_facts.last_heartbeats(connection)
     if database.kind == "postgresql":
-        seen = alive(beats or [], clock())
-        for finding in look_at_postgresql(facts, workers_seen=seen):
+        alive = count_alive(heartbeats or [], clock())
+        for finding in check_postgresql(facts, workers_seen=alive):
             yield finding
-        yield look_at_clocks(await server_facts.postgresql_skew(connection, clock=clock))
-    if beats is not None:
-        for finding in look_at_workers(beats, clock()):
+        yield check_database_clock(await server_facts.postgresql_skew(connection, clock=clock))
+    if heartbeats is not None:
+        for finding in check_workers(heartbeats, clock()):
             yield finding
 
 
-def away(url: str, error: Exception) -> Finding:
-    """Why a database cannot be used, told by what it raised (AWAY)."""
+def unusable(url: str, error: Exception) -> Finding:
+    """Return why a database cannot be used, from the error (UNUSABLE_ERRORS) that it raised."""
     where = make_url(url)
-    # SQLAlchemy wraps the driver's error, and asyncpg the server's, in the former's cause
+    # SQLAlchemy keeps the driver's error in `orig`; asyncpg's errors have the SQLSTATE themselves
     cause = getattr(error, "orig", None) or error
     state = getattr(cause, "sqlstate", None) or ""
     if where.get_backend_name() == "sqlite":
-        return _unusable(str(where.database), getattr(cause, "strerror", None) or str(cause))
+        return _unusable_file(str(where.database), getattr(cause, "strerror", None) or str(cause))
     host = where.host or where.query.get("host")
     if state.startswith("28"):  # invalid authorization
         return fail(
             "database",
-            f"PostgreSQL at {host} refuses the user {where.username} ({state}).",
+            f"PostgreSQL at {host} denies access to the user {where.username} ({state}).",
             todo="Correct user and password in HOOKFAST_DATABASE_URL, or the server's pg_hba.conf.",
         )
     if state == "3D000":
         return fail(
             "database",
             f"PostgreSQL at {host} has no database {where.database}.",
-            todo=f"Make it (CREATE DATABASE {where.database}), or correct HOOKFAST_DATABASE_URL.",
+            todo=f"Create it (CREATE DATABASE {where.database}), or correct HOOKFAST_DATABASE_URL.",
         )
     if state == "53300":
         return fail(
@@ -170,13 +171,15 @@ def away(url: str, error: Exception) -> Finding:
     )
 
 
-def _schema(state: Schema, revision: str | None) -> Finding:
+def _check_schema(state: Schema, revision: str | None) -> Finding:
     newest = newest_revision()
     match state:
         case "none":
-            return fail("database.schema", "It has no tables.", todo="Run `hookfast migrate`.")
+            return fail(
+                "database.schema", "The database has no tables.", todo="Run `hookfast migrate`."
+            )
         case "current":
-            return ok("database.schema", f"Revision {revision}, the newest this version knows.")
+            return ok("database.schema", f"Revision {revision}, the newest of this version.")
         case "behind":
             return fail(
                 "database.schema",
@@ -187,19 +190,19 @@ def _schema(state: Schema, revision: str | None) -> Finding:
             return warn(
                 "database.schema",
                 f"Revision {revision} is ahead of {newest}: a newer version has migrated it.",
-                todo="Fine while a rollout is under way; else upgrade this process "
+                todo="This is fine during a rollout; otherwise upgrade this process "
                 "(docs/upgrading.md).",
             )
         case _:
             assert_never(state)
 
 
-def _sqlite(journal: str) -> Finding:
+def _check_journal(journal: str) -> Finding:
     if journal.lower() != "wal":
         return fail(
             "database.settings",
-            f"The journal mode is {journal}: this file system cannot do WAL, so readers and "
-            "writers wait for each other, and locks may not hold.",
+            f"The journal mode is {journal}: this file system does not support WAL, so readers and "
+            "writers wait for each other, and locks may not work.",
             todo="Move HOOKFAST_HOME to a local disk (no NFS or SMB), or use PostgreSQL.",
         )
     return ok("database.settings", "Write-ahead log; every commit is synced to the disk.")

@@ -1,5 +1,5 @@
-"""Can the home folder be written, and is there room? SQLite, the key file, the embedded Temporal
-and mail without a server are there."""
+"""Checks that the home folder is writable and has free space. It is for SQLite, the key file, the
+embedded Temporal, and mail when there is no mail server."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _ENOUGH = 1024 * _MEBI
 _TOO_LITTLE = 100 * _MEBI
 
 
-async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
-    """The home folder. In a thread: a network file system that is away hangs."""
+async def check_disk(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    """Check the home folder, in a thread because an unreachable network file system blocks."""
     uses = [
         what
         for what, there in (
@@ -32,21 +32,21 @@ async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
         if there
     ]
     if not uses:
-        yield ok("disk", "Nothing is kept on this machine.")
+        yield ok("disk", "Nothing is stored on this machine.")
         return
-    yield await asyncio.to_thread(_look, settings.home.absolute(), ", ".join(uses))
+    yield await asyncio.to_thread(_check, settings.home.absolute(), ", ".join(uses))
 
 
-def _look(home: Path, uses: str) -> Finding:
+def _check(home: Path, uses: str) -> Finding:
     if not home.exists():
         return warn(
             "disk",
-            f"{home} is not there yet. It is for: {uses}.",
-            todo="The first start makes it. If that was long ago, HOOKFAST_HOME names another "
-            "folder than it did.",
+            f"{home} does not exist yet. It is for: {uses}.",
+            todo="The first start creates it. If Hookfast has run before, HOOKFAST_HOME named "
+            "another folder then.",
         )
     try:
-        # really: permission bits say nothing of read-only mounts and quotas
+        # writes a file, because permission bits say nothing about read-only mounts and quotas
         with tempfile.TemporaryFile(dir=home) as file:
             file.write(b"\0")
             file.flush()
@@ -60,7 +60,7 @@ def _look(home: Path, uses: str) -> Finding:
     free = shutil.disk_usage(home).free
     saw = f"{home} has {free // _MEBI:,} MiB free. It is for: {uses}."
     if free < _TOO_LITTLE:
-        return fail("disk", saw, todo="Free some, now: a full disk refuses every event.")
+        return fail("disk", saw, todo="Free space now: with a full disk no event is accepted.")
     if free < _ENOUGH:
-        return warn("disk", saw, todo="Free some, or shorten what is kept (HOOKFAST_…_RETENTION).")
+        return warn("disk", saw, todo="Free space, or shorten retention (HOOKFAST_…_RETENTION).")
     return ok("disk", saw)

@@ -1,4 +1,4 @@
-"""What a check found: a status, what it saw, and what to do about it."""
+"""The result of a check: a status, what it saw, and what to do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 Status = Literal["ok", "warn", "fail"]
-"""`fail`: deliveries are not made, or can be lost. `warn`: it works and will hurt."""
+"""`fail`: deliveries are not sent, or can be lost. `warn`: it works, with a risk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the examination. Holds no secret: it is printed, and pasted into tickets."""
+    """One line of the doctor's report. It has no secrets, because it is printed and pasted into
+    tickets."""
 
     check: str
     status: Status
@@ -20,21 +21,21 @@ class Finding:
 
 
 def ok(check: str, saw: str) -> Finding:
-    """All is well."""
+    """Return a finding without a problem."""
     return Finding(check, "ok", saw)
 
 
 def warn(check: str, saw: str, *, todo: str) -> Finding:
-    """It works, with a risk."""
+    """Return a finding of something that works, with a risk."""
     return Finding(check, "warn", saw, todo)
 
 
 def fail(check: str, saw: str, *, todo: str) -> Finding:
-    """It does not work, or loses what it acknowledged."""
+    """Return a finding of something that does not work, or can lose acknowledged events."""
     return Finding(check, "fail", saw, todo)
 
 
 def worst(findings: list[Finding]) -> Status:
-    """The status of the whole."""
+    """Return the most severe status of these findings."""
     found = {finding.status for finding in findings}
     return "fail" if "fail" in found else "warn" if "warn" in found else "ok"

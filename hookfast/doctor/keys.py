@@ -1,4 +1,4 @@
-"""Do the keys open what is stored, and are they worth their name?"""
+"""Checks that the encryption keys open the stored secrets, and that the operator key is strong."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import pairwise
 
 from hookfast.clock import Clock
-from hookfast.doctor.database import AWAY, opened
+from hookfast.doctor.database import UNUSABLE_ERRORS, open_existing
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
@@ -22,35 +22,37 @@ from hookfast.storage.keys.rekey import Survey, survey
 _SURVEY_SECONDS = 20.0
 _NAMED = 3
 _FEWEST_CHARACTERS = 10
-"""Different ones in a key: 32 random hexadecimal digits have fewer once in a thousand keys."""
+"""Least number of different characters in a strong key: 32 random hexadecimal digits have fewer
+once in a thousand keys."""
 
 
-async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
-    """The encryption keys, alone and against what is stored; the operator's key."""
-    for finding in await asyncio.to_thread(_kept, settings):
+async def check_keys(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    """Check the encryption keys, whether they open the stored secrets, and the operator key."""
+    for finding in await asyncio.to_thread(_check_key_file, settings):
         yield finding
     if settings.operator_key is not None:
-        yield _strength(settings.operator_key.get_secret_value())
+        yield _check_strength(settings.operator_key.get_secret_value())
     try:
         keyring = await asyncio.to_thread(_keyring, settings)
     except Misconfigured as error:
-        yield fail("keys.encryption", error.message, todo="Until then no delivery can be signed.")
+        todo = "Correct it; until then no delivery can be signed."
+        yield fail("keys.encryption", error.message, todo=todo)
         return
-    database, _ = opened(settings)
+    database, _ = open_existing(settings)
     if database is None:
-        return  # `database` says why
+        return  # the check `database` says why
     async with database:
         try:
             if not await is_current(database):
-                return  # `database.schema` says why
-            yield await _against_stored(database, keyring)
-            yield await _operator(database, settings, clock)
-        except AWAY:
-            return  # `database` says why
+                return  # the check `database.schema` says why
+            yield await _check_stored(database, keyring)
+            yield await _check_operator_key(database, settings, clock)
+        except UNUSABLE_ERRORS:
+            return  # the check `database` says why
 
 
-def _kept(settings: Settings) -> Iterator[Finding]:
-    """Where the key is kept. Makes no key file: `keyring_of` would."""
+def _check_key_file(settings: Settings) -> Iterator[Finding]:
+    """Check where the key is kept, without creating a key file as `keyring_of` would."""
     if settings.encryption_keys is not None:
         return
     file = settings.home / KEY_FILE
@@ -59,47 +61,49 @@ def _kept(settings: Settings) -> Iterator[Finding]:
     ):
         yield warn(
             "keys.encryption",
-            f"The key is the file {file.absolute()}: a process on another machine makes one of its "
-            "own, and cannot open what this one seals.",
-            todo="Set HOOKFAST_ENCRYPTION_KEYS to the content of that file, the same everywhere "
+            f"The key is the file {file.absolute()}: a process on another machine creates its own "
+            "key, and cannot open what this one seals.",
+            todo="Set HOOKFAST_ENCRYPTION_KEYS to the content of that file on every machine "
             "(HOOKFAST_ENCRYPTION_KEYS_FILE names a mounted secret).",
         )
 
 
 def _keyring(settings: Settings) -> Keyring | None:
-    """The keys in force; None where the key file is still to be made. Raises Misconfigured."""
+    """Return the keys in force; None if the key file does not exist yet. Raises Misconfigured."""
     if settings.encryption_keys is None and not (settings.home / KEY_FILE).exists():
         return None
     return keyring_of(settings)
 
 
-async def _against_stored(database: Database, keyring: Keyring | None) -> Finding:
+async def _check_stored(database: Database, keyring: Keyring | None) -> Finding:
+    """Check that the keys open the sealed values in the database."""
     if keyring is None:
-        # any key tells whether there is something to open
+        # with any key, the survey finds out whether there are sealed values
         found = await survey(database, Keyring([bytes(32)]))
         if found.values > found.plain:
             return fail(
                 "keys.encryption",
                 f"There is no key, and {found.values:,} sealed values are stored.",
                 todo="Restore the key file from a backup, or set HOOKFAST_ENCRYPTION_KEYS. Do not "
-                "start Hookfast before: it would make a new key, which opens none of them.",
+                "start Hookfast before: it would create a new key, which opens none of them.",
             )
-        return ok("keys.encryption", "Nothing is sealed yet; the first start makes the key.")
-    looked = 0
+        return ok("keys.encryption", "Nothing is sealed yet; the first start creates the key.")
+    checked = 0
 
     def progress(seen: int, total: int) -> None:
-        nonlocal looked
-        looked = seen
+        nonlocal checked
+        checked = seen
 
     try:
         async with asyncio.timeout(_SURVEY_SECONDS):
             found = await survey(database, keyring, progress=progress)
     except TimeoutError:
-        return ok("keys.encryption", f"The first {looked:,} rows open; there are more.")
-    return _opened(found)
+        saw = f"The keys open the first {checked:,} rows; the rest was not checked in time."
+        return ok("keys.encryption", saw)
+    return _check_survey(found)
 
 
-def _opened(found: Survey) -> Finding:
+def _check_survey(found: Survey) -> Finding:
     if found.unopened:
         named = ", ".join(found.unopened[:_NAMED])
         more = len(found.unopened) - _NAMED
@@ -107,8 +111,8 @@ def _opened(found: Survey) -> Finding:
             "keys.encryption",
             f"No key opens {len(found.unopened):,} of {found.values:,} sealed values: {named}"
             + (f" and {more:,} more." if more > 0 else "."),
-            todo="Append the key they were sealed with to HOOKFAST_ENCRYPTION_KEYS, or give them "
-            "new secrets (rotate-secret).",
+            todo="Append the key that sealed them to HOOKFAST_ENCRYPTION_KEYS, or give them new "
+            "secrets (rotate-secret).",
         )
     if found.older:
         return ok(
@@ -119,21 +123,22 @@ def _opened(found: Survey) -> Finding:
     return ok("keys.encryption", f"All {found.values:,} sealed values are under the newest key.")
 
 
-def _strength(key: str) -> Finding:
+def _check_strength(key: str) -> Finding:
     body = key.removeprefix("hf_")
     steps = [abs(ord(one) - ord(next_)) for one, next_ in pairwise(body)]
     runs = sum(step <= 1 for step in steps)  # aaaa, 1234, abcd
     if len(set(body)) < _FEWEST_CHARACTERS or runs > len(body) / 2.5:
         return warn(
             "keys.operator",
-            "HOOKFAST_OPERATOR_KEY looks as if a person had thought of it; it may do everything.",
-            todo="Make one with `echo hf_$(openssl rand -hex 32)`, start with it, and revoke the "
-            "old one (`hookfast keys`).",
+            "HOOKFAST_OPERATOR_KEY does not look random, and it allows everything.",
+            todo="Generate one with `echo hf_$(openssl rand -hex 32)`, restart with it, and revoke "
+            "the old one (`hookfast keys`).",
         )
     return ok("keys.operator", "HOOKFAST_OPERATOR_KEY looks random.")
 
 
-async def _operator(database: Database, settings: Settings, clock: Clock) -> Finding:
+async def _check_operator_key(database: Database, settings: Settings, clock: Clock) -> Finding:
+    """Check that an operator key is stored, and the configured one is not revoked."""
     configured = settings.operator_key
     async with database.read() as connection:
         count = await api_keys.count_operator_keys(connection, at=clock())
@@ -144,8 +149,8 @@ async def _operator(database: Database, settings: Settings, clock: Clock) -> Fin
     if configured is None and count == 0:
         return fail(
             "keys.operator",
-            "There is no operator key that works.",
-            todo="Run `hookfast migrate`: it makes one and prints it, or takes "
+            "There is no valid operator key.",
+            todo="Run `hookfast migrate`: it creates one and prints it, or stores "
             "HOOKFAST_OPERATOR_KEY.",
         )
     if configured is not None and (stored is None or stored.revoked_at is not None):
@@ -155,6 +160,6 @@ async def _operator(database: Database, settings: Settings, clock: Clock) -> Fin
             f"HOOKFAST_OPERATOR_KEY {what}.",
             todo="Run `hookfast migrate` to store it."
             if stored is None
-            else "Set another one; nothing starts with this.",
+            else "Set another one; nothing starts with this one.",
         )
-    return ok("keys.operator", f"{count} operator {'key' if count == 1 else 'keys'} can be used.")
+    return ok("keys.operator", f"{count} operator {'key is' if count == 1 else 'keys are'} valid.")

@@ -1,4 +1,4 @@
-"""Does the mail server take our mail? Asked up to the login, and nothing is sent."""
+"""Checks that the mail server accepts a connection and login. No mail is sent."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from hookfast.mail.smtp_url import parse_smtp_url
 from hookfast.settings.settings import Settings
 
 
-async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
-    """The sender's address, and the server."""
+async def check_mail(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    """Check the sender's address and the mail server."""
     try:
         domain = parse_sender(settings.mail_from).domain
     except Misconfigured as error:
         domain = ""
-        yield fail("mail", error.message, todo="Set HOOKFAST_MAIL_FROM; nothing is mailed before.")
+        todo = "Set HOOKFAST_MAIL_FROM; no mail is sent until then."
+        yield fail("mail", error.message, todo=todo)
     if settings.smtp_url is None:
         yield warn(
             "mail",
-            f"There is no mail server: what owners should know is written to "
+            "There is no mail server: mail to owners is written to "
             f"{settings.home.absolute() / 'mail'}.",
             todo="Set HOOKFAST_SMTP_URL, as smtp://user:password@host:587.",
         )
@@ -31,7 +32,7 @@ async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     if domain == "localhost":
         yield warn(
             "mail",
-            f"Mail is from {settings.mail_from}: most servers refuse that, or call it spam.",
+            f"Mail is from {settings.mail_from}: most servers reject that, or mark it as spam.",
             todo="Set HOOKFAST_MAIL_FROM to an address of your domain.",
         )
     url = settings.smtp_url.get_secret_value()
@@ -49,12 +50,12 @@ async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
             "server's certificate is for this host. Mail waits until then.",
         )
         return
-    saw = f"{server.host}:{server.port} takes our mail ({how})."
-    if how == "in the clear" and not _near(server.host):
+    saw = f"{server.host}:{server.port} accepts our mail ({how})."
+    if how == "in the clear" and not _is_local(server.host):
         yield warn("mail", saw, todo="Use smtps://, or add ?starttls=required.")
     else:
         yield ok("mail", saw)
 
 
-def _near(host: str) -> bool:
+def _is_local(host: str) -> bool:
     return host in ("localhost", "127.0.0.1", "::1")

@@ -1,4 +1,4 @@
-"""Is Temporal there, with a namespace that keeps what we need, workers that poll, and schedules?"""
+"""Checks Temporal: its namespace, search attributes, the workers that poll, and the schedules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hookfast.temporal import connection
 from hookfast.workflow_request import CONTROL_QUEUE
 
 _PLAN = timedelta(seconds=max(plan.length for plan in PRESETS.values()))
-_POLLED_LATELY = timedelta(minutes=2)  # a poll waits for a minute before it is made again
+_POLLED_RECENTLY = timedelta(minutes=2)  # a worker polls again at least once a minute
 _RPC = timedelta(seconds=5)
 _WORKFLOW = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
 _ACTIVITY = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
@@ -46,24 +46,24 @@ _SCHEDULES = (daily.SCHEDULE_ID, ages.SCHEDULE_ID)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
-    """The Temporal to look at, and how we come to it: the environment names it, the `up` on this
-    home started it, or it is the one that whoever names none gets."""
+    """The Temporal to check, and how its address is known: the environment names it, the `up` on
+    this home started it, or it is the default address."""
 
     address: str
     known: Literal["named", "started", "assumed"]
 
 
-_AWAY = {
+_IF_UNREACHABLE = {
     "named": "Check that it runs, and TEMPORAL_ADDRESS and TEMPORAL_TLS.",
-    "started": "The `hookfast up` that runs is starting it, or starts it again: look into "
-    "temporal.log in its home. Events are accepted meanwhile, and none is delivered.",
-    "assumed": "Set TEMPORAL_ADDRESS; the embedded one runs only while `hookfast up` does. Events "
-    "are accepted meanwhile, and none is delivered.",
+    "started": "The running `hookfast up` is starting or restarting it: see temporal.log in its "
+    "home. Until then, events are accepted and not delivered.",
+    "assumed": "Set TEMPORAL_ADDRESS; the embedded one runs only while `hookfast up` does. Until "
+    "then, events are accepted and not delivered.",
 }
 
 
-async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
-    """The service, the namespace, search attributes, pollers and schedules."""
+async def check_temporal(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    """Check the service, the namespace, search attributes, pollers and schedules."""
     running = up_file.read(settings.home)
     server = _server(settings, running)
     try:
@@ -75,18 +75,17 @@ async def look(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
             client = await connection.connect(address=server.address)
         info = await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=_RPC)
     except (RPCError, RuntimeError) as error:  # a failed connect raises RuntimeError
-        yield _away(error, server)
+        yield _unreachable(error, server)
         return
-    yield _there(client.service_client.config.target_host, info.server_version, server)
-    kept = await _namespace(client)
-    yield kept
-    if kept.status == "fail":
-        return  # all else is asked of the namespace
-    yield await _search_attributes(client)
-    for finding in await _pollers(client, clock):
-        yield finding
+    yield _reachable(client.service_client.config.target_host, info.server_version, server)
+    namespace = await _check_namespace(client)
+    yield namespace
+    if namespace.status == "fail":
+        return  # the other checks need the namespace
+    yield await _check_search_attributes(client)
+    yield await _check_pollers(client, clock)
     for schedule in _SCHEDULES:
-        yield await _schedule(client, schedule)
+        yield await _check_schedule(client, schedule)
 
 
 def _server(settings: Settings, running: UpFile | None) -> _Server:
@@ -97,33 +96,34 @@ def _server(settings: Settings, running: UpFile | None) -> _Server:
     return _Server(address=f"127.0.0.1:{settings.temporal_port or 7233}", known="assumed")
 
 
-def _there(host: str, version: str, server: _Server) -> Finding:
+def _reachable(host: str, version: str, server: _Server) -> Finding:
     saw = f"Temporal {version} at {host}."
     if server.known != "assumed" or host != server.address:  # a profile named another
         return ok("temporal", saw)
     return warn(
         "temporal",
-        f"{saw} Nothing says that it is ours: there is no TEMPORAL_ADDRESS, and no `hookfast up` "
-        "runs on HOOKFAST_HOME.",
-        todo="Set TEMPORAL_ADDRESS where it is; `hookfast up` starts one of its own.",
+        f"{saw} It may belong to another service: TEMPORAL_ADDRESS is not set, and no `hookfast "
+        "up` runs on HOOKFAST_HOME.",
+        todo="Set TEMPORAL_ADDRESS if it is the right one; `hookfast up` starts its own.",
     )
 
 
-def _away(error: Exception, server: _Server) -> Finding:
+def _unreachable(error: Exception, server: _Server) -> Finding:
     if isinstance(error, RPCError) and error.status in (
         RPCStatusCode.UNAUTHENTICATED,
         RPCStatusCode.PERMISSION_DENIED,
     ):
         return fail(
             "temporal",
-            f"Temporal at {server.address} refuses us ({error.status.name}).",
+            f"Temporal at {server.address} denies access ({error.status.name}).",
             todo="Correct TEMPORAL_API_KEY (or TEMPORAL_API_KEY_FILE), or the certificate in "
             "TEMPORAL_TLS_CLIENT_CERT_PATH.",
         )
-    return fail("temporal", f"There is no Temporal at {server.address}.", todo=_AWAY[server.known])
+    saw = f"There is no Temporal at {server.address}."
+    return fail("temporal", saw, todo=_IF_UNREACHABLE[server.known])
 
 
-async def _namespace(client: Client) -> Finding:
+async def _check_namespace(client: Client) -> Finding:
     check, name = "temporal.namespace", client.namespace
     try:
         found = await client.workflow_service.describe_namespace(
@@ -137,56 +137,57 @@ async def _namespace(client: Client) -> Finding:
                 todo=f"`temporal operator namespace create -n {name} --retention 14d`, or correct "
                 "TEMPORAL_NAMESPACE.",
             )
-        return _refused(check, error)
+        return _rpc_failed(check, error)
     kept = found.config.workflow_execution_retention_ttl.ToTimedelta()
     saw = f"{name} keeps closed workflows for {_days(kept)}."
     if kept < _PLAN:
         return warn(
             check,
-            f"{saw} A retry plan lasts up to {_days(_PLAN)}: of deliveries that failed, the UI "
-            "forgets the workflow while others of their outage still wait.",
+            f"{saw} A retry plan lasts up to {_days(_PLAN)}: the UI forgets workflows of failed "
+            "deliveries while others of the same outage are still retried.",
             todo=f"`temporal operator namespace update -n {name} --retention 14d`.",
         )
     return ok(check, saw)
 
 
-async def _search_attributes(client: Client) -> Finding:
+async def _check_search_attributes(client: Client) -> Finding:
     check = "temporal.search_attributes"
     try:
         listed = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace), timeout=_RPC
         )
     except RPCError as error:
-        return _refused(check, error)
-    wanted = {key.name: key for key in connection.SEARCH_ATTRIBUTES}
-    there = listed.custom_attributes
-    missing = [name for name in wanted if name not in there]
+        return _rpc_failed(check, error)
+    needed = {key.name: key for key in connection.SEARCH_ATTRIBUTES}
+    registered = listed.custom_attributes
+    missing = [name for name in needed if name not in registered]
     wrong = [
         f"{name} is not of the type {connection.kind_of(key)}"
-        for name, key in wanted.items()
-        if name in there and there[name] != key.indexed_value_type.value
+        for name, key in needed.items()
+        if name in registered and registered[name] != key.indexed_value_type.value
     ]
     if wrong:
         return fail(
             check,
             f"{', '.join(wrong)}, so no delivery can start.",
-            todo="Remove or rename them (`temporal operator search-attribute`); a worker makes "
-            "them anew when it starts.",
+            todo="Remove or rename them (`temporal operator search-attribute`); a worker registers "
+            "them again when it starts.",
         )
     if missing:
         return fail(
             check,
             f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not registered, so no "
             "delivery can start.",
-            todo="A worker registers them when it starts; where it may not (Temporal Cloud), make "
+            todo="A worker registers them when it starts; if it may not (Temporal Cloud), create "
             "them by hand: "
-            + ", ".join(f"{name} as {connection.kind_of(wanted[name])}" for name in missing)
+            + ", ".join(f"{name} as {connection.kind_of(needed[name])}" for name in missing)
             + ".",
         )
-    return ok(check, ", ".join(wanted) + ".")
+    return ok(check, ", ".join(needed) + ".")
 
 
-async def _pollers(client: Client, clock: Clock) -> list[Finding]:
+async def _check_pollers(client: Client, clock: Clock) -> Finding:
+    check = "temporal.workers"
     silent: list[str] = []
     seen = 0
     for queue, kind in _QUEUES:
@@ -200,8 +201,8 @@ async def _pollers(client: Client, clock: Clock) -> list[Finding]:
                 timeout=_RPC,
             )
         except RPCError as error:
-            return [_refused("temporal.workers", error)]
-        since = clock() - _POLLED_LATELY
+            return _rpc_failed(check, error)
+        since = clock() - _POLLED_RECENTLY
         fresh = [
             poller
             for poller in found.pollers
@@ -211,18 +212,16 @@ async def _pollers(client: Client, clock: Clock) -> list[Finding]:
         if not fresh and queue not in silent:
             silent.append(queue)
     if silent:
-        return [
-            fail(
-                "temporal.workers",
-                f"No worker polls {', '.join(silent)}.",
-                todo="Start one: `hookfast worker`. If one runs, it is on another namespace or "
-                "Temporal: compare TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE.",
-            )
-        ]
-    return [ok("temporal.workers", f"All task queues are polled, by up to {seen} workers.")]
+        return fail(
+            check,
+            f"No worker polls {', '.join(silent)}.",
+            todo="Start one: `hookfast worker`. If one runs, it uses another namespace or "
+            "Temporal: compare TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE.",
+        )
+    return ok(check, f"All task queues are polled, by up to {seen} workers.")
 
 
-async def _schedule(client: Client, schedule: str) -> Finding:
+async def _check_schedule(client: Client, schedule: str) -> Finding:
     check = "temporal.schedules"
     try:
         described = await client.get_schedule_handle(schedule).describe(rpc_timeout=_RPC)
@@ -231,9 +230,9 @@ async def _schedule(client: Client, schedule: str) -> Finding:
             return fail(
                 check,
                 f"There is no schedule {schedule}.",
-                todo="A worker makes it when it starts; the worker's log says what hinders it.",
+                todo="A worker creates it when it starts; the worker's log says why it could not.",
             )
-        return _refused(check, error)
+        return _rpc_failed(check, error)
     if described.schedule.state.paused:
         return warn(
             check,
@@ -245,17 +244,18 @@ async def _schedule(client: Client, schedule: str) -> Finding:
         return warn(
             check,
             f"The schedule {schedule} has no next run.",
-            todo="Look again in a minute. If it stays so, delete it (`temporal schedule delete "
-            f"--schedule-id {schedule}`): a worker makes it anew when it starts.",
+            todo="Check again in a minute. If that does not help, delete it (`temporal schedule "
+            f"delete --schedule-id {schedule}`): a worker creates it again when it starts.",
         )
     return ok(check, f"{schedule} runs next at {following:%Y-%m-%d %H:%M} UTC.")
 
 
-def _refused(check: str, error: RPCError) -> Finding:
+def _rpc_failed(check: str, error: RPCError) -> Finding:
     return fail(
         check,
-        f"Temporal does not answer that ({error.status.name}).",
-        todo="Try again; if it stays so, look at Temporal's own health, and at what this key may.",
+        f"Temporal answered this check with an error ({error.status.name}).",
+        todo="Try again. If that does not help, check Temporal's health and this key's "
+        "permissions.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Are workers alive, and do all machines go by the same time?"""
+"""Checks that workers are alive, and that the clocks of all machines agree."""
 
 from __future__ import annotations
 
@@ -8,49 +8,52 @@ from datetime import datetime, timedelta
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.storage.figures import server_facts, workers
 
-Beats = list[tuple[datetime, str]]
-"""When each worker was seen last, and its version; the latest first."""
+Heartbeats = list[tuple[datetime, str]]
+"""The time each worker was last seen and its version, the latest first."""
 
-_SKEW_NOTED = timedelta(seconds=1)
-_SKEW_BAD = workers.ALIVE_FOR  # from here on living workers look dead to each other
+_SKEW_WARNING = timedelta(seconds=1)
+_SKEW_FAILURE = workers.ALIVE_FOR  # from here on, living workers look dead to each other
 _SET_CLOCKS = (
     "Run a time service (chrony, systemd-timesyncd) on every machine: leases, retries, signatures "
-    "and ids go by its clock."
+    "and ids depend on its clock."
 )
 
 
-def look_at_clocks(skew: server_facts.Skew) -> Finding:
-    """The database's clock against ours."""
+def check_database_clock(skew: server_facts.Skew) -> Finding:
+    """Compare the database's clock with this machine's."""
     ahead = skew.ahead.total_seconds()
     saw = f"The database's clock is {abs(ahead):.3f} s {'ahead of' if ahead >= 0 else 'behind'} "
     saw += f"this machine's (±{skew.within.total_seconds():.3f} s)."
     apart = abs(skew.ahead) - skew.within
-    if apart > _SKEW_BAD:
+    if apart > _SKEW_FAILURE:
         return fail("clock", saw, todo=_SET_CLOCKS)
-    if apart > _SKEW_NOTED:
+    if apart > _SKEW_WARNING:
         return warn("clock", saw, todo=_SET_CLOCKS)
     return ok("clock", saw)
 
 
-def alive(beats: Beats, now: datetime) -> int:
-    """How many workers were seen lately."""
-    return sum(seen_at > now - workers.ALIVE_FOR for seen_at, _ in beats)
+def count_alive(heartbeats: Heartbeats, now: datetime) -> int:
+    """Count the workers that were seen recently."""
+    return sum(seen_at > now - workers.ALIVE_FOR for seen_at, _ in heartbeats)
 
 
-def look_at_workers(beats: Beats, now: datetime) -> Iterator[Finding]:
-    """The workers, their versions, and their clocks against ours."""
-    count = alive(beats, now)
+def check_workers(heartbeats: Heartbeats, now: datetime) -> Iterator[Finding]:
+    """Check the workers, their versions, and their clocks."""
+    count = count_alive(heartbeats, now)
     if not count:
-        last = f" The last was seen at {beats[0][0]:%Y-%m-%d %H:%M:%S} UTC." if beats else ""
+        last = (
+            f" The last was seen at {heartbeats[0][0]:%Y-%m-%d %H:%M:%S} UTC." if heartbeats else ""
+        )
         yield fail(
             "workers",
             f"No worker is alive.{last}",
-            todo="Start one: `hookfast worker` (or `hookfast up`). Events are accepted meanwhile, "
-            "and none is delivered.",
+            todo="Start one: `hookfast worker` (or `hookfast up`). Until then, events are accepted "
+            "and not delivered.",
         )
         return
-    versions = sorted({version for _, version in beats[:count]})
+    versions = sorted({version for _, version in heartbeats[:count]})
     yield ok("workers", f"{count} alive, version {', '.join(versions)}.")
-    if beats[0][0] > now + _SKEW_NOTED:
-        ahead = (beats[0][0] - now).total_seconds()
-        yield warn("clock", f"A worker's clock is {ahead:.1f} s ahead of ours.", todo=_SET_CLOCKS)
+    if heartbeats[0][0] > now + _SKEW_WARNING:
+        ahead = (heartbeats[0][0] - now).total_seconds()
+        saw = f"A worker's clock is {ahead:.1f} s ahead of this machine's."
+        yield warn("clock", saw, todo=_SET_CLOCKS)

@@ -1,6 +1,6 @@
-"""Secrets from files: `HOOKFAST_OPERATOR_KEY_FILE` names the file whose content
-`HOOKFAST_OPERATOR_KEY` would be. Environments show in `ps`, in crash reports and to every child;
-files do not. Every secret setting has such a variable; so has `TEMPORAL_API_KEY`.
+"""Reads secrets from files: `HOOKFAST_OPERATOR_KEY_FILE` names a file with the value of
+`HOOKFAST_OPERATOR_KEY`. Environments show in `ps`, in crash reports and to every child process;
+files do not. Every secret setting has such a variable, and so has `TEMPORAL_API_KEY`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class SecretFiles(PydanticBaseSettingsSource):
-    """The settings that the variables of `source` (the environment, or a `.env` file) name files
-    for. Raises Misconfigured, which never quotes a file's content."""
+    """The settings source for files that are named in `source`, the environment or a `.env` file.
+    Raises Misconfigured, which never quotes a file's content."""
 
     def __init__(
         self, settings_cls: type[BaseSettings], source: PydanticBaseSettingsSource
@@ -36,7 +36,7 @@ class SecretFiles(PydanticBaseSettingsSource):
         variable = f"{self.config.get('env_prefix', '')}{field_name}".upper()
         if not _is_secret(field):
             return None, field_name, False
-        return chosen(variable, self._variables), field_name, False
+        return read_for(variable, self._variables), field_name, False
 
     def __call__(self) -> dict[str, Any]:
         found = {}
@@ -47,9 +47,9 @@ class SecretFiles(PydanticBaseSettingsSource):
         return found
 
 
-def chosen(variable: str, variables: Mapping[str, str | None]) -> str | None:
-    """What the file of `<variable>_FILE` holds; None where no file is named. Raises Misconfigured
-    when that file cannot be used, or both are set: nobody could tell which one counts."""
+def read_for(variable: str, variables: Mapping[str, str | None]) -> str | None:
+    """Return the secret in the file that `<variable>_FILE` names; None if it is not set. Raises
+    Misconfigured if the file cannot be used, or both variables are set, which is ambiguous."""
     named = variables.get(f"{variable}_FILE")
     if not named:
         return None
@@ -59,13 +59,13 @@ def chosen(variable: str, variables: Mapping[str, str | None]) -> str | None:
 
 
 def read(file: Path, *, variable: str) -> str:
-    """The secret in `file`, without the line's end. Raises Misconfigured.
+    """Return the secret in `file`, without the end of the line. Raises Misconfigured.
 
-    That everyone may read the file is no error: it is how Docker Swarm and Kubernetes mount secrets
-    unless told otherwise, where "everyone" is one container. `hookfast doctor` warns of it.
+    A file that everyone may read is accepted: Docker Swarm and Kubernetes mount secrets so by
+    default, where "everyone" is one container. `hookfast doctor` warns about it.
     """
     try:
-        # not blocking: a FIFO in its place must not hang the start
+        # non-blocking, because a FIFO instead of a file must not block the start
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             mode = os.fstat(descriptor).st_mode
@@ -75,14 +75,14 @@ def read(file: Path, *, variable: str) -> str:
     except OSError as error:
         raise Misconfigured(
             f"{variable} names {file}, which cannot be read ({error.strerror or error}); mount the "
-            "secret there, readable for the user that runs Hookfast"
+            "secret there, readable by the user that runs Hookfast"
         ) from None
     if not stat.S_ISREG(mode):
-        # what Docker makes of a bind mount whose source is not there is a folder
+        # Docker creates a folder for a bind mount whose source does not exist
         raise Misconfigured(f"{variable} names {file}, which is not a file; mount the secret there")
     if mode & _OTHERS_WRITE:
         raise Misconfigured(
-            f"{variable} names {file}, which others may write; run: chmod go-w {file}"
+            f"{variable} names {file}, which other users may write; run: chmod go-w {file}"
         )
     if len(content) > _MAX_BYTES:
         raise Misconfigured(f"{variable} names {file}, which is too long for a secret")
@@ -95,8 +95,8 @@ def read(file: Path, *, variable: str) -> str:
     return text
 
 
-def named(settings_cls: type[BaseSettings], variables: Mapping[str, str]) -> dict[str, Path]:
-    """The variables that name secret files, with the files."""
+def named_files(settings_cls: type[BaseSettings], variables: Mapping[str, str]) -> dict[str, Path]:
+    """Return the files that these variables name for secrets, by variable."""
     prefix = settings_cls.model_config.get("env_prefix", "")
     secrets = [
         f"{prefix}{name}".upper()

@@ -1,8 +1,9 @@
-"""Where the Temporal of a running `hookfast up` is: noted in its home, for others to read.
+"""The up file: `up.json` in the home folder, with the address of the Temporal that a running
+`hookfast up` started.
 
-Its ports are those that were free when it started, so the settings alone do not say. A note counts
-only while `up.lock` is held: one that a killed `up` left behind names a port that may by now be
-somebody else's.
+The settings do not say it, because its ports are those that were free at the start. The file counts
+only while `up.lock` is locked: the file of a killed `up` names a port that another program may use
+by now.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from pathlib import Path
 from typing import Final
 
 LOCK: Final = "up.lock"
-"""The file in a home that its `up` and all its parts hold locked."""
-_NOTE = "up.json"
+"""The file in the home folder that `up` and all its parts keep locked."""
+_FILE = "up.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpFile:
-    """The Temporal that an `up` started."""
+    """The address and namespace of the Temporal that `up` started."""
 
     temporal_address: str
     temporal_namespace: str
 
 
 @contextmanager
-def noted(home: Path, whereabouts: UpFile | None) -> Iterator[None]:
-    """Let others know while the block lasts; None takes away what a killed `up` noted. For whoever
-    holds the lock of `home`."""
-    path = home / _NOTE
+def written(home: Path, content: UpFile | None) -> Iterator[None]:
+    """Keep the file in `home` during the block; with None, only delete the file of a killed `up`.
+    The caller has to hold the lock of `home`."""
+    path = home / _FILE
     path.unlink(missing_ok=True)
-    if whereabouts is not None:
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(whereabouts)))
-        fresh.replace(path)  # nobody reads half of it
+    if content is not None:
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(asdict(content)))
+        new.replace(path)  # so that nobody reads half of it
     try:
         yield
     finally:
@@ -46,18 +47,18 @@ def noted(home: Path, whereabouts: UpFile | None) -> Iterator[None]:
 
 
 def read(home: Path) -> UpFile | None:
-    """What the `up` that runs on `home` noted. None where none runs, where it uses a Temporal that
-    is not its own, or where its files are not ours to read."""
+    """Return the file of the `up` that runs on `home`. None if none runs, if it uses another
+    Temporal, or if its files cannot be read."""
     with suppress(OSError, ValueError, TypeError):
-        if _is_held(home / LOCK):
-            return UpFile(**json.loads((home / _NOTE).read_bytes()))
+        if _is_locked(home / LOCK):
+            return UpFile(**json.loads((home / _FILE).read_bytes()))
     return None
 
 
-def _is_held(lock: Path) -> bool:
+def _is_locked(lock: Path) -> bool:
     fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # for a moment, and shared: an `up` that starts just now tries again
+        # shared and only for a moment: an `up` that starts meanwhile tries again
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

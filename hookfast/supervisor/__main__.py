@@ -1,4 +1,5 @@
-"""`python -m hookfast.supervisor PLAN`: what `hookfast up` becomes once its settings are read."""
+"""`python -m hookfast.supervisor PLAN`, which `hookfast up` becomes once it has read its
+settings."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import sys
 from hookfast.errors import HookfastError
 from hookfast.logs import configure_logging
 from hookfast.supervisor.interrupt import interruptible
-from hookfast.supervisor.output_encoding import escape_what_cannot_be_written
+from hookfast.supervisor.output_encoding import escape_unencodable_output
 from hookfast.supervisor.plan import Plan
 from hookfast.supervisor.service import Service, service
 from hookfast.version import VERSION
@@ -18,9 +19,9 @@ _BOLD, _YELLOW, _GREEN = "1", "33", "32"
 
 
 def main() -> None:
-    """Run until Ctrl-C or SIGTERM. Exits with 1 and a sentence when something cannot work."""
-    escape_what_cannot_be_written()
-    plan = Plan.loaded(sys.argv[1])
+    """Run until Ctrl-C or SIGTERM. Exits with 1 and a sentence for Hookfast's own errors."""
+    escape_unencodable_output()
+    plan = Plan.from_json(sys.argv[1])
     configure_logging(plan, process="up")
     try:
         asyncio.run(_run(plan))
@@ -38,14 +39,14 @@ async def _run(plan: Plan) -> None:
 
 
 def banner(running: Service, *, home: str, coloured: bool) -> str:
-    """Where everything is, in lines that are never cut."""
+    """Return the addresses of everything, in lines that no terminal width cuts."""
 
     def styled(code: str, text: str) -> str:
         return f"\033[{code}m{text}\033[0m" if coloured else text
 
     if running.missing:
-        lacks = ", ".join(running.missing)
-        state = styled(_YELLOW, f"is up but not ready; it lacks: {lacks}")
+        missing = ", ".join(running.missing)
+        state = styled(_YELLOW, f"is running but not ready; missing: {missing}")
     else:
         state = f"{styled(_GREEN, 'is ready.')} Ctrl-C stops it."
     facts = {

@@ -1,7 +1,7 @@
 """The Temporal dev server as a part of `up`: its ports, its command line, its log.
 
-Everything it stores is in `temporal.db` of the home folder, so deliveries survive its death; what
-it logs goes to `temporal.log`.
+It stores everything in `temporal.db` of the home folder, so deliveries survive when it is killed,
+and logs to `temporal.log`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ HOST = "127.0.0.1"
 _GRACE = 10.0
 _LOG_BYTES = 10_000_000
 _LAST_LINES = 8
-# On a busy machine the API goes first: somebody waits for its 202.
-_POLITELY = ("nice", "-n", "5") if shutil.which("nice") else ()
-# The server remembers 128,000 workflows for an hour, also those that have ended: it grew by 30 MiB
-# per 1,000 deliveries (392 MiB after 4,000). With this it stays below 310, for the same CPU.
-# No GOMEMLIMIT: 65 MiB of its heap are in use and 45 are not heap, so that 160MiB (262 resident)
-# has its collector work half as much again: 23 ms of CPU per delivery in one run, 20 without.
+# On a busy machine the API has priority, because callers wait for its 202.
+_NICE = ("nice", "-n", "5") if shutil.which("nice") else ()
+# By default the server caches 128,000 workflows for an hour, ended ones too: it grew by 30 MiB per
+# 1,000 deliveries (392 MiB after 4,000). With this limit it stays below 310, for the same CPU.
+# No GOMEMLIMIT: 65 MiB of its heap are in use and 45 MiB are not heap, so with a limit of 160 MiB
+# (262 resident) the garbage collector works half as much again: 23 ms of CPU per delivery in one
+# run, 20 without.
 _CACHED_WORKFLOWS = 1_000
 _PORTS_TO_TRY = 200
 _LOG_LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
@@ -36,7 +37,7 @@ _LOG_LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "err
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedTemporal:
-    """Where the embedded Temporal listens and keeps things."""
+    """The embedded Temporal: its home folder, its ports and its options."""
 
     home: Path
     port: int
@@ -55,10 +56,10 @@ class EmbeddedTemporal:
         return f"http://{HOST}:{self.ui_port}"
 
     def part(self, log: IO[bytes], *, fds: tuple[int, ...]) -> Part:
-        """The process to run."""
+        """Return the process to run. `fds` are the file descriptors it inherits."""
         return Part(
             name="temporal",
-            command=(*_POLITELY, self.binary, *self._arguments()),
+            command=(*_NICE, self.binary, *self._arguments()),
             environment=_without_temporal_settings(os.environ),
             grace=_GRACE,
             output=log.fileno(),
@@ -66,7 +67,7 @@ class EmbeddedTemporal:
         )
 
     def open_log(self) -> IO[bytes]:
-        """The log, to append to; a long one is put aside first."""
+        """Open the log for appending. A log over 10 MB is first renamed to `temporal.log.1`."""
         path = log_path(self.home)
         with suppress(FileNotFoundError):
             if path.stat().st_size > _LOG_BYTES:
@@ -84,7 +85,7 @@ class EmbeddedTemporal:
             *("--sqlite-pragma", "journal_mode=WAL"),
             *("--sqlite-pragma", "synchronous=NORMAL"),
             *(word for one in self.search_attributes for word in ("--search-attribute", one)),
-            # without it the fairness keys of retries (one per endpoint) have no effect
+            # without this, the fairness keys of retries (one per endpoint) have no effect
             *("--dynamic-config-value", "matching.enableFairness=true"),
             *("--dynamic-config-value", f"history.hostLevelCacheMaxSize={_CACHED_WORKFLOWS}"),
             *("--log-level", _LOG_LEVELS[self.log_level]),
@@ -92,44 +93,42 @@ class EmbeddedTemporal:
 
 
 def log_path(home: Path) -> Path:
-    """Where the server of this home writes its log."""
+    """Return the path of the server's log in this home folder."""
     return home / "temporal.log"
 
 
-def last_words(home: Path) -> str:
-    """The last lines of its log."""
+def log_end(home: Path) -> str:
+    """Return the last lines of the server's log, or nothing if it cannot be read."""
     with suppress(OSError):
         lines = log_path(home).read_text(errors="replace").splitlines()
         return "\n".join(lines[-_LAST_LINES:])
     return ""
 
 
-def embedded_temporal(plan: Plan, wanted: TemporalPlan) -> EmbeddedTemporal:
-    """The embedded Temporal of this plan, on ports that are free now."""
-    port = free_port(wanted.port or 7233)
+def embedded_temporal(plan: Plan, temporal: TemporalPlan) -> EmbeddedTemporal:
+    """Return the embedded Temporal of this plan, on ports that are free now."""
+    port = free_port(temporal.port or 7233)
     return EmbeddedTemporal(
         home=Path(plan.home),
         port=port,
-        ui_port=free_port(wanted.ui_port or 8233, taken=port),
-        namespace=wanted.namespace,
+        ui_port=free_port(temporal.ui_port or 8233, taken=port),
+        namespace=temporal.namespace,
         log_level=plan.log_level,
-        binary=wanted.binary,
-        search_attributes=wanted.search_attributes,
+        binary=temporal.binary,
+        search_attributes=temporal.search_attributes,
     )
 
 
-def free_port(wanted: int, *, taken: int | None = None) -> int:
-    """The first free port from `wanted` on.
+def free_port(first: int, *, taken: int | None = None) -> int:
+    """Return the first free port from `first` on. Raises Misconfigured after 200 ports.
 
-    Neighbours rather than any free port: the server itself takes random ones from the system's
-    range, and one of those could be ours before it gets to ours.
+    Neighbouring ports, because the server itself uses random ones from the system's range: it could
+    take such a port for something else before it listens on it.
     """
-    for port in range(wanted, min(wanted + _PORTS_TO_TRY, 65_536)):
+    for port in range(first, min(first + _PORTS_TO_TRY, 65_536)):
         if port != taken and _is_free(port):
             return port
-    raise Misconfigured(
-        f"no port from {wanted} on is free for Temporal; set HOOKFAST_TEMPORAL_PORT"
-    )
+    raise Misconfigured(f"no port from {first} on is free for Temporal; set HOOKFAST_TEMPORAL_PORT")
 
 
 def _is_free(port: int) -> bool:
@@ -143,5 +142,5 @@ def _is_free(port: int) -> bool:
 
 
 def _without_temporal_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    # the CLI reads them too, and they are about another server
+    # the CLI reads these variables too, and they configure another server
     return {name: value for name, value in environment.items() if not name.startswith("TEMPORAL_")}

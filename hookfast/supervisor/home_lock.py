@@ -1,4 +1,4 @@
-"""One home, one `up`: a lock on a file in the home folder."""
+"""Allows one `up` per home folder, by a lock on a file in it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _LEFTOVERS_SECONDS = 10.0
 
 @contextmanager
 def locked(home: Path) -> Iterator[int]:
-    """Hold `home` for this process. Raises Misconfigured when another `up` holds it, or it cannot
-    be made or written.
+    """Lock `home` for this process. Raises Misconfigured if another `up` has locked it, or the
+    folder cannot be created or written.
 
-    Yields the lock's file descriptor for child processes to inherit: a lock is held as long as any
-    of its holders lives, so a new `up` waits (10 s at most) for what a killed one left behind.
+    Yields the lock's file descriptor for child processes to inherit. The lock lasts as long as any
+    process that inherited it, so a new `up` waits up to 10 s for the processes of a killed one.
     """
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         fd = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise Misconfigured(
-            f"HOOKFAST_HOME, {home}, cannot be made or written: {error.strerror or error}. Set it "
-            "to a folder of this user's"
+            f"HOOKFAST_HOME, {home}, cannot be created or written: {error.strerror or error}. Set "
+            "it to a folder that this user may write to"
         ) from None
     try:
-        _take(fd, home)
+        _lock(fd, home)
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
         yield fd
@@ -41,17 +41,17 @@ def locked(home: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _take(fd: int, home: Path) -> None:
-    give_up = time.monotonic() + _LEFTOVERS_SECONDS
+def _lock(fd: int, home: Path) -> None:
+    deadline = time.monotonic() + _LEFTOVERS_SECONDS
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _holder(fd)
-            if _lives(holder) or time.monotonic() > give_up:
+            if _is_alive(holder) or time.monotonic() > deadline:
                 raise Misconfigured(
-                    f"another `hookfast up` (process {holder or '?'}) runs on {home}; stop it, or "
-                    "set HOOKFAST_HOME to another folder"
+                    f"another `hookfast up` (process {holder or '?'}) uses {home}; stop it, or set "
+                    "HOOKFAST_HOME to another folder"
                 ) from None
             time.sleep(0.1)
         else:
@@ -64,7 +64,7 @@ def _holder(fd: int) -> int | None:
     return None
 
 
-def _lives(pid: int | None) -> bool:
+def _is_alive(pid: int | None) -> bool:
     if pid is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as cancellation: the first asks to stop, a second to hurry."""
+"""Turns Ctrl-C and SIGTERM into cancellation; a second signal ends the clean-up early."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from contextlib import asynccontextmanager
 async def interruptible() -> AsyncIterator[asyncio.Event]:
     """Cancel the block at the first SIGINT, SIGTERM or SIGHUP, and let it end without an error.
 
-    Yields an event that a second signal sets, for clean-up that takes its time.
+    Yields an event that a second signal sets, so that slow clean-up can be cut short.
     """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in a task
     loop = asyncio.get_running_loop()
     hurry = asyncio.Event()
-    asked = False
+    signalled = False
 
     def on_signal() -> None:
-        nonlocal asked
-        if asked:
+        nonlocal signalled
+        if signalled:
             hurry.set()
         else:
-            asked = True
+            signalled = True
             task.cancel()
 
-    # Under nohup SIGHUP is ignored, and has to stay so.
+    # Under nohup SIGHUP is ignored, and has to stay ignored.
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         numbers.append(signal.SIGHUP)
@@ -37,7 +37,7 @@ async def interruptible() -> AsyncIterator[asyncio.Event]:
     try:
         yield hurry
     except asyncio.CancelledError:
-        if not asked or task.uncancel() > 0:
+        if not signalled or task.uncancel() > 0:
             raise
     finally:
         for number in numbers:

@@ -1,4 +1,4 @@
-"""What an `up` is to run, as the settings decide it: plain values that fit into a command line."""
+"""The plan of `up`: the processes to run, as plain values that fit into a command line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemporalPlan:
-    """The Temporal dev server to run: its binary, the ports to try first, and what to register
-    (`search_attributes`, each as `Name=Type`)."""
+    """The Temporal dev server to run: its binary, the ports to try first, and the search attributes
+    to register (each as `Name=Type`)."""
 
     binary: str
     port: int
@@ -21,9 +21,9 @@ class TemporalPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The processes to run and where. `temporal` is None where another Temporal is used;
-    `worker_grace` is the time that a worker has to end, in seconds. Holds no secret: those stay in
-    the environment."""
+    """The processes to run, and their addresses. `temporal` is None if another Temporal is used;
+    `worker_grace` is the time in which a worker has to end, in seconds. The plan has no secrets:
+    they stay in the environment."""
 
     home: str
     host: str
@@ -37,13 +37,13 @@ class Plan:
     log_format: str
     log_level: str
 
-    def dumped(self) -> str:
-        """This plan as one argument of a command line."""
+    def to_json(self) -> str:
+        """Return this plan as one argument of a command line."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def loaded(cls, text: str) -> Self:
-        """The plan that `dumped` wrote."""
+    def from_json(cls, text: str) -> Self:
+        """Return the plan that `to_json` wrote."""
         members = json.loads(text)
         temporal = members.pop("temporal")
         if temporal is not None:

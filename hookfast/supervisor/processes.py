@@ -1,8 +1,8 @@
-"""Child processes that are kept running, and stopped in order.
+"""Starts child processes, restarts them when they end, and stops them in order.
 
-Each runs on a leash (it dies with us) and in a session of its own: a Ctrl-C in the terminal reaches
-only the supervisor, which then stops the parts, last started first. Those that were started
-together are stopped together.
+Each runs on a leash (it dies with the supervisor) and in a session of its own: a Ctrl-C in the
+terminal reaches only the supervisor, which then stops the parts, last started first. Parts that
+were started together are stopped together.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hookfast.supervisor.leash import leashed
 
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 10.0
-_STEADY_AFTER = 30.0  # a part that ran this long starts again without a penalty
+_STEADY_AFTER = 30.0  # a part that ran this long restarts after the shortest pause
 _TRIES = 3
 
 log = structlog.get_logger()
 
 
 class CannotStart(HookfastError):
-    """A part of the service does not come up. Its own log says why."""
+    """A part of the service does not start. Its log says why."""
 
     code = "cannot_start"
 
@@ -39,10 +39,9 @@ class CannotStart(HookfastError):
 class Part:
     """A process to keep running.
 
-    `environment` is all of it. `output` is the file descriptor that takes what it prints (default:
-    our standard error), `prints` the one for its standard output where that is another; `fds` are
-    those it inherits. `grace` is the time between SIGTERM and
-    SIGKILL, in seconds; `before_stop` is called before the SIGTERM.
+    `environment` is its whole environment. `output` is the file descriptor for its output (default:
+    our standard error), `stdout` another one for its standard output; it inherits `fds`. `grace` is
+    the time between SIGTERM and SIGKILL, in seconds; `before_stop` is called before SIGTERM.
     """
 
     name: str
@@ -50,16 +49,16 @@ class Part:
     environment: Mapping[str, str]
     grace: float
     output: int = 2
-    prints: int | None = None
+    stdout: int | None = None
     fds: tuple[int, ...] = ()
     before_stop: Callable[[], None] = lambda: None
 
 
 class Supervisor:
-    """Keeps parts running while its block lasts, then stops them in reverse order.
+    """Keeps parts running during its block, then stops them in reverse order.
 
-    Until `settled` is called, a part that keeps ending makes the block fail with CannotStart;
-    afterwards parts are started again for ever, with a pause of 0.2 s that doubles up to 10 s.
+    Until `settle` is called, a part that ends three times makes the block fail with CannotStart;
+    after that, parts are restarted for ever, after a pause of 0.2 s that doubles up to 10 s.
     `hurry` cuts the grace short.
     """
 
@@ -84,24 +83,24 @@ class Supervisor:
 
     def start(self, *parts: Part) -> None:
         """Start these parts, which will also be stopped together, and keep them running."""
-        self._groups.append([_Keeper(part, self._on_end) for part in parts])
+        self._groups.append([_Keeper(part, self._on_exit) for part in parts])
 
-    def settled(self) -> None:
-        """Everything is up: from now on no part is given up."""
+    def settle(self) -> None:
+        """Restart parts for ever from now on: all of them have started."""
         self._settled = True
 
-    def ends(self, name: str) -> int:
-        """How often the part with this name has ended by itself."""
+    def exits(self, name: str) -> int:
+        """Return how often the part with this name has ended by itself."""
         keepers = (keeper for group in self._groups for keeper in group)
-        return next(keeper.ends for keeper in keepers if keeper.part.name == name)
+        return next(keeper.exits for keeper in keepers if keeper.part.name == name)
 
-    def _on_end(self, keeper: _Keeper, how: str) -> None:
-        if self._settled or keeper.ends < _TRIES or self._failure is not None:
-            log.warning("A part ended; it is started again.", part=keeper.part.name, how=how)
+    def _on_exit(self, keeper: _Keeper, reason: str) -> None:
+        if self._settled or keeper.exits < _TRIES or self._failure is not None:
+            log.warning("A part ended and is restarted.", part=keeper.part.name, how=reason)
             return
         self._failure = CannotStart(
-            f"the {keeper.part.name} does not start: it ended {_TRIES} times ({how}); "
-            "what it printed says why"
+            f"the {keeper.part.name} does not start: it ended {_TRIES} times ({reason}); "
+            "its output says why"
         )
         if self._owner is not None:
             self._owner.cancel()
@@ -110,28 +109,26 @@ class Supervisor:
 class _Keeper:
     """Keeps one part running."""
 
-    def __init__(self, part: Part, on_end: Callable[[_Keeper, str], None]) -> None:
+    def __init__(self, part: Part, on_exit: Callable[[_Keeper, str], None]) -> None:
         self.part = part
-        self.ends = 0
-        self._on_end = on_end
+        self.exits = 0
+        self._on_exit = on_exit
         self._stopping = asyncio.Event()
         self._process: Process | None = None
         self._task = asyncio.create_task(self._keep(), name=f"keep {part.name}")
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """SIGTERM, and SIGKILL after the part's grace or when told to hurry."""
+        """Send SIGTERM, and SIGKILL after the part's grace or once `hurry` is set."""
         self.part.before_stop()
         self._stopping.set()
         self._signal(signal.SIGTERM)
-        impatient = asyncio.create_task(hurry.wait())
+        hurried = asyncio.create_task(hurry.wait())
         await asyncio.wait(
-            {self._task, impatient},
-            timeout=self.part.grace,
-            return_when=asyncio.FIRST_COMPLETED,
+            {self._task, hurried}, timeout=self.part.grace, return_when=asyncio.FIRST_COMPLETED
         )
-        impatient.cancel()
+        hurried.cancel()
         if not self._task.done():
-            log.warning("A part did not end in time; it is killed.", part=self.part.name)
+            log.warning("A part did not end in time and is killed.", part=self.part.name)
             self._kill()
         await self._task
 
@@ -143,15 +140,15 @@ class _Keeper:
             try:
                 self._process = await _spawn(self.part)
             except OSError as error:  # no processes or memory left
-                how = str(error)
+                reason = str(error)
             else:
-                if self._stopping.is_set():  # told while it was being started
+                if self._stopping.is_set():  # `stop` was called while it was being started
                     self._signal(signal.SIGTERM)
-                how = _how(await self._process.wait())
+                reason = _exit_reason(await self._process.wait())
             if self._stopping.is_set():
                 return
-            self.ends += 1
-            self._on_end(self, how)
+            self.exits += 1
+            self._on_exit(self, reason)
             if loop.time() - started >= _STEADY_AFTER:
                 delay = _FIRST_DELAY
             with suppress(TimeoutError):
@@ -167,12 +164,12 @@ class _Keeper:
     def _kill(self) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):
-                # its session is its own, and so is its group: a leash that stays dies along
+                # it has its own session and so its own group, which a leash with `stay` is part of
                 os.killpg(self._process.pid, signal.SIGKILL)
 
 
 async def run_once(part: Part) -> int:
-    """Run a process that ends by itself, killed where we are cancelled; gives its exit code."""
+    """Run a process that ends by itself and return its exit code. Cancellation kills it."""
     process = await _spawn(part)
     try:
         return await process.wait()
@@ -184,8 +181,8 @@ async def run_once(part: Part) -> int:
 async def _spawn(part: Part) -> Process:
     return await asyncio.create_subprocess_exec(
         *leashed(*part.command),
-        stdin=asyncio.subprocess.PIPE,  # its end tells the leash that we are gone
-        stdout=part.output if part.prints is None else part.prints,
+        stdin=asyncio.subprocess.PIPE,  # it ends when we do, which the leash notices
+        stdout=part.output if part.stdout is None else part.stdout,
         stderr=part.output,
         env=dict(part.environment),
         pass_fds=part.fds,
@@ -193,7 +190,7 @@ async def _spawn(part: Part) -> Process:
     )
 
 
-def _how(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The whole service, for as long as a block lasts: Temporal, the API and workers."""
+"""Runs the whole service during a block: Temporal, the API and workers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hookfast.settings import up_file
 from hookfast.settings.local_url import local_url
 from hookfast.settings.up_file import UpFile
 from hookfast.supervisor import home_lock
-from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, embedded_temporal, last_words
+from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, embedded_temporal, log_end
 from hookfast.supervisor.listener import listen
 from hookfast.supervisor.plan import Plan
 from hookfast.supervisor.processes import CannotStart, Part, Supervisor, run_once
 
 API_GRACE_SECONDS = 10
-"""Time that the API's running requests have to end on SIGTERM."""
-_MORE_SECONDS = 5  # for what follows a part's own grace
+"""Time in which the API's running requests have to end after SIGTERM."""
+_MORE_SECONDS = 5  # for a part to exit after its own grace
 _STDOUT, _STDERR = 1, 2
-# -P: a folder `api` or `worker` where the command was run must not stand in for ours
+# -P: a folder `api` or `worker` in the current directory must not be imported instead of ours
 _PYTHON = (sys.executable, "-P", "-m")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A running service: where it is, and what it still lacks (`missing`, as `/readyz` says)."""
+    """A running service: its addresses, and what `/readyz` still reports as missing."""
 
     api_url: str
     temporal_address: str
@@ -45,18 +45,18 @@ class Service:
 async def service(
     plan: Plan, hurry: asyncio.Event, *, output: int = _STDERR
 ) -> AsyncIterator[Service]:
-    """The whole service while the block lasts; `output` is the file descriptor that takes
-    the logs of its processes.
+    """Run the whole service during the block; `output` is the file descriptor for the logs of its
+    processes.
 
-    A new operator key is printed as soon as it exists. On leaving, the workers, the API and
-    Temporal end in this order; `hurry` cuts that short. Raises Misconfigured or CannotStart.
+    A new operator key is printed as soon as it exists. Afterwards the workers, the API and Temporal
+    are stopped in this order; `hurry` cuts that short. Raises Misconfigured or CannotStart.
     """
     async with AsyncExitStack() as stack:
         lock = stack.enter_context(home_lock.locked(Path(plan.home)))
         listener = stack.enter_context(listen(plan))
         temporal = None if plan.temporal is None else embedded_temporal(plan, plan.temporal)
         temporal_log = None if temporal is None else stack.enter_context(temporal.open_log())
-        stack.enter_context(up_file.noted(Path(plan.home), _own(temporal)))
+        stack.enter_context(up_file.written(Path(plan.home), _up_file(temporal)))
         supervisor = await stack.enter_async_context(Supervisor(hurry))
 
         if temporal is not None and temporal_log is not None:
@@ -64,15 +64,15 @@ async def service(
         port = listener.getsockname()[1]
         environment = _environment(plan, port, temporal=temporal)
         await _prepare(environment, temporal, output=output, lock=lock)
-        if temporal is not None and supervisor.ends("temporal"):
-            # then what answered was somebody else's
-            raise CannotStart(f"Temporal ended while it started:\n{last_words(temporal.home)}")
+        if temporal is not None and supervisor.exits("temporal"):
+            # the preparation may have reached another server on this port
+            raise CannotStart(f"Temporal ended while it started:\n{log_end(temporal.home)}")
 
         supervisor.start(*_apis(plan, environment, listener, output=output, lock=lock))
         supervisor.start(*_workers(plan, environment, output=output, lock=lock))
         api_url = local_url(plan.host, port)
         missing = await wait_until_ready(api_url)
-        supervisor.settled()
+        supervisor.settle()
         yield Service(
             api_url=api_url,
             temporal_address=environment["TEMPORAL_ADDRESS"],
@@ -82,7 +82,7 @@ async def service(
         )
 
 
-def _own(temporal: EmbeddedTemporal | None) -> UpFile | None:
+def _up_file(temporal: EmbeddedTemporal | None) -> UpFile | None:
     if temporal is None:
         return None
     return UpFile(temporal_address=temporal.address, temporal_namespace=temporal.namespace)
@@ -91,28 +91,28 @@ def _own(temporal: EmbeddedTemporal | None) -> UpFile | None:
 async def _prepare(
     environment: Mapping[str, str], temporal: EmbeddedTemporal | None, *, output: int, lock: int
 ) -> None:
-    """Migrate, make the operator key, and wait for our own Temporal."""
-    awaited = () if temporal is None else ("--await-temporal",)
+    """Migrate, create the operator key, and wait for the embedded Temporal."""
+    options = () if temporal is None else ("--await-temporal",)
     code = await run_once(
         Part(
             name="preparation",
-            command=(*_PYTHON, "hookfast.cli.before_up", *awaited),
+            command=(*_PYTHON, "hookfast.cli.before_up", *options),
             environment=environment,
             grace=0,
-            output=_STDERR,  # what hinders it is said where people look
-            prints=_STDOUT,
+            output=_STDERR,  # not `output`: people look here when the service does not start
+            stdout=_STDOUT,
             fds=(lock,),
         )
     )
     if code != 0:
-        raise CannotStart("the preparation failed; what it printed says why")
+        raise CannotStart("the preparation failed; its output says why")
 
 
 def _apis(
     plan: Plan, environment: Mapping[str, str], listener: socket, *, output: int, lock: int
 ) -> list[Part]:
-    """The API's processes, which accept from one socket: while one restarts, others answer, and
-    where there is one alone, callers wait in the socket's backlog."""
+    """Return the API processes, which accept from one socket: while one restarts, the others
+    answer; if there is only one, callers wait in the socket's backlog."""
     return [
         Part(
             name=_numbered("api", number),
@@ -121,18 +121,18 @@ def _apis(
             grace=API_GRACE_SECONDS + _MORE_SECONDS,
             output=output,
             fds=(lock, listener.fileno()),
-            before_stop=listener.close,  # from now on callers are refused, not kept waiting
+            before_stop=listener.close,  # from now on connections are refused and do not wait
         )
         for number in range(plan.api_processes)
     ]
 
 
 def _workers(plan: Plan, environment: Mapping[str, str], *, output: int, lock: int) -> list[Part]:
-    """The worker processes; their ports for metrics count up, where those are free.
+    """Return the worker processes; their metrics ports count up from the configured one.
 
-    They are as important as the API: with a higher nice value a worker that holds SQLite's write
-    lock waits for the processor behind everybody else, and the API waits for it (accept p50 117 ms
-    and p95 262 became 329 and 1,082, with ten more, on two cores that others used too).
+    Their priority is the API's: with a nice value 10 higher, a worker that holds SQLite's write
+    lock waited for the processor behind everybody else, and the API waited for it (accept p50 rose
+    from 117 to 329 ms and p95 from 262 to 1,082, on two cores that others used too).
     """
     first = plan.worker_metrics_port
     return [
@@ -156,13 +156,13 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _environment(plan: Plan, port: int, *, temporal: EmbeddedTemporal | None) -> dict[str, str]:
-    """The environment of the parts: ours, with what was decided here."""
+    """Return the environment of the parts: ours, with the addresses that were chosen here."""
     environment = dict(os.environ)
     environment["HOOKFAST_HOME"] = plan.home
     environment["HOOKFAST_PORT"] = str(port)
     if temporal is not None:
         for name in [name for name in environment if name.startswith("TEMPORAL_")]:
-            del environment[name]  # TLS or a key, meant for another server
+            del environment[name]  # TLS or a key for another server
         environment["TEMPORAL_CONFIG_FILE"] = os.devnull
         environment["TEMPORAL_ADDRESS"] = temporal.address
         environment["TEMPORAL_NAMESPACE"] = temporal.namespace
@@ -177,26 +177,27 @@ _PAUSE_SECONDS = 0.1
 
 
 async def wait_until_ready(api_url: str) -> tuple[str, ...]:
-    """Nothing, as soon as the service is ready; else what it lacks after 30 s."""
+    """Poll `/readyz` until nothing is missing. Return what is still missing after 30 s. Uses only
+    the standard library."""
     missing: tuple[str, ...] = ("api",)
     with suppress(TimeoutError):
         async with asyncio.timeout(_READY_SECONDS):
             while missing:
                 await asyncio.sleep(_PAUSE_SECONDS)
-                # nothing listens, it was killed in the middle, or its answer was cut
+                # nothing listens yet, the API was killed, or its response was cut off
                 with suppress(OSError, EOFError, ValueError):
-                    missing = await _missing(api_url)
+                    missing = await _read_missing(api_url)
     return missing
 
 
-async def _missing(api_url: str) -> tuple[str, ...]:
-    place = urlsplit(api_url)
-    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+async def _read_missing(api_url: str) -> tuple[str, ...]:
+    url = urlsplit(api_url)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
     try:
         writer.write(
-            b"GET /readyz HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % place.netloc.encode()
+            b"GET /readyz HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % url.netloc.encode()
         )
-        answer = await reader.read()
+        response = await reader.read()
     finally:
         writer.close()
-    return tuple(json.loads(answer.partition(b"\r\n\r\n")[2])["missing"])
+    return tuple(json.loads(response.partition(b"\r\n\r\n")[2])["missing"])

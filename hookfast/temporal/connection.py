@@ -18,7 +18,7 @@ from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
-from hookfast.settings.secret_files import chosen
+from hookfast.settings.secret_files import read_for
 from hookfast.temporal.payloads import DATA_CONVERTER
 
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
@@ -52,7 +52,7 @@ async def connect(*, lazy: bool = False, address: str = "127.0.0.1:7233") -> Cli
     `lazy` connects at the first call, so that a process can start while Temporal is away.
     """
     environment = dict(os.environ)
-    if (key := chosen("TEMPORAL_API_KEY", environment)) is not None:
+    if (key := read_for("TEMPORAL_API_KEY", environment)) is not None:
         environment["TEMPORAL_API_KEY"] = key
     config = ClientConfig.load_client_connect_config(override_env_vars=environment)
     config.setdefault("target_host", address)

@@ -1,4 +1,4 @@
-"""`hookfast demo`: the whole service, a receiver with moods, and events that keep coming."""
+"""`hookfast demo`: the whole service, a receiver with several behaviours, and steady events."""
 
 from hookfast.cli.demo.run import main
 

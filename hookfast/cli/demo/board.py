@@ -1,4 +1,4 @@
-"""What the demo knows about its deliveries, read from the API as any dashboard would."""
+"""The deliveries that the demo shows, read from the API as any dashboard would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One delivery. `answer` is what the receiver said last; `url` its workflow in the UI."""
+    """A delivery, with the receiver's last `answer` and the `url` of its workflow in the UI."""
 
     id: str
     event_type: str
@@ -30,8 +30,8 @@ class Line:
     updated_at: str
 
     @property
-    def eventful(self) -> bool:
-        """Whether there is more to it than one attempt that was delivered."""
+    def is_notable(self) -> bool:
+        """Whether the delivery is more than waiting, or delivered at the first attempt."""
         return self.attempts > 1 or self.status not in (
             DeliveryStatus.DELIVERED,
             DeliveryStatus.PENDING,
@@ -39,7 +39,7 @@ class Line:
 
 
 class Board:
-    """The deliveries of a tenant since `since`, newest first."""
+    """The deliveries of a tenant that were created since `since`."""
 
     def __init__(
         self, api: Api, tenant_id: str, *, names: Mapping[str, str], since: datetime
@@ -50,7 +50,7 @@ class Board:
         self._lines: dict[str, Line] = {}
 
     async def refresh(self) -> list[Line]:
-        """Read what changed; gives the lines that did, oldest change first."""
+        """Read the deliveries, and return the lines that changed, oldest change first."""
         changed = []
         page = await self._api.get("/deliveries", **self._query)
         for delivery in page["data"]:
@@ -62,22 +62,22 @@ class Board:
         return sorted(changed, key=lambda line: line.updated_at)
 
     def counts(self) -> Counter[DeliveryStatus]:
-        """How many deliveries have which status."""
+        """Return the number of deliveries by status."""
         return Counter(line.status for line in self._lines.values())
 
     def recovered(self) -> int:
-        """How many were delivered after a retry."""
+        """Return how many deliveries were delivered after a retry."""
         return sum(
             line.status is DeliveryStatus.DELIVERED and line.attempts > 1
             for line in self._lines.values()
         )
 
     def newest(self, limit: int) -> list[Line]:
-        """At most `limit` lines, newest first; the eventful ones stay longer, on half the board."""
+        """Return at most `limit` lines, newest first. Notable ones stay longer, in half of them."""
         lines = sorted(self._lines.values(), key=lambda line: line.id, reverse=True)
         rare = [line for line in lines if line.status in (DeliveryStatus.DEAD, DeliveryStatus.GONE)]
-        eventful = rare[:2] + [line for line in lines if line.eventful and line not in rare[:2]]
-        kept = {line.id for line in eventful[: limit // 2]}
+        notable = rare[:2] + [line for line in lines if line.is_notable and line not in rare[:2]]
+        kept = {line.id for line in notable[: limit // 2]}
         for line in lines:
             if len(kept) >= limit:
                 break
@@ -103,5 +103,4 @@ def _answer(attempts: Sequence[Mapping[str, Any]]) -> str:
     if not attempts:
         return ""
     last = attempts[-1]
-    said = last["status_code"] or last["result"]
-    return f"{said} in {last['duration_ms']:.0f} ms"
+    return f"{last['status_code'] or last['result']} in {last['duration_ms']:.0f} ms"

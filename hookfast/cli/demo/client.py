@@ -1,4 +1,4 @@
-"""The demo's caller of the API: any HTTP client does what this one does."""
+"""The demo's API client, which does nothing that any HTTP client could not do."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import httpx2
 
 from hookfast.errors import HookfastError
 
-_AWAY_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
 class DemoFailed(HookfastError):
-    """The API did not do what the demo asked of it. The message has its answer."""
+    """The API rejected a request of the demo. The message has its response."""
 
     code = "demo_failed"
 
 
 class Api:
-    """Calls `/v1` with one key. What fails for now (no connection, 5xx) is tried again for ever."""
+    """Calls `/v1` with one key. Temporary failures (no connection, 5xx) are retried for ever."""
 
     def __init__(self, url: str, *, key: str) -> None:
         self._client = httpx2.AsyncClient(
@@ -36,17 +36,17 @@ class Api:
         await self._client.aclose()
 
     async def get(self, path: str, **query: Any) -> dict[str, Any]:
-        """The JSON at `path`. Raises DemoFailed."""
+        """Return the JSON at `path`. Raises DemoFailed."""
         return await self._call("GET", path, params=query)
 
     async def find(self, path: str) -> dict[str, Any] | None:
-        """The JSON at `path`; None where there is none. Raises DemoFailed."""
+        """Return the JSON at `path`, or None if the API answers 404. Raises DemoFailed."""
         return await self._call("GET", path, missing_ok=True) or None
 
     async def send(
         self, method: str, path: str, body: Any = None, *, idempotency_key: str | None = None
     ) -> dict[str, Any]:
-        """Send JSON, get JSON. Raises DemoFailed."""
+        """Send JSON and return the JSON of the response. Raises DemoFailed."""
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         return await self._call(method, path, json=body, headers=headers)
 
@@ -55,18 +55,18 @@ class Api:
     ) -> dict[str, Any]:
         while True:
             try:
-                answer = await self._client.request(method, path, **more)
+                response = await self._client.request(method, path, **more)
             except httpx2.TransportError:
-                await asyncio.sleep(_AWAY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if answer.status_code >= 500:
-                await asyncio.sleep(_AWAY_SECONDS)
+            if response.status_code >= 500:
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if answer.status_code == 404 and missing_ok:
+            if response.status_code == 404 and missing_ok:
                 return {}
-            if answer.is_error:
+            if response.is_error:
                 raise DemoFailed(
-                    f"{method} {path} was answered {answer.status_code}: {answer.text}"
+                    f"{method} {path} was answered {response.status_code}: {response.text}"
                 )
-            document: dict[str, Any] = answer.json()
+            document: dict[str, Any] = response.json()
             return document

@@ -1,6 +1,6 @@
-"""The demo's receiver: checks every signature the way a customer would, then answers by mood.
+"""The demo's receiver: verifies every signature as a customer would, then answers by behaviour.
 
-It uses nothing of ours to verify, so that what it says about the signatures means something.
+It verifies without Hookfast's code, so that its result proves that the signatures are right.
 """
 
 from __future__ import annotations
@@ -23,78 +23,79 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from hookfast.cli.demo.scene import RECEIVERS, Mood
+from hookfast.cli.demo.scene import ENDPOINTS, Behaviour
 
 _SLOW_SECONDS = 2.0
 _FAILURES = 2
 _TOLERANCE_SECONDS = 300
 _OUTAGE_EVERY, _OUTAGE_SECONDS = 300.0, 25.0
 
-_MOODS = {receiver.name: receiver.mood for receiver in RECEIVERS}
+_BEHAVIOURS = {endpoint.name: endpoint.behaviour for endpoint in ENDPOINTS}
 
 
 @dataclass(slots=True)
 class Receiver:
-    """What came in. `secrets` are by receiver name; whoever creates an endpoint adds its own."""
+    """The receiver of all endpoints, which counts verified and rejected requests. `secrets` are by
+    endpoint name; the code that creates an endpoint adds its secret."""
 
     port: int
     secrets: Mapping[str, str]
     verified: int = 0
-    refused: int = 0
+    rejected: int = 0
     _seen: Counter[str] = field(default_factory=Counter)
-    _outages_since: float | None = None  # the first delivery to it
+    _outages_since: float | None = None  # the time of the first delivery
 
     def url(self, name: str) -> str:
-        """The endpoint URL of the receiver with this name."""
+        """Return the URL of the endpoint with this name."""
         return f"http://127.0.0.1:{self.port}/{name}"
 
     async def challenge(self, request: Request) -> Response:
-        """Agree to URL verification: send the challenge back."""
+        """Agree to the URL verification by sending the challenge back."""
         challenge = request.headers.get("x-hook-challenge", "")
         return Response(headers={"X-Hook-Challenge": challenge})
 
     async def receive(self, request: Request) -> Response:
-        """Take a delivery; 401 when either of its signatures is wrong."""
+        """Accept a delivery, or answer 401 if one of its two signatures is wrong."""
         name = request.path_params["name"]
         body = await request.body()
         secret = self.secrets.get(name, "")
         if not verify_hook(secret, request.headers, body) or not verify_standard(
             secret, request.headers, body
         ):
-            self.refused += 1
+            self.rejected += 1
             return Response("wrong signature", status_code=401)
         self.verified += 1
-        return await self._answer(_MOODS[name], request.headers["webhook-id"])
+        return await self._answer(_BEHAVIOURS[name], request.headers["webhook-id"])
 
-    async def _answer(self, mood: Mood, message_id: str) -> Response:
-        match mood:
-            case Mood.HEALTHY:
+    async def _answer(self, behaviour: Behaviour, message_id: str) -> Response:
+        match behaviour:
+            case Behaviour.HEALTHY:
                 return Response("thanks")
-            case Mood.FLAKY:
+            case Behaviour.FLAKY:
                 self._seen[message_id] += 1
                 if self._seen[message_id] <= _FAILURES:
                     return Response("not now", status_code=503)
                 return Response("thanks, at last")
-            case Mood.SLOW:
+            case Behaviour.SLOW:
                 await asyncio.sleep(_SLOW_SECONDS)
                 return Response("thanks for waiting")
-            case Mood.BROKEN:
+            case Behaviour.BROKEN:
                 return Response("out of order", status_code=500)
-            case Mood.GONE:
+            case Behaviour.GONE:
                 return Response("we have moved", status_code=410)
-            case Mood.OUTAGES:
+            case Behaviour.OUTAGES:
                 if self._outages_since is None:
                     self._outages_since = time.monotonic()
                 if (time.monotonic() - self._outages_since) % _OUTAGE_EVERY < _OUTAGE_SECONDS:
                     return Response("down for maintenance", status_code=503)
                 return Response("thanks")
             case _:
-                assert_never(mood)
+                assert_never(behaviour)
 
 
 def verify_hook(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether `X-Hook-Signature` signs `timestamp.body`, and lately. While a secret is rotated the
-    header lists a signature per secret; one that fits is enough."""
+    """Whether `X-Hook-Signature` signs `timestamp.body`, at a recent time. During a rotation the
+    header lists a signature per secret, and one that matches is enough."""
     timestamp = headers.get("x-hook-timestamp", "")
     signed = hmac.new(_key(secret), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     return _recent(timestamp) and any(
@@ -104,7 +105,7 @@ def verify_hook(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def verify_standard(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether `webhook-signature` signs `id.timestamp.body`, as Standard Webhooks has it."""
+    """Whether `webhook-signature` signs `id.timestamp.body`, as in Standard Webhooks."""
     message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     message = f"{message_id}.{timestamp}.".encode() + body
     signed = base64.b64encode(hmac.new(_key(secret), message, hashlib.sha256).digest()).decode()
@@ -123,10 +124,10 @@ def _recent(timestamp: str) -> bool:
 
 
 @asynccontextmanager
-async def receiving(wanted_port: int, *, secrets: Mapping[str, str]) -> AsyncIterator[Receiver]:
-    """The receiver, serving on loopback while the block lasts: on `wanted_port`, or on a free one
-    where that is taken (0: any free one)."""
-    with _listening(wanted_port) as listener:
+async def run_receiver(port: int, *, secrets: Mapping[str, str]) -> AsyncIterator[Receiver]:
+    """Serve the receiver on loopback during the block: on `port`, or on a free port if that is
+    taken or 0."""
+    with _listen(port) as listener:
         receiver = Receiver(port=listener.getsockname()[1], secrets=secrets)
         app = Starlette(
             routes=[
@@ -146,19 +147,20 @@ async def receiving(wanted_port: int, *, secrets: Mapping[str, str]) -> AsyncIte
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to `up`."""
+    """A server that handles no signals, because the demo does."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-def _listening(wanted_port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     try:
-        listener = socket.create_server(("127.0.0.1", wanted_port))
+        listener = socket.create_server(("127.0.0.1", port))
     except OSError:
         listener = socket.create_server(("127.0.0.1", 0))
-    # What is accepted inherits it; asyncio sets it on no socket of `create_server`'s. Without it an
-    # answer's body waits 40 ms for the delayed ACK of its head, and the demo shows that.
+    # Accepted connections inherit this option, which asyncio does not set on sockets made by
+    # `create_server`. Without it, the body of a response waits 40 ms for the delayed ACK of its
+    # head, which shows in the demo.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

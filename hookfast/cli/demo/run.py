@@ -1,4 +1,4 @@
-"""Runs the demo: the service, the receiver, the events, and the picture of it all."""
+"""Runs the demo: the service, the receiver, the events, and the live table of deliveries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Iterator
 from io import TextIOWrapper
 from itertools import chain, count
 
@@ -17,10 +16,10 @@ from hookfast.cli.console import out, read_settings
 from hookfast.cli.demo import view
 from hookfast.cli.demo.board import Board
 from hookfast.cli.demo.client import Api
-from hookfast.cli.demo.receiver import Receiver, receiving
-from hookfast.cli.demo.scene import EVENT_TYPES, OPENING, REFRAIN
-from hookfast.cli.demo.setup import Memory, set_up
-from hookfast.cli.up import plan_of
+from hookfast.cli.demo.receiver import Receiver, run_receiver
+from hookfast.cli.demo.scene import EVENT_TYPES, FIRST_EVENTS, LATER_EVENTS
+from hookfast.cli.demo.setup import SavedState, set_up
+from hookfast.cli.up import make_plan
 from hookfast.clock import utc_now
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
@@ -38,19 +37,22 @@ _DEFAULTS = {
     "HOOKFAST_ALLOW_UNVERIFIED": "true",
 }
 _REFRESH_SECONDS = 0.5
+_FAST_SECONDS = 30.0
+_FAST_PAUSE = 0.5
+_SLOW_PAUSE = 4.0
 _SUMMARY_EVERY = 20  # changes, where there is no terminal
 
 
 def main() -> None:
-    """Run until Ctrl-C. What the environment sets wins over the demo's own settings."""
+    """Run until Ctrl-C. Variables of the environment override the demo's own settings."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     settings = read_settings()
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    memory = Memory.load(settings.home)
+    state = SavedState.load(settings.home)
     if settings.operator_key is not None:
-        memory.operator_key = settings.operator_key.get_secret_value()
-    os.environ["HOOKFAST_OPERATOR_KEY"] = memory.operator_key
+        state.operator_key = settings.operator_key.get_secret_value()
+    os.environ["HOOKFAST_OPERATOR_KEY"] = state.operator_key
     if "HOOKFAST_PORT" not in os.environ and not _can_listen(settings):
         os.environ["HOOKFAST_PORT"] = "0"
     load_settings.cache_clear()
@@ -60,40 +62,41 @@ def main() -> None:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.StreamHandler):
                 handler.setStream(log)  # a log line would tear the table
-        asyncio.run(_run(settings, memory, log))
+        asyncio.run(_run(settings, state, log))
 
 
-async def _run(settings: Settings, memory: Memory, log: TextIOWrapper) -> None:
+async def _run(settings: Settings, state: SavedState, log: TextIOWrapper) -> None:
     out.print(f"Starting Temporal, the API and a worker; they log to {log.name}.", highlight=False)
     async with (
         interruptible() as hurry,
-        receiving(memory.receiver_port, secrets=memory.secrets) as receiver,
-        service(plan_of(settings), hurry, output=log.fileno()) as running,
-        Api(running.api_url, key=memory.operator_key) as api,
+        run_receiver(state.receiver_port, secrets=state.secrets) as receiver,
+        service(make_plan(settings), hurry, output=log.fileno()) as running,
+        Api(running.api_url, key=state.operator_key) as api,
     ):
         if running.missing:
-            raise CannotStart(f"the service lacks {', '.join(running.missing)}; see {log.name}")
-        memory.receiver_port = receiver.port
-        stage = await set_up(api, memory, receiver)
-        board = Board(api, stage.tenant_id, names=stage.names, since=utc_now())
-        top = view.header(running, key=memory.operator_key, log=log.name)
+            missing = ", ".join(running.missing)
+            raise CannotStart(f"the service is not ready, missing: {missing}; see {log.name}")
+        state.receiver_port = receiver.port
+        demo = await set_up(api, state, receiver)
+        board = Board(api, demo.tenant_id, names=demo.names, since=utc_now())
+        top = view.header(running, key=state.operator_key, log=log.name)
         show = _show_live if out.is_terminal else _show_plain
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(emit_for_ever(api, stage.tenant_id))
+                group.create_task(_emit_events(api, demo.tenant_id))
                 group.create_task(show(top, board, receiver))
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         finally:
-            out.print("Stopping. Ctrl-C again hastens it.")
+            out.print("Stopping. Ctrl-C again stops at once.")
 
 
 async def _show_live(top: RenderableType, board: Board, receiver: Receiver) -> None:
     with Live(console=out, auto_refresh=False) as live:
         while True:
             await board.refresh()
-            picture = view.frame(top, board, receiver, now=utc_now(), height=out.height)
-            live.update(picture, refresh=True)
+            frame = view.frame(top, board, receiver, now=utc_now(), height=out.height)
+            live.update(frame, refresh=True)
             await asyncio.sleep(_REFRESH_SECONDS)
 
 
@@ -117,25 +120,16 @@ def _can_listen(settings: Settings) -> bool:
     return True
 
 
-_LIVELY_SECONDS = 30.0
-_LIVELY_PAUSE = 0.5
-_CALM_PAUSE = 4.0
-
-
-async def emit_for_ever(api: Api, tenant_id: str) -> None:
-    """Two events a second for 30 s, then one every 4 s."""
+async def _emit_events(api: Api, tenant_id: str) -> None:
+    """Emit two events a second for 30 s, then one every 4 s, until cancelled."""
     loop = asyncio.get_running_loop()
-    lively_until = loop.time() + _LIVELY_SECONDS
-    for name in _names():
-        # the key makes it safe to send again when the API was killed before it could answer
+    fast_until = loop.time() + _FAST_SECONDS
+    for name in chain(FIRST_EVENTS, (secrets.choice(LATER_EVENTS) for _ in count())):
+        # the key makes it safe to send the event again if the API was killed before it answered
         await api.send(
             "POST",
             "/events",
-            {"type": name, "tenant_id": tenant_id, "data": EVENT_TYPES[name].make()},
+            {"type": name, "tenant_id": tenant_id, "data": EVENT_TYPES[name].generate()},
             idempotency_key=secrets.token_hex(8),
         )
-        await asyncio.sleep(_LIVELY_PAUSE if loop.time() < lively_until else _CALM_PAUSE)
-
-
-def _names() -> Iterator[str]:
-    return chain(OPENING, (secrets.choice(REFRAIN) for _ in count()))
+        await asyncio.sleep(_FAST_PAUSE if loop.time() < fast_until else _SLOW_PAUSE)

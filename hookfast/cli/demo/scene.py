@@ -1,4 +1,4 @@
-"""Who takes part in the demo: an online school's event types, and receivers with moods. Data."""
+"""The demo's data: an online school's event types, and endpoints with different behaviours."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TENANT = "Demo School"
 Data = dict[str, Any]
 
 
-class Mood(StrEnum):
-    """How a receiver answers."""
+class Behaviour(StrEnum):
+    """How the receiver answers at an endpoint."""
 
     HEALTHY = "answers at once"
     FLAKY = "fails twice first"
@@ -25,32 +25,32 @@ class Mood(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receiver:
+class DemoEndpoint:
     """An endpoint of the demo's tenant; its `name` is the path of its URL."""
 
     name: str
-    mood: Mood
+    behaviour: Behaviour
     events: tuple[str, ...]
     retry_plan: str | Mapping[str, Any] = field(
-        # short, so that one sees it happen
+        # short, so that retries happen while people watch
         default_factory=lambda: {"delays_seconds": [2, 4, 8, 15, 30]}
     )
     circuit: Mapping[str, Any] = field(default_factory=dict)
 
 
-RECEIVERS = (
-    Receiver(name="ledger", mood=Mood.HEALTHY, events=("order.**",)),
-    Receiver(name="gradebook", mood=Mood.FLAKY, events=("classroom.**",)),
-    Receiver(name="warehouse", mood=Mood.SLOW, events=("order.shipment.*",)),
-    Receiver(
+ENDPOINTS = (
+    DemoEndpoint(name="ledger", behaviour=Behaviour.HEALTHY, events=("order.**",)),
+    DemoEndpoint(name="gradebook", behaviour=Behaviour.FLAKY, events=("classroom.**",)),
+    DemoEndpoint(name="warehouse", behaviour=Behaviour.SLOW, events=("order.shipment.*",)),
+    DemoEndpoint(
         name="dunning",
-        mood=Mood.BROKEN,
+        behaviour=Behaviour.BROKEN,
         events=("order.payment.failed",),
         retry_plan={"delays_seconds": [1, 2, 4]},
     ),
-    Receiver(
+    DemoEndpoint(
         name="analytics",
-        mood=Mood.OUTAGES,
+        behaviour=Behaviour.OUTAGES,
         events=("order.invoice.paid", "classroom.**"),
         circuit={
             "failure_threshold": 3,
@@ -58,18 +58,18 @@ RECEIVERS = (
             "probe_delays_seconds": [4, 6, 10, 15],
         },
     ),
-    Receiver(name="old-shop", mood=Mood.GONE, events=("order.cart.abandoned",)),
+    DemoEndpoint(name="old-shop", behaviour=Behaviour.GONE, events=("order.cart.abandoned",)),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
-    """An event type with its JSON Schema, and a way to make up its data."""
+    """An event type with its JSON Schema, and a function that generates its data."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
-    make: Callable[[], Data]
+    generate: Callable[[], Data]
 
 
 def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -98,13 +98,13 @@ EVENT_TYPES: Mapping[str, EventType] = {
             name="order.invoice.paid",
             description="An invoice was paid in full.",
             schema=_object(invoice_id=_TEXT, amount=_CENTS, currency=_CURRENCY),
-            make=lambda: {"invoice_id": _id("in"), **_price()},
+            generate=lambda: {"invoice_id": _id("in"), **_price()},
         ),
         EventType(
             name="order.shipment.dispatched",
             description="A parcel left the warehouse.",
             schema=_object(order_id=_TEXT, carrier=_TEXT, items={"type": "integer", "minimum": 1}),
-            make=lambda: {
+            generate=lambda: {
                 "order_id": _id("or"),
                 "carrier": "DHL",
                 "items": 1 + secrets.randbelow(5),
@@ -114,19 +114,19 @@ EVENT_TYPES: Mapping[str, EventType] = {
             name="order.payment.failed",
             description="A card was declined.",
             schema=_object(order_id=_TEXT, amount=_CENTS, currency=_CURRENCY, reason=_TEXT),
-            make=lambda: {"order_id": _id("or"), **_price(), "reason": "card_declined"},
+            generate=lambda: {"order_id": _id("or"), **_price(), "reason": "card_declined"},
         ),
         EventType(
             name="order.cart.abandoned",
-            description="A cart was left with things in it.",
+            description="A cart was left with items in it.",
             schema=_object(cart_id=_TEXT, amount=_CENTS, currency=_CURRENCY),
-            make=lambda: {"cart_id": _id("ca"), **_price()},
+            generate=lambda: {"cart_id": _id("ca"), **_price()},
         ),
         EventType(
             name="classroom.submission.created",
             description="A student handed in their work.",
             schema=_object(submission_id=_TEXT, student=_TEXT, course=_TEXT),
-            make=lambda: {
+            generate=lambda: {
                 "submission_id": _id("sm"),
                 "student": secrets.choice(_NAMES),
                 "course": secrets.choice(_COURSES),
@@ -135,18 +135,19 @@ EVENT_TYPES: Mapping[str, EventType] = {
     )
 }
 
-OPENING = (
+FIRST_EVENTS = (
     "order.invoice.paid",
     "classroom.submission.created",
     "order.payment.failed",
     "order.cart.abandoned",
     "order.shipment.dispatched",
 )
-"""The first events, in this order: every mood shows within a minute."""
+"""The types of the first events, in this order: every behaviour shows within a minute."""
 
-REFRAIN = (
+LATER_EVENTS = (
     *("order.invoice.paid",) * 4,
     *("order.shipment.dispatched",) * 2,
     *("classroom.submission.created",) * 2,
 )
-"""What comes after, at random. No more of what fails for good: one dead letter makes the point."""
+"""The types of later events, picked at random. None of them fails permanently, because one dead
+letter is enough for a demo."""

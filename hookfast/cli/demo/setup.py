@@ -1,4 +1,4 @@
-"""Sets the demo up through the API: tenant, event types, endpoints. A second run finds them."""
+"""Sets up the demo through the API: tenant, event types and endpoints. Later runs reuse them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import Any
 from api.access.authentication import new_key
 from hookfast.cli.demo.client import Api
 from hookfast.cli.demo.receiver import Receiver
-from hookfast.cli.demo.scene import EVENT_TYPES, RECEIVERS, TENANT
-from hookfast.cli.demo.scene import Receiver as Role
+from hookfast.cli.demo.scene import ENDPOINTS, EVENT_TYPES, TENANT, DemoEndpoint
 
 
 @dataclass(slots=True)
-class Memory:
-    """What one run leaves to the next, in `demo.json` of the home folder (mode 600: it holds the
-    keys that are shown only once)."""
+class SavedState:
+    """The state that one run leaves for the next, in `demo.json` of the home folder (mode 600,
+    because it has the keys and secrets that the API shows only once)."""
 
     path: Path
     operator_key: str = field(default_factory=new_key)
@@ -29,15 +28,15 @@ class Memory:
     secrets: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, home: Path) -> Memory:
-        """The memory of the last run, or a new one."""
+    def load(cls, home: Path) -> SavedState:
+        """Return the state of the last run, or a new one."""
         path = home / "demo.json"
         if not path.exists():
             return cls(path)
         return cls(path, **json.loads(path.read_text()))
 
     def save(self) -> None:
-        """Write it, whole or not at all."""
+        """Write the file, completely or not at all."""
         members = asdict(self)
         del members["path"]
         new = self.path.with_suffix(".new")
@@ -48,55 +47,57 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """What is set up: `names` are the receivers' by endpoint id."""
+class DemoSetup:
+    """The result of the setup: the tenant, and the names of its endpoints by id."""
 
     tenant_id: str
     names: Mapping[str, str]
 
 
-async def set_up(api: Api, memory: Memory, receiver: Receiver) -> Stage:
-    """Make or find everything; `memory.secrets` has then every endpoint's secret."""
-    if memory.tenant_id is None or await api.find(f"/tenants/{memory.tenant_id}") is None:
-        memory.tenant_id = (await api.send("POST", "/tenants", {"name": TENANT}))["id"]
-        memory.endpoints.clear()
+async def set_up(api: Api, state: SavedState, receiver: Receiver) -> DemoSetup:
+    """Create what does not exist yet; `state.secrets` then has every endpoint's secret."""
+    if state.tenant_id is None or await api.find(f"/tenants/{state.tenant_id}") is None:
+        state.tenant_id = (await api.send("POST", "/tenants", {"name": TENANT}))["id"]
+        state.endpoints.clear()
     for event_type in EVENT_TYPES.values():
         await api.send(
             "PUT",
             f"/event-types/{event_type.name}",
             {"description": event_type.description, "schema": event_type.schema},
         )
-    for role in RECEIVERS:
-        await _set_up_endpoint(api, memory, receiver, role=role)
-        memory.save()
-    return Stage(
-        tenant_id=str(memory.tenant_id),
-        names={endpoint_id: name for name, endpoint_id in memory.endpoints.items()},
+    for planned in ENDPOINTS:
+        await _set_up_endpoint(api, state, receiver, planned)
+        state.save()
+    return DemoSetup(
+        tenant_id=str(state.tenant_id),
+        names={endpoint_id: name for name, endpoint_id in state.endpoints.items()},
     )
 
 
-async def _set_up_endpoint(api: Api, memory: Memory, receiver: Receiver, *, role: Role) -> None:
-    url = receiver.url(role.name)
-    known = memory.endpoints.get(role.name)
-    endpoint = None if known is None else await api.find(f"/endpoints/{known}")
+async def _set_up_endpoint(
+    api: Api, state: SavedState, receiver: Receiver, planned: DemoEndpoint
+) -> None:
+    url = receiver.url(planned.name)
+    endpoint_id = state.endpoints.get(planned.name)
+    endpoint = None if endpoint_id is None else await api.find(f"/endpoints/{endpoint_id}")
     if endpoint is None:
-        created = await api.send("POST", "/endpoints", _form(role, url, memory.tenant_id))
-        memory.endpoints[role.name] = created["id"]
-        memory.secrets[role.name] = created["secret"]
+        created = await api.send("POST", "/endpoints", _form(planned, url, state.tenant_id))
+        state.endpoints[planned.name] = created["id"]
+        state.secrets[planned.name] = created["secret"]
         return
     if endpoint["url"] != url:
-        await api.send("PATCH", f"/endpoints/{known}", {"url": url})
+        await api.send("PATCH", f"/endpoints/{endpoint_id}", {"url": url})
     if endpoint["state"] == "disabled":  # by its 410 in the last run
-        await api.send("POST", f"/endpoints/{known}/enable")
+        await api.send("POST", f"/endpoints/{endpoint_id}/enable")
 
 
-def _form(role: Role, url: str, tenant_id: str | None) -> dict[str, Any]:
+def _form(planned: DemoEndpoint, url: str, tenant_id: str | None) -> dict[str, Any]:
     return {
         "tenant_id": tenant_id,
         "url": url,
-        "description": f"{role.name}: {role.mood}",
-        "events": role.events,
-        "retry_plan": role.retry_plan,
-        "circuit": role.circuit,
-        "owner_emails": [f"{role.name}@demo.example"],
+        "description": f"{planned.name}: {planned.behaviour}",
+        "events": planned.events,
+        "retry_plan": planned.retry_plan,
+        "circuit": planned.circuit,
+        "owner_emails": [f"{planned.name}@demo.example"],
     }

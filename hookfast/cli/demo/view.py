@@ -1,4 +1,4 @@
-"""How the demo looks: a live table on a terminal, a line per change elsewhere."""
+"""The demo's output: a live table on a terminal, a line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hookfast.cli.demo.board import Board, Line
 from hookfast.cli.demo.receiver import Receiver
-from hookfast.cli.demo.scene import RECEIVERS
+from hookfast.cli.demo.scene import ENDPOINTS
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.supervisor.service import Service
 from hookfast.version import VERSION
@@ -25,14 +25,14 @@ _STYLES = {
     DeliveryStatus.GONE: "red",
     DeliveryStatus.CANCELLED: "bright_black",
 }
-_MOODS = {receiver.name: receiver.mood.value for receiver in RECEIVERS}
-_FRAME_LINES = 18  # what is around the deliveries
+_BEHAVIOURS = {endpoint.name: endpoint.behaviour.value for endpoint in ENDPOINTS}
+_OTHER_LINES = 18  # the lines above and below the deliveries
 
 
 def header(running: Service, *, key: str, log: str) -> RenderableType:
-    """Where everything is."""
+    """Return the addresses of the dashboard, API and Temporal UI, the key and the log file."""
     table = Table.grid(padding=(0, 3))
-    table.add_row(f"[bold]Hookfast {VERSION}[/bold]", "the demo is up; Ctrl-C stops it")
+    table.add_row(f"[bold]Hookfast {VERSION}[/bold]", "the demo is running; Ctrl-C stops it")
     table.add_row("Dashboard", f"{running.api_url}/  (sign in with the API key)")
     table.add_row("API docs", f"{running.api_url}/docs")
     table.add_row("API key", key)
@@ -44,26 +44,27 @@ def header(running: Service, *, key: str, log: str) -> RenderableType:
 def frame(
     top: RenderableType, board: Board, receiver: Receiver, *, now: datetime, height: int
 ) -> RenderableType:
-    """The whole picture, for a terminal with `height` lines."""
-    shown = board.newest(max(5, height - _FRAME_LINES))
+    """Return everything that is shown on a terminal with `height` lines."""
+    shown = board.newest(max(5, height - _OTHER_LINES))
     table = Table(expand=True, border_style="bright_black", pad_edge=False)
-    for name, ratio in (("event", 5), ("to", 6), ("status", 2), ("tries", 1), ("answer", 3)):
+    for name, ratio in (("event", 5), ("to", 6), ("status", 2), ("attempts", 1), ("answer", 3)):
         table.add_column(name, ratio=ratio, no_wrap=True, overflow="ellipsis")
     table.add_column("next", ratio=1, no_wrap=True, justify="right")
     for line in shown:
         table.add_row(
             line.event_type,
-            f"{line.receiver} [bright_black]({_MOODS.get(line.receiver, '')})[/bright_black]",
+            f"{line.receiver} [bright_black]({_BEHAVIOURS.get(line.receiver, '')})[/bright_black]",
             Text(_status(line), style=_STYLES[line.status]),
             str(line.attempts),
             line.answer,
             _countdown(line, now),
         )
-    return Group(top, "", table, _summary(board, receiver), _one_workflow(shown))
+    counts = Text(summary(board, receiver), style="bold")
+    return Group(top, "", table, counts, _workflow_link(shown))
 
 
 def plain(line: Line) -> str:
-    """One change, in one line."""
+    """Return a change as one line of text."""
     due = "" if line.next_at is None else f", next {line.next_at:%H:%M:%S}"
     return (
         f"{line.updated_at[11:19]} {line.event_type} → {line.receiver}: {_status(line)}, "
@@ -72,28 +73,23 @@ def plain(line: Line) -> str:
 
 
 def summary(board: Board, receiver: Receiver) -> str:
-    """The counts, in one line of text."""
+    """Return the counts as one line of text."""
     counts = board.counts()
     statuses = ", ".join(
         f"{counts[status]} {status}" for status in DeliveryStatus if counts[status]
     )
     return (
         f"{statuses} ({board.recovered()} after retries); receiver: {receiver.verified} requests "
-        f"with both signatures verified, {receiver.refused} refused"
+        f"with both signatures verified, {receiver.rejected} rejected"
     )
 
 
-def _summary(board: Board, receiver: Receiver) -> Text:
-    return Text(summary(board, receiver), style="bold")
-
-
-def _one_workflow(shown: list[Line]) -> Text:
-    chosen = next((line for line in shown if line.eventful and line.url), None)
-    if chosen is None:
+def _workflow_link(shown: list[Line]) -> Text:
+    line = next((line for line in shown if line.is_notable and line.url), None)
+    if line is None:
         return Text("")
-    return Text(
-        f"One of them as a workflow: {chosen.url}", style=f"link {chosen.url}", overflow="fold"
-    )
+    text = f"The workflow of one of them: {line.url}"
+    return Text(text, style=f"link {line.url}", overflow="fold")
 
 
 def _status(line: Line) -> str:

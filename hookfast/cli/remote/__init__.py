@@ -1,9 +1,10 @@
-"""The commands that talk to a running Hookfast, over its API. What `--help` shows is here; what a
-command does is imported when it is called."""
+"""The commands that talk to a running Hookfast over its API. The options of the top-level ones are
+declared here for `--help`; the code of a command is imported when it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,27 +16,94 @@ from hookfast.cli.remote.remote import Remote
 _PANEL = "A running Hookfast"
 _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "deliveries": (
-        "Look at deliveries, wait for them, and act on one or a million.",
+        "List deliveries, wait for them, and act on one or a million.",
         ("deliveries",),
     ),
     "endpoints": (
-        "The URLs that receive: their state, their health, their recovery.",
+        "The endpoints that receive: their settings, health and recovery.",
         ("endpoints", "endpoint_health", "endpoint_poll"),
     ),
     "dead-letters": (
-        "Deliveries that ended without success, and sending them again.",
+        "Deliveries that ended without success: list, count and redrive them.",
         ("dead_letters",),
     ),
-    "events": ("Look at events, and deliver them again.", ("events",)),
-    "sources": ("Providers whose webhooks come in.", ("sources",)),
-    "inbox": ("What came in, and trying again what failed.", ("inbox",)),
-    "jobs": ("How far actions on many deliveries have come.", ("jobs",)),
+    "events": ("List events, and deliver them again.", ("events",)),
+    "sources": ("Providers whose webhooks Hookfast receives.", ("sources",)),
+    "inbox": ("Received requests: list them, and retry failed ones.", ("inbox",)),
+    "jobs": ("Progress of actions on many deliveries.", ("jobs",)),
     "tenants": ("Your customers.", ("tenants",)),
     "keys": ("API keys.", ("keys",)),
-    "retention": ("How long things are kept, and what went.", ("retention",)),
+    "retention": ("How long everything is kept, and what was deleted.", ("retention",)),
     "audit": ("Who changed what, and when.", ("audit",)),
 }
-"""Each group's description, and the modules its commands are in."""
+"""The description of each group, and the modules of its commands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """The options of `hookfast listen`."""
+
+    forward_to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Your server, e.g. http://localhost:3000/hooks; without it, events are only "
+            "printed.",
+        ),
+    ] = None
+    source: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only events received through this source.")
+    ] = None
+    events: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Only such event types: 'order.**'. Repeatable."),
+    ] = None
+    tenant: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only this tenant's events; default: all.")
+    ] = None
+    payload: Annotated[
+        str,
+        typer.Option(
+            metavar="full|raw",
+            help="raw: events of a source are forwarded exactly as the provider sent them.",
+        ),
+    ] = "full"
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="Begin 5m ago, at a time, or after an event's id or a cursor; default: now.",
+        ),
+    ] = None
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="File that keeps the position; if it exists, listening continues from there.",
+        ),
+    ] = None
+    retry: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=1_000,
+            help="How often to send an event again whose response was not 2xx. While nothing "
+            "listens at the URL, events are always sent again.",
+        ),
+    ] = 0
+    concurrency: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100, help="Requests at once; 1 keeps the order.")
+    ] = 1
+    allow_remote: Annotated[
+        bool,
+        typer.Option(
+            "--allow-remote",
+            help="Forward also to servers that are neither on this machine nor in a private "
+            "network.",
+        ),
+    ] = False
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,19 +124,19 @@ def _emit(
         str | None, typer.Argument(metavar="TYPE", help="e.g. order.invoice.paid.")
     ] = None,
     data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="Its data as JSON; - reads them.")
+        str | None, typer.Argument(metavar="DATA", help="Its data as JSON; - reads it.")
     ] = None,
     data_file: Annotated[
         Path | None, typer.Option(allow_dash=True, help="File with its data as JSON.")
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="The one tenant it is for; default: all.")
+        str | None, typer.Option(metavar="ID", help="Only for this tenant; default: for all.")
     ] = None,
     idempotency_key: Annotated[
         str | None,
         typer.Option(
             metavar="KEY",
-            help="Makes it safe to run again. The event on line N of a batch has the key KEY:N.",
+            help="Makes it safe to repeat. The event on line N of a batch has the key KEY:N.",
         ),
     ] = None,
     deliver_at: Annotated[
@@ -78,19 +146,20 @@ def _emit(
         Path | None,
         typer.Option(
             allow_dash=True,
-            help="File with an event per line, as POST /v1/events takes it; - reads them.",
+            help="File with an event per line, as POST /v1/events accepts it; - reads standard "
+            "input.",
         ),
     ] = None,
-    from_line: Annotated[int, typer.Option(min=1, help="The line of the batch to begin with.")] = 1,
+    from_line: Annotated[int, typer.Option(min=1, help="First line of the batch to emit.")] = 1,
 ) -> None:
     """Emit an event, or a file of events.
 
-    When it ends well, the events and their deliveries are committed.
+    If it succeeds, the events and their deliveries are committed.
     """
     if batch is not None:
         if any(given is not None for given in (event_type, data, data_file, tenant, deliver_at)):
             raise typer.BadParameter(
-                "goes alone: each line of the file names its event's type, tenant_id and data",
+                "use it alone: each line of the file has its event's type, tenant_id and data",
                 param_hint="--batch",
             )
         from hookfast.cli.remote.emit_batch import emit_batch
@@ -115,36 +184,35 @@ def _emit(
 def _trigger(
     remote: Remote,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="e.g. github.push; --list shows them.")
+        str | None, typer.Argument(metavar="NAME", help="e.g. github.push; --list shows all.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="ID", help="Send it to this source, as its provider.")
+        str | None,
+        typer.Option(metavar="ID", help="Send it to this source, as its provider would."),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Send it to a server of yours, as the provider would."),
+        typer.Option(metavar="URL", help="Send it to your server, as the provider would."),
     ] = None,
     endpoint: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
-            help="Have Hookfast send a test with its data to this endpoint, signed for it.",
+            help="Have Hookfast send a test with its data to this endpoint.",
         ),
     ] = None,
-    list_names: Annotated[
-        bool, typer.Option("--list", help="Show which samples there are.")
-    ] = False,
+    list_names: Annotated[bool, typer.Option("--list", help="List the samples.")] = False,
     secret_file: Annotated[
         Path | None,
         typer.Option(
             allow_dash=True,
-            help="File with the secret to sign with; - reads it. Or set HOOKFAST_TRIGGER_SECRET; "
-            "on a terminal it is asked for.",
+            help="File with the secret to sign with; - reads standard input. Or set "
+            "HOOKFAST_TRIGGER_SECRET; on a terminal you are asked for it.",
         ),
     ] = None,
     options: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="The provider's options, with --to; a source has them."),
+        typer.Option(metavar="JSON", help="The provider's options, only with --to."),
     ] = None,
     count: Annotated[
         int | None, typer.Option(min=1, max=1_000, help="How many to send. [default: 1]")
@@ -153,14 +221,14 @@ def _trigger(
         bool,
         typer.Option(
             "--same-id/--new-id",
-            help="The same request again and again (twice at least), which a receiver must take "
-            "once; or a new delivery each time.",
+            help="Send the same request each time (at least twice), which a receiver must process "
+            "once; or a new one each time.",
         ),
     ] = False,
 ) -> None:
     """Send a realistic signed sample request to a source, a server or an endpoint.
 
-    Ends with 1 where an answer is not 2xx.
+    Exit code: 1 when a response is not 2xx.
     """
     from hookfast.cli.remote import trigger
 
@@ -170,7 +238,7 @@ def _trigger(
     if name is None or sum(where is not None for where in (source, to, endpoint)) != 1:
         raise typer.BadParameter("give NAME, and one of --source, --to and --endpoint; or --list")
     if options is not None and to is None:
-        raise typer.BadParameter("goes with --to alone", param_hint="--options")
+        raise typer.BadParameter("use it only with --to", param_hint="--options")
     if endpoint is not None:
         if same_id or secret_file is not None:
             raise typer.BadParameter(
@@ -185,115 +253,45 @@ def _trigger(
         trigger.to_url(remote, name, to, options=options, sending=sending)
 
 
-def _listen(
-    remote: Remote,
-    forward_to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Your server, e.g. http://localhost:3000/hooks; without it they are only shown.",
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only what came in through this source.")
-    ] = None,
-    events: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only such event types: 'order.**'. Repeatable."),
-    ] = None,
-    tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="What this tenant sees; default: everything.")
-    ] = None,
-    payload: Annotated[
-        str,
-        typer.Option(
-            metavar="full|raw",
-            help="raw: what came in through a source goes on as it came in.",
-        ),
-    ] = "full",
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEN",
-            help="Begin 5m ago, at a time, or behind an event's id or a cursor; default: now.",
-        ),
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Keeps how far it has come; where it exists already, it goes on from there.",
-        ),
-    ] = None,
-    retry: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=1_000,
-            help="How often to send an event again that was not answered with 2xx. Where nothing "
-            "listens at the URL, it is always sent again until something does.",
-        ),
-    ] = 0,
-    concurrency: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100, help="Requests at once; 1 keeps the order.")
-    ] = 1,
-    allow_remote: Annotated[
-        bool,
-        typer.Option(
-            "--allow-remote", help="Forward also to what is no private network of this machine's."
-        ),
-    ] = False,
-) -> None:
-    """Forward events to a server on this machine, signed, and show what it answers.
+def _listen(options: ListenOptions, remote: Remote) -> None:
+    """Forward events to a server on this machine, signed, and print its responses.
 
-    It needs no public URL. After a lost connection it goes on where it was.
+    It needs no public URL. After a lost connection it continues where it was.
     """
-    if payload not in ("full", "raw"):
-        raise typer.BadParameter("is full or raw", param_hint="--payload")
-    from hookfast.cli.remote.listen import ListenOptions, listen
+    if options.payload not in ("full", "raw"):
+        raise typer.BadParameter("use full or raw", param_hint="--payload")
+    from hookfast.cli.remote.listen import listen
 
-    listen(
-        remote,
-        ListenOptions(
-            forward_to=forward_to,
-            allow_remote=allow_remote,
-            tenant=tenant,
-            source=source,
-            events=tuple(events or ()),
-            payload=payload,
-            since=since,
-            resume=resume,
-            retries=retry,
-            concurrency=concurrency,
-        ),
-    )
+    listen(remote, options)
 
 
 def _portal_link(
     remote: Remote,
     tenant: Annotated[
-        str | None, typer.Argument(metavar="TENANT", help="Whose part of the dashboard; tnt_….")
+        str | None,
+        typer.Argument(metavar="TENANT", help="Only what belongs to this tenant; tnt_…."),
     ] = None,
     endpoint: Annotated[
         str | None, typer.Option(metavar="ID", help="Only this endpoint and its deliveries.")
     ] = None,
-    lasting: Annotated[
-        str, typer.Option("--for", metavar="SPAN", help="How long it opens; at most 7d.")
+    valid_for: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long it is valid; at most 7d.")
     ] = "1h",
     may_act: Annotated[
         bool,
-        typer.Option("--may-act/--read-only", help="Whether they may also pause, resend, change…"),
+        typer.Option(
+            "--may-act/--read-only", help="Whether it also allows pausing, resending, changing…"
+        ),
     ] = False,
 ) -> None:
-    """Make a link into the dashboard for somebody without an API key.
+    """Create a link into the dashboard for somebody without an API key.
 
-    Needs TENANT or --endpoint. It ends early when the API key that made it is revoked.
+    Give TENANT or --endpoint. Revoking the API key that created the link also ends the link.
     """
     from hookfast.cli.remote.tenants import portal_link
-    from hookfast.cli.remote.times import duration
+    from hookfast.cli.remote.times import parse_duration
 
     if tenant is None and endpoint is None:
         raise typer.BadParameter("give TENANT, --endpoint, or both")
-    portal_link(remote, tenant, endpoint=endpoint, may_act=may_act, lasting=duration(lasting))
+    duration = parse_duration(valid_for)
+    portal_link(remote, tenant, endpoint=endpoint, may_act=may_act, valid_for=duration)

@@ -1,4 +1,4 @@
-"""`hookfast audit`: who changed what, and when."""
+"""`hookfast audit`: the log of changes, and who made them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Limit, Tenant
+from hookfast.cli.remote.options import Limit, Since, Tenant, Until, filter_option
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import short, show_table
-from hookfast.cli.remote.times import ago, distance
+from hookfast.cli.remote.screen import truncate
+from hookfast.cli.remote.times import format_distance
 
 app = typer.Typer()
 
@@ -23,61 +23,55 @@ _LONG_VALUE = 40
 def list_audit(
     remote: Remote,
     resource: Annotated[
-        str | None, typer.Option(metavar="ID", help="Of this endpoint, key, event type, …")
+        str | None, filter_option("Of this endpoint, key, event type, …", metavar="ID")
     ] = None,
     action: Annotated[
-        str | None, typer.Option(help="Of this kind: endpoint.update, delivery.cancel, …")
+        str | None, filter_option("With this action: endpoint.update, delivery.cancel, …")
     ] = None,
-    key: Annotated[str | None, typer.Option(metavar="ID", help="Made with this API key.")] = None,
+    key: Annotated[str | None, filter_option("Made with this API key.", metavar="ID")] = None,
     tenant: Tenant = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Made then or later: 2h, 3d, or RFC 3339."),
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Made before then.")] = None,
+    since: Since = None,
+    until: Until = None,
     limit: Limit = 50,
 ) -> None:
-    """List changes, newest first: who made them, and what is different since."""
+    """List changes, newest first: who made them, and what they changed."""
     query = {
         "resource_id": resource,
         "action": action,
         "key_id": key,
         "tenant_id": tenant,
-        "since": None if since is None else ago(since),
-        "until": None if until is None else ago(until),
+        "since": since,
+        "until": until,
     }
-    rows = remote.rows("/audit", query, limit=limit)
-    if rows is not None:
-        show_table(
-            ("made", "by", "from", "action", "what", "changes"),
-            [
-                (
-                    distance(row["at"]),
-                    row["key_id"] or row["actor"],
-                    row["client_address"],
-                    row["action"],
-                    row["resource_id"],
-                    told(row["changes"]),
-                )
-                for row in rows
-            ],
-            nothing="There is no change.",
-            wide="changes",
-        )
+    remote.print_list(
+        "/audit",
+        query,
+        {
+            "at": lambda row: format_distance(row["at"]),
+            "by": lambda row: row["key_id"] or row["actor"],
+            "from": "client_address",
+            "action": "action",
+            "resource": "resource_id",
+            "changes": lambda row: format_changes(row["changes"]),
+        },
+        limit=limit,
+        if_empty="No change matches.",
+        wide="changes",
+    )
 
 
-def told(changes: Mapping[str, Mapping[str, Any]]) -> str:
-    """Changes in one line: `state: enabled → paused, name: Acme`; what is gone is `–name`."""
-    return ", ".join(_told(name, change) for name, change in changes.items())
+def format_changes(changes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Show changes in one line: `state: enabled → paused, name: Acme`; `–name` was removed."""
+    return ", ".join(_format_change(name, change) for name, change in changes.items())
 
 
-def _told(name: str, change: Mapping[str, Any]) -> str:
+def _format_change(name: str, change: Mapping[str, Any]) -> str:
     if "after" not in change:
         return f"–{name}"
-    before = f"{_value(change['before'])} → " if "before" in change else ""
-    return f"{name}: {before}{_value(change['after'])}"
+    before = f"{_format_value(change['before'])} → " if "before" in change else ""
+    return f"{name}: {before}{_format_value(change['after'])}"
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
-    return short(text, _LONG_VALUE) or ""
+    return truncate(text, _LONG_VALUE) or ""

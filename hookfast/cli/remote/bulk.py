@@ -1,4 +1,4 @@
-"""An action on many deliveries: counted first, confirmed, started as a job, and followed."""
+"""An action on many deliveries: counted first, confirmed, started as a job, and watched."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import counted, say
+from hookfast.cli.remote.screen import pluralize, print_note
 
 if TYPE_CHECKING:
-    from hookfast.cli.remote.client import Answer
+    from hookfast.cli.remote.client import ApiResponse
 
 _PANEL = "The job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """How a job is begun and followed."""
+    """Options of a command that starts a job."""
 
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=_PANEL)
+        bool,
+        typer.Option("--yes", "-y", help="Do not ask for confirmation.", rich_help_panel=_PANEL),
     ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count.", rich_help_panel=_PANEL)
     ] = False
     no_wait: Annotated[
         bool,
-        typer.Option("--no-wait", help="Do not follow the job to its end.", rich_help_panel=_PANEL),
+        typer.Option(
+            "--no-wait", help="Start the job and do not watch it.", rich_help_panel=_PANEL
+        ),
     ] = False
     rate: Annotated[
         float | None, typer.Option(help="Deliveries per second.", rich_help_panel=_PANEL)
@@ -40,75 +43,65 @@ class JobOptions:
 def act(
     remote: Remote, path: str, body: Mapping[str, Any], *, verb: str, options: JobOptions
 ) -> None:
-    """Count what `body` is about, ask `<verb> 1,234 deliveries?`, POST it and follow the job.
+    """Count the deliveries that `body` selects, ask `<verb> 1,234 deliveries?`, POST it and watch
+    the job.
 
-    The count is of now: deliveries move, so the job may meet a few more or less.
+    Deliveries change meanwhile, so the job may act on a few more or less than were counted.
     """
     if options.rate is not None:
         body = {**body, "rate_per_second": options.rate}
     if options.dry_run or not options.yes:
         count = remote.api.post(path, {**body, "dry_run": True})
-        new = count.value.get("new_deliveries", 0)
-        if options.dry_run:
-            _tell(remote, count)
+        matching, new = count.value["matching"], count.value.get("new_deliveries", 0)
+        if options.dry_run or not (matching or new):
+            if not remote.printed_json(count):
+                typer.echo(_count_sentence(count.value))
             return
-        if not count.value["matching"] and not new:
-            _tell(remote, count)
-            return
-        say(_sentence(count.value))
-        confirm(_question(verb, count.value["matching"], new))
-    answer = remote.api.post(path, {**body, "dry_run": False})
-    _follow(remote, answer, no_wait=options.no_wait)
+        print_note(_count_sentence(count.value))
+        confirm(_question(verb, matching, new))
+    response = remote.api.post(path, {**body, "dry_run": False})
+    _watch(remote, response, no_wait=options.no_wait)
 
 
 def confirm(question: str) -> None:
-    """Ask on standard error. Ends the command with 1 unless the answer is yes."""
-    # not typer.confirm: it writes a space to standard output, where only data belong
+    """Ask on standard error. Ends the command with 1 unless the reply is yes."""
+    # not typer.confirm: it writes a space to standard output, which is for data only
     typer.echo(f"{question} [y/N] ", err=True, nl=False)
-    answer = sys.stdin.readline()
-    if not answer.endswith("\n"):  # nobody was there to end the line
-        say("")
-    if answer.strip().lower() not in ("y", "yes"):
-        say("Nothing was done. (--yes answers for you.)")
+    reply = sys.stdin.readline()
+    if not reply.endswith("\n"):  # the input ended without a line
+        print_note("")
+    if reply.strip().lower() not in ("y", "yes"):
+        print_note("Nothing was done. (--yes confirms without asking.)")
         raise typer.Exit(1)
 
 
-def _follow(remote: Remote, answer: Answer, *, no_wait: bool) -> None:
-    from hookfast.cli.remote.jobs import follow, started
+def _watch(remote: Remote, response: ApiResponse, *, no_wait: bool) -> None:
+    from hookfast.cli.remote.jobs import started_sentence, watch_job
 
-    if new := answer.value.get("new_deliveries"):
-        say(f"{counted(new, 'new delivery')} made.")
+    if new := response.value.get("new_deliveries"):
+        print_note(f"{pluralize(new, 'new delivery')} created.")
     if not no_wait:
-        follow(remote, answer.value)
-    elif remote.as_json:
-        remote.print_json(answer)
-    else:
-        typer.echo(started(answer.value))
-
-
-def _tell(remote: Remote, count: Answer) -> None:
-    if remote.as_json:
-        remote.print_json(count)
-    else:
-        typer.echo(_sentence(count.value))
+        watch_job(remote, response.value)
+    elif not remote.printed_json(response):
+        typer.echo(started_sentence(response.value))
 
 
 def _question(verb: str, matching: int, new: int) -> str:
-    question = f"{verb} {counted(matching, 'delivery')}" if matching else ""
+    question = f"{verb} {pluralize(matching, 'delivery')}" if matching else ""
     if new:
-        made = counted(new, "new delivery")
-        question = f"{question} and make {made}" if question else f"Make {made}"
+        created = pluralize(new, "new delivery")
+        question = f"{question} and create {created}" if question else f"Create {created}"
     return f"{question}?"
 
 
-def _sentence(count: Mapping[str, Any]) -> str:
-    """A dry run in words: `12 deliveries match: 10 dead, 2 gone.`"""
+def _count_sentence(count: Mapping[str, Any]) -> str:
+    """Say the result of a dry run: `12 deliveries match: 10 dead, 2 gone.`"""
     if count["matching"]:
         statuses = ", ".join(f"{n:,} {status}" for status, n in count["by_status"].items())
         verb = "matches" if count["matching"] == 1 else "match"
-        sentence = f"{counted(count['matching'], 'delivery')} {verb}: {statuses}."
+        sentence = f"{pluralize(count['matching'], 'delivery')} {verb}: {statuses}."
     else:
         sentence = "No delivery matches."
     if new := count.get("new_deliveries"):
-        sentence += f" {counted(new, 'new delivery')} would be made."
+        sentence += f" {pluralize(new, 'new delivery')} would be created."
     return sentence

@@ -1,4 +1,4 @@
-"""The HTTP client of the command line: one key, one base URL, and errors in sentences."""
+"""The HTTP client of the command line, which turns errors into sentences."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from hookfast.errors import FieldError, HookfastError
 from hookfast.version import VERSION
 
 MAX_PAGE = 200
-"""Rows of one page of a list."""
+"""Maximum rows of one page of a list."""
 _TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
 _FROM_A_PROXY = frozenset({502, 503, 504})
+_WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 Query = Mapping[str, str | int | None]
 
 
 class Unreachable(HookfastError):
-    """No answer came. Whether the request was carried out is unknown, unless it never left."""
+    """No response came. Unless the connection failed, the request may have been carried out."""
 
     code = "unreachable"
 
 
 class NotHookfast(HookfastError):
-    """What answered is not Hookfast's API. Check HOOKFAST_URL."""
+    """The server that responded is not Hookfast's API. Check HOOKFAST_URL."""
 
     code = "not_hookfast"
 
 
-class Refused(HookfastError):
-    """The API answered with a problem (RFC 9457): `status`, `code`, and what is wrong in `errors`.
-    `retry_after` is in seconds, where the API said when to try again."""
+class ApiProblem(HookfastError):
+    """The API answered with a problem (RFC 9457): `status`, `code`, and one of `errors` per fault.
+    `retry_after` is in seconds, and None unless the API said when to try again."""
 
     def __init__(
         self,
@@ -54,14 +55,14 @@ class Refused(HookfastError):
         self.retry_after = retry_after
 
     @property
-    def for_now(self) -> bool:
-        """Whether the same request may well succeed later."""
+    def is_temporary(self) -> bool:
+        """Whether the same request is likely to succeed later."""
         return self.status in (429, 502, 503, 504)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A successful answer: its exact text, and what that says."""
+class ApiResponse:
+    """A successful response: its exact text, and `value`, the JSON parsed from it."""
 
     text: str
     value: Any
@@ -69,8 +70,8 @@ class Answer:
 
 
 class _Object(dict[str, Any]):
-    """A JSON object of an answer. Raises NotHookfast for a member that is not there: what answers
-    is another version, or something else that speaks JSON."""
+    """A JSON object of a response. Raises NotHookfast for a missing member: the server is another
+    version, or not Hookfast."""
 
     __slots__ = ("_url",)
 
@@ -86,8 +87,8 @@ class _Object(dict[str, Any]):
 
 
 class Api:
-    """Calls `/v1` of the Hookfast at `url`. `key_origin` says where the key came from, for the
-    message when it does not work."""
+    """A client for `/v1` of the Hookfast at `url`. `key_origin` says where the key came from, for
+    the error message when the API denies access."""
 
     def __init__(self, url: str, *, key: str, key_origin: str) -> None:
         self._url = _checked_url(url)
@@ -102,12 +103,12 @@ class Api:
 
     @property
     def url(self) -> str:
-        """Where it is, without `/v1`."""
+        """The base URL, without `/v1`."""
         return self._url
 
     def streaming(self, *, silence_seconds: float) -> httpx2.AsyncClient:
-        """An asyncio client to the same API, for answers that do not end; it gives up on one that
-        says nothing for so long."""
+        """Return an asyncio client for the same API, for responses that do not end. It gives up on
+        a response after `silence_seconds` without data."""
         return httpx2.AsyncClient(
             base_url=f"{self._url}/v1",
             headers=self._headers,
@@ -115,35 +116,31 @@ class Api:
             trust_env=not is_local(self._url),
         )
 
-    def check(self, response: httpx2.Response) -> Answer:
-        """What a whole answer says. Raises Refused, NotHookfast, or Unreachable where a proxy
-        answered in its place."""
-        return self._answer(response)
-
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         self._client.close()
 
-    def get(self, path: str, query: Query | None = None) -> Answer:
-        """GET `/v1{path}`. Raises Refused, Unreachable or NotHookfast, as all of these do."""
+    def get(self, path: str, query: Query | None = None) -> ApiResponse:
+        """GET `/v1{path}`. Like the other methods, it raises ApiProblem, Unreachable or
+        NotHookfast."""
         return self._send("GET", path, query=query)
 
     def post(
         self, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
-    ) -> Answer:
-        """POST; `body` is bytes to send as they are, or a JSON value."""
+    ) -> ApiResponse:
+        """POST `body`: bytes to send unchanged, or a JSON value."""
         return self._send("POST", path, body=body, headers=headers)
 
-    def patch(self, path: str, body: object) -> Answer:
-        """PATCH with a JSON merge patch."""
+    def patch(self, path: str, body: object) -> ApiResponse:
+        """PATCH with a JSON merge patch (RFC 7396)."""
         return self._send("PATCH", path, body=body)
 
     def delete(self, path: str) -> None:
-        """DELETE."""
+        """DELETE `/v1{path}`."""
         self._send("DELETE", path)
 
-    def pages(self, path: str, query: Query, *, limit: int) -> Iterator[Answer]:
-        """The pages of a list that hold its first `limit` rows."""
+    def pages(self, path: str, query: Query, *, limit: int) -> Iterator[ApiResponse]:
+        """Yield the pages of a list that have its first `limit` rows."""
         cursor: str | None = None
         while limit > 0:
             page = self.get(path, {**query, "limit": min(limit, MAX_PAGE), "cursor": cursor})
@@ -161,7 +158,7 @@ class Api:
         query: Query | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> ApiResponse:
         content = body if isinstance(body, bytes) else None
         if content is None and body is not None:
             content = json.dumps(body).encode()
@@ -181,19 +178,23 @@ class Api:
         except httpx2.TimeoutException:
             raise Unreachable(f"{self._url} did not answer in time.") from None
         except httpx2.TransportError as error:
-            raise Unreachable(f"The connection to {self._url} failed: {reason(error)}.") from None
-        return self._answer(response)
+            raise Unreachable(
+                f"The connection to {self._url} failed: {error_text(error)}."
+            ) from None
+        return self.check(response)
 
-    def _answer(self, response: httpx2.Response) -> Answer:
+    def check(self, response: httpx2.Response) -> ApiResponse:
+        """Return a complete response. Raises ApiProblem, NotHookfast, or Unreachable when a proxy
+        answered instead of Hookfast."""
         try:
             value = response.json(object_hook=self._object) if response.content else None
         except (ValueError, RecursionError):
             value = None
         if response.is_success and (isinstance(value, dict) or response.status_code == 204):
-            return Answer(response.text, value, response.headers)
+            return ApiResponse(response.text, value, response.headers)
         if isinstance(value, dict) and isinstance(value.get("detail"), str):
-            raise _refused(response, value, key_origin=self._key_origin)
-        # a proxy says so in words of its own while there is no Hookfast behind it
+            raise _problem(response, value, key_origin=self._key_origin)
+        # a proxy answers with a page of its own while there is no Hookfast behind it
         kind = Unreachable if response.status_code in _FROM_A_PROXY else NotHookfast
         raise kind(
             f"{self._url} answered {response.status_code} {response.reason_phrase}, "
@@ -211,13 +212,13 @@ class Api:
 
 
 def path_of(*parts: str) -> str:
-    """A path of these parts, each one quoted: whatever it holds, it stays one part."""
+    """Return a path of these parts, each quoted so that no part can become several."""
     return "".join(f"/{quote(part, safe='') or '-'}" for part in parts)
 
 
 def problem_sentences(detail: str, errors: Iterable[FieldError]) -> str:
-    """A problem in words: what happened, and under it each thing that is wrong, where it is. What
-    is wrong in one place alone, and said already, is not said twice."""
+    """Return a problem as lines of text: its detail, then each error with its place. A single error
+    that only repeats the detail is not printed twice."""
     found = list(errors)
     if [error.detail for error in found] == [detail]:
         pointer = found[0].pointer
@@ -227,8 +228,8 @@ def problem_sentences(detail: str, errors: Iterable[FieldError]) -> str:
 
 
 def field_errors(problem: Mapping[str, Any]) -> tuple[FieldError, ...]:
-    """The `errors` of a problem document. Others than Hookfast may have something else there: it is
-    passed over."""
+    """Return the `errors` of a problem document, without members that do not have Hookfast's
+    form."""
     errors = problem.get("errors")
     return tuple(
         FieldError(str(error.get("pointer", "")), str(error.get("detail", "")))
@@ -237,7 +238,9 @@ def field_errors(problem: Mapping[str, Any]) -> tuple[FieldError, ...]:
     )
 
 
-def _refused(response: httpx2.Response, problem: Mapping[str, Any], *, key_origin: str) -> Refused:
+def _problem(
+    response: httpx2.Response, problem: Mapping[str, Any], *, key_origin: str
+) -> ApiProblem:
     errors = field_errors(problem)
     message = problem_sentences(problem["detail"], errors)
     if response.status_code == 401:
@@ -245,7 +248,7 @@ def _refused(response: httpx2.Response, problem: Mapping[str, Any], *, key_origi
     if problem.get("instance"):
         message += f"\n{problem['instance']}"
     after = response.headers.get("retry-after", "")
-    return Refused(
+    return ApiProblem(
         message,
         status=response.status_code,
         code=str(problem.get("code", "")),
@@ -255,18 +258,18 @@ def _refused(response: httpx2.Response, problem: Mapping[str, Any], *, key_origi
 
 
 def _checked_url(url: str) -> str:
-    """The URL without its end `/v1`. Raises NotHookfast for what is none."""
+    """Return the URL without a final `/v1`. Raises NotHookfast if it is not a valid URL."""
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
         httpx2.URL(url)
-        (parts.hostname or "").encode("idna")  # UnicodeError for what could not be looked up
+        (parts.hostname or "").encode("idna")  # UnicodeError for a name that no lookup accepts
     except (ValueError, httpx2.InvalidURL):
         valid = False
     if not valid or parts.query or parts.fragment:
         raise NotHookfast(f"{url!r} is not the URL of a Hookfast, like https://hooks.example.com.")
-    if "@" in parts.netloc:  # it would take the place of the key, and stand in error messages
-        raise NotHookfast("The URL must not hold a user or a password; the API key is enough.")
+    if "@" in parts.netloc:  # it would replace the key, and error messages would show it
+        raise NotHookfast("The URL must not have a user or a password; the API key is enough.")
     return url.rstrip("/").removesuffix("/v1")
 
 
@@ -279,10 +282,8 @@ def is_local(url: str) -> bool:
         return host == "localhost"
 
 
-_SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-def reason(error: Exception) -> str:
-    """What the error says, to stand within a sentence; else what it is called: `read error`."""
+def error_text(error: Exception) -> str:
+    """Return a connection error's text for use within a sentence; the words of its class
+    (`read error`) when it has no text, as with some of httpx2's."""
     text = str(error).strip().rstrip(".")
-    return text or _SEAM.sub(" ", type(error).__name__).lower()
+    return text or _WORD_START.sub(" ", type(error).__name__).lower()

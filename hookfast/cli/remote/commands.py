@@ -1,4 +1,6 @@
-"""Options that several commands share, each group of them declared once as a dataclass.
+"""Commands with shared groups of options, and groups of commands that are imported on first use.
+
+A group of options is a dataclass:
 
     @dataclass(frozen=True, kw_only=True)
     class Paging:
@@ -7,7 +9,7 @@
     @command(app, "list")
     def list_things(paging: Paging, name: str = "") -> None: ...
 
-gives `list` the options `--limit` and `--name`, and the function a `Paging`.
+gives `list` the options `--limit` and `--name`, and calls the function with a `Paging`.
 """
 
 from __future__ import annotations
@@ -26,58 +28,21 @@ Function = TypeVar("Function", bound=Callable[..., None])
 
 
 def command(
-    app: typer.Typer, name: str, *, panel: str | None = None
+    app: typer.Typer, name: str, *, help: str | None = None, panel: str | None = None
 ) -> Callable[[Function], Function]:
-    """Register the decorated function as the command `name` of `app`."""
+    """Register the decorated function as the command `name` of `app`. `help` replaces its
+    docstring; `panel` is the heading it has in the list of commands."""
 
     def register(function: Function) -> Function:
-        app.command(name, rich_help_panel=panel)(_flat(function))
+        app.command(name, help=help, rich_help_panel=panel)(_flatten(function))
         return function
 
     return register
 
 
-def _flat(function: Callable[..., None]) -> Callable[..., None]:
-    """`function` with the fields of its dataclass parameters as parameters of its own."""
-    hints = get_type_hints(function, include_extras=True)
-    own: list[inspect.Parameter] = []
-    shared: list[inspect.Parameter] = []
-    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        kind = hints[parameter.name]
-        if is_dataclass(kind) and isinstance(kind, type):
-            found = [_parameter(kind, field) for field in fields(kind) if field.init]
-            groups[parameter.name] = (kind, [one.name for one in found])
-            shared += found
-        else:
-            own.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
-
-    def run(**values: Any) -> None:
-        built = {
-            name: kind(**{member: values.pop(member) for member in members})
-            for name, (kind, members) in groups.items()
-        }
-        function(**values, **built)
-
-    parameters = own + shared
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    run.__doc__ = function.__doc__
-    return run
-
-
-def _parameter(kind: type[Any], field: Field[Any]) -> inspect.Parameter:
-    default = inspect.Parameter.empty if field.default is MISSING else field.default
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=get_type_hints(kind, include_extras=True)[field.name],
-    )
-
-
 def lazy_group(*modules: str) -> type[TyperGroup]:
-    """The class of a group whose commands are those of `app` in each of `modules`."""
+    """Return the class of a group that has the commands of each module's `app`, and imports the
+    modules only when one of its commands is run or listed."""
 
     class LazyGroup(TyperGroup):
         def list_commands(self, ctx: Any) -> list[str]:
@@ -94,3 +59,42 @@ def lazy_group(*modules: str) -> type[TyperGroup]:
                     self.commands.update(get_group(import_module(module).app).commands)
 
     return LazyGroup
+
+
+def _flatten(function: Callable[..., None]) -> Callable[..., None]:
+    """Return `function` with the fields of its dataclass parameters as parameters of its own."""
+    hints = get_type_hints(function, include_extras=True)
+    own: list[inspect.Parameter] = []
+    shared: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        kind = hints[parameter.name]
+        if is_dataclass(kind) and isinstance(kind, type):
+            options = [_parameter(kind, field) for field in fields(kind) if field.init]
+            groups[parameter.name] = (kind, [option.name for option in options])
+            shared += options
+        else:
+            own.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+
+    def run(**values: Any) -> None:
+        built = {
+            name: kind(**{member: values.pop(member) for member in members})
+            for name, (kind, members) in groups.items()
+        }
+        function(**values, **built)
+
+    parameters = own + shared
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__ = function.__doc__
+    return run
+
+
+def _parameter(kind: type[Any], field: Field[Any]) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is MISSING else field.default
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=get_type_hints(kind, include_extras=True)[field.name],
+    )

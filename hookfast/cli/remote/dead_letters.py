@@ -1,4 +1,4 @@
-"""`hookfast dead-letters`: what ended without success, and sending it again."""
+"""`hookfast dead-letters`: deliveries that ended without success, and sending them again."""
 
 from __future__ import annotations
 
@@ -9,63 +9,56 @@ import typer
 
 from hookfast.cli.remote.bulk import JobOptions, act
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.deliveries import show_deliveries
-from hookfast.cli.remote.options import (
-    DeadLetterFilter,
-    Endpoint,
-    Everything,
-    Limit,
-    Tenant,
-)
+from hookfast.cli.remote.deliveries import DELIVERY_COLUMNS
+from hookfast.cli.remote.options import DeadLetterFilter, Endpoint, Everything, Limit, Tenant
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import say, show_facts, show_table
+from hookfast.cli.remote.screen import print_facts, print_note, print_table
 
 app = typer.Typer()
 
+_NONE = "There are no dead letters."
+
 
 @command(app, "list")
-def list_dead_letters(remote: Remote, chosen: DeadLetterFilter, limit: Limit = 50) -> None:
+def list_dead_letters(remote: Remote, selected: DeadLetterFilter, limit: Limit = 50) -> None:
     """List dead letters, newest first."""
-    rows = remote.rows("/dead-letters", chosen.members(), limit=limit)
-    if rows is not None:
-        show_deliveries(rows, nothing="There are no dead letters.")
+    remote.print_list(
+        "/dead-letters",
+        selected.members(),
+        DELIVERY_COLUMNS,
+        limit=limit,
+        if_empty=_NONE,
+        wide="reason",
+    )
 
 
 @command(app, "stats")
 def stats(remote: Remote, endpoint: Endpoint = None, tenant: Tenant = None) -> None:
     """Count dead letters by age, reason, event type and endpoint."""
     query = {"endpoint_id": endpoint, "tenant_id": tenant}
-    answer = remote.api.get("/dead-letters/stats", query)
-    if remote.as_json:
-        remote.print_json(answer)
+    response = remote.api.get("/dead-letters/stats", query)
+    if remote.printed_json(response):
         return
-    found: Mapping[str, Any] = answer.value
+    found: Mapping[str, Any] = response.value
     if not found["total"]:
-        say("There are no dead letters.")
+        print_note(_NONE)
         return
     ages = {name.replace("_", " "): number for name, number in found["by_age"].items()}
-    show_facts({"dead letters": found["total"], **ages})
-    for member, name in (
-        ("by_reason", "reason"),
-        ("by_event_type", "event_type"),
-        ("by_endpoint", "endpoint_id"),
+    print_facts({"dead letters": found["total"], **ages})
+    for group, member, heading in (
+        ("by_reason", "reason", "reason"),
+        ("by_event_type", "event_type", "event type"),
+        ("by_endpoint", "endpoint_id", "endpoint"),
     ):
-        show_table(
-            (name.removesuffix("_id").replace("_", " "), "dead letters"),
-            [(row[name], row["count"]) for row in found[member]],
-            nothing="",
-        )
+        print_table(found[group], {heading: member, "dead letters": "count"}, if_empty="")
 
 
 @command(app, "redrive")
 def redrive(
-    remote: Remote,
-    chosen: DeadLetterFilter,
-    job: JobOptions,
-    everything: Everything = False,
+    remote: Remote, selected: DeadLetterFilter, job: JobOptions, everything: Everything = False
 ) -> None:
     """Send dead letters again. Give filters, or --all."""
-    filters = chosen.members()
+    filters = selected.members()
     if not filters and not everything:
         raise typer.BadParameter("give filters such as --endpoint, or --all")
     body = {"filter": filters, "all": everything}

@@ -1,206 +1,133 @@
-"""`hookfast deliveries`: look at deliveries, and steer them."""
+"""`hookfast deliveries`: list them, wait for them, and pause, resume, resend or cancel them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.client import Refused, path_of
+from hookfast.cli.remote.client import ApiProblem, path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import DeliveryFilter, Everything, Limit
-from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import plain, say, short, show_facts, show_table
-from hookfast.cli.remote.times import distance, shown
+from hookfast.cli.remote.options import DeliveryFilter, Everything, Id, Ids, Limit
+from hookfast.cli.remote.remote import Remote, print_page
+from hookfast.cli.remote.screen import (
+    Columns,
+    print_facts,
+    print_note,
+    print_table,
+    printable,
+    truncate,
+)
+from hookfast.cli.remote.times import format_distance, format_time, format_time_if_set
 
 app = typer.Typer()
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", show_default=False)]
+DELIVERY_COLUMNS: Columns = {
+    "id": "id",
+    "status": "status",
+    "event type": "event_type",
+    "endpoint": "endpoint_id",
+    "attempts": "attempt_count",
+    "next attempt": lambda row: format_distance(row["next_attempt_at"]),
+    "created": lambda row: format_distance(row["created_at"]),
+    "reason": lambda row: truncate(row["reason"]),
+}
+_ATTEMPT_COLUMNS: Columns = {
+    "#": "number",
+    "started": lambda row: format_time(row["started_at"]),
+    "trigger": "trigger",
+    "duration": lambda row: f"{row['duration_ms']:,.0f} ms",
+    "result": "result",
+    "status": lambda row: None if row["status_code"] is None else str(row["status_code"]),
+    "error": "error",
+}
+_ACTIONS = {
+    "pause": "Make no attempts until the deliveries are resumed.",
+    "resume": "Continue paused deliveries.",
+    "resend": "Send deliveries now, finished ones too.",
+    "cancel": "End deliveries without another attempt.",
+}
+_POLL_SECONDS = 0.2
+_MAX_AWAITED = 1000
 
 
 @command(app, "list")
-def list_deliveries(remote: Remote, chosen: DeliveryFilter, limit: Limit = 50) -> None:
+def list_deliveries(remote: Remote, selected: DeliveryFilter, limit: Limit = 50) -> None:
     """List deliveries, newest first."""
-    rows = remote.rows("/deliveries", chosen.query(), limit=limit)
-    if rows is not None:
-        show_deliveries(rows, nothing="No delivery matches.")
-
-
-@command(app, "show")
-def show(remote: Remote, delivery_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
-    """Show a delivery: where it stands, and every attempt."""
-    answer = remote.api.get(path_of("deliveries", delivery_id))
-    if remote.as_json:
-        remote.print_json(answer)
-        return
-    found = answer.value
-    show_facts(
-        {
-            "delivery": found["id"],
-            "event": f"{found['event_id']} ({found['event_type']})",
-            "endpoint": found["endpoint_id"],
-            "subscription": found["subscription_id"],
-            "tenant": found["tenant_id"],
-            "status": found["status"],
-            "reason": found["reason"],
-            "attempts": f"{found['attempt_count']}, {found['retry_count']} of them retries",
-            "next attempt": _shown(found["next_attempt_at"]),
-            "deliver at": _shown(found["deliver_at"]),
-            "created": shown(found["created_at"]),
-            "finished": _shown(found["finished_at"]),
-            "workflow": found["workflow"]["url"] or found["workflow"]["id"],
-        }
-    )
-    show_table(
-        ("#", "started", "trigger", "took", "result", "status", "what happened"),
-        [_attempt(attempt) for attempt in found["attempts"]],
-        nothing="No attempt was made yet.",
-        wide="what happened",
-    )
-
-
-@command(app, "pause")
-def pause(
-    remote: Remote,
-    chosen: DeliveryFilter,
-    job: JobOptions,
-    ids: Ids = None,
-    everything: Everything = False,
-) -> None:
-    """Make no attempts until they are resumed. Give ids, or filters, or --all."""
-    _steer(remote, "pause", chosen, job, ids=ids, everything=everything)
-
-
-@command(app, "resume")
-def resume(
-    remote: Remote,
-    chosen: DeliveryFilter,
-    job: JobOptions,
-    ids: Ids = None,
-    everything: Everything = False,
-) -> None:
-    """Go on where they were paused. Give ids, or filters, or --all."""
-    _steer(remote, "resume", chosen, job, ids=ids, everything=everything)
-
-
-@command(app, "resend")
-def resend(
-    remote: Remote,
-    chosen: DeliveryFilter,
-    job: JobOptions,
-    ids: Ids = None,
-    everything: Everything = False,
-) -> None:
-    """Send now, finished ones too. Give ids, or filters, or --all."""
-    _steer(remote, "resend", chosen, job, ids=ids, everything=everything)
-
-
-@command(app, "cancel")
-def cancel(
-    remote: Remote,
-    chosen: DeliveryFilter,
-    job: JobOptions,
-    ids: Ids = None,
-    everything: Everything = False,
-) -> None:
-    """End without another attempt. Give ids, or filters, or --all."""
-    _steer(remote, "cancel", chosen, job, ids=ids, everything=everything)
-
-
-def show_deliveries(rows: list[dict[str, Any]], *, nothing: str) -> None:
-    """Print deliveries as a table."""
-    show_table(
-        ("id", "status", "event type", "endpoint", "attempts", "next", "created", "reason"),
-        [
-            (
-                row["id"],
-                row["status"],
-                row["event_type"],
-                row["endpoint_id"],
-                row["attempt_count"],
-                _distance(row["next_attempt_at"]),
-                distance(row["created_at"]),
-                short(row["reason"]),
-            )
-            for row in rows
-        ],
-        nothing=nothing,
+    remote.print_list(
+        "/deliveries",
+        selected.query(),
+        DELIVERY_COLUMNS,
+        limit=limit,
+        if_empty="No delivery matches.",
         wide="reason",
     )
 
 
-def _steer(
-    remote: Remote,
-    action: str,
-    chosen: DeliveryFilter,
-    job: JobOptions,
-    *,
-    ids: list[str] | None,
-    everything: bool,
-) -> None:
-    filters = chosen.members()
-    if ids:
-        if filters or everything or job.dry_run:
-            raise typer.BadParameter("give ids or filters, not both")
-        _steer_each(remote, action, ids)
+@command(app, "show")
+def show(remote: Remote, delivery_id: Id) -> None:
+    """Show a delivery, its status and every attempt."""
+    response = remote.api.get(path_of("deliveries", delivery_id))
+    if remote.printed_json(response):
         return
-    if not filters and not everything:
-        raise typer.BadParameter("give ids, filters such as --status dead, or --all")
-    body = {"action": action, "filter": filters, "all": everything}
-    act(remote, "/deliveries/actions", body, verb=action.capitalize(), options=job)
-
-
-def _steer_each(remote: Remote, action: str, ids: list[str]) -> None:
-    """One request per id. What is refused is told, and the others still get theirs."""
-    refused = 0
-    for delivery_id in ids:
-        try:
-            answer = remote.api.post(path_of("deliveries", delivery_id, action))
-        except Refused as error:
-            if error.status in (401, 403):  # true for the others too
-                raise
-            refused += 1
-            say(f"{plain(delivery_id)}: {error.message}")
-            continue
-        if remote.as_json:
-            remote.print_json(answer)
-        else:
-            typer.echo(f"{answer.value['id']}: {answer.value['action']}, on its way.")
-    if refused:
-        raise typer.Exit(1)
-
-
-def _attempt(attempt: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (
-        attempt["number"],
-        shown(attempt["started_at"]),
-        attempt["trigger"],
-        f"{attempt['duration_ms']:,.0f} ms",
-        attempt["result"],
-        None if attempt["status_code"] is None else str(attempt["status_code"]),
-        attempt["error"],
+    delivery = response.value
+    print_facts(
+        {
+            "delivery": delivery["id"],
+            "event": f"{delivery['event_id']} ({delivery['event_type']})",
+            "endpoint": delivery["endpoint_id"],
+            "subscription": delivery["subscription_id"],
+            "tenant": delivery["tenant_id"],
+            "status": delivery["status"],
+            "reason": delivery["reason"],
+            "attempts": f"{delivery['attempt_count']}, {delivery['retry_count']} of them retries",
+            "next attempt": format_time_if_set(delivery["next_attempt_at"]),
+            "deliver at": format_time_if_set(delivery["deliver_at"]),
+            "created": format_time(delivery["created_at"]),
+            "finished": format_time_if_set(delivery["finished_at"]),
+            "workflow": delivery["workflow"]["url"] or delivery["workflow"]["id"],
+        }
+    )
+    print_table(
+        delivery["attempts"], _ATTEMPT_COLUMNS, if_empty="No attempt was made yet.", wide="error"
     )
 
 
-def _shown(moment: str | None) -> str | None:
-    return None if moment is None else shown(moment)
+def _add_action(action: str, description: str) -> None:
+    """Add the command that requests `action` for deliveries by id, or for all that match."""
+
+    def request(
+        remote: Remote,
+        selected: DeliveryFilter,
+        job: JobOptions,
+        ids: Ids = None,
+        everything: Everything = False,
+    ) -> None:
+        filters = selected.members()
+        if ids:
+            if filters or everything or job.dry_run:
+                raise typer.BadParameter("give ids or filters, not both")
+            _request_each(remote, action, ids)
+            return
+        if not filters and not everything:
+            raise typer.BadParameter("give ids, filters such as --status dead, or --all")
+        body = {"action": action, "filter": filters, "all": everything}
+        act(remote, "/deliveries/actions", body, verb=action.capitalize(), options=job)
+
+    help_text = f"{description} Give ids, or filters, or --all."
+    command(app, action, help=help_text)(request)
 
 
-def _distance(moment: str | None) -> str | None:
-    return None if moment is None else distance(moment)
-
-
-_POLL_SECONDS = 0.2
-_MOST = 1000
+for _action, _description in _ACTIONS.items():
+    _add_action(_action, _description)
 
 
 @command(app, "wait")
 def wait(
     remote: Remote,
-    chosen: DeliveryFilter,
+    selected: DeliveryFilter,
     ids: Ids = None,
     awaited: Annotated[
         str | None,
@@ -211,52 +138,71 @@ def wait(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Longest time to wait.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Maximum time to wait.")
     ] = 30,
 ) -> None:
     """Wait until deliveries were attempted, or have a status. Give ids or filters.
 
     Exit code: 0 when they all have it, 1 when the time is up or none matches.
     """
-    query = chosen.query()
+    query = selected.query()
     if bool(ids) == bool(query):
         raise typer.BadParameter("give ids or filters such as --event, not both")
     deadline = time.monotonic() + timeout
     while True:
-        rows = _rows(remote, ids, query)
-        waited_for = [row for row in rows if not _has(row, awaited)]
-        if rows and not waited_for:
+        rows = _read(remote, ids, query)
+        others = [row for row in rows if not _has_status(row, awaited)]
+        if rows and not others:
             break
         if time.monotonic() >= deadline:
-            say(_too_late(rows, waited_for, awaited))
+            print_note(_timeout_note(rows, others, awaited))
             raise typer.Exit(1)
         time.sleep(_POLL_SECONDS)
     if remote.as_json:
-        remote.print_rows(rows)
+        print_page(rows)
     else:
-        show_deliveries(rows, nothing="")
+        print_table(rows, DELIVERY_COLUMNS, if_empty="", wide="reason")
 
 
-def _rows(remote: Remote, ids: list[str] | None, query: dict[str, Any]) -> list[dict[str, Any]]:
+def _request_each(remote: Remote, action: str, ids: list[str]) -> None:
+    """Send one request per id. A problem with one delivery is printed, and the others still get
+    their request."""
+    failed = False
+    for delivery_id in ids:
+        try:
+            response = remote.api.post(path_of("deliveries", delivery_id, action))
+        except ApiProblem as problem:
+            if problem.status in (401, 403):  # the key will not work for the others either
+                raise
+            failed = True
+            print_note(f"{printable(delivery_id)}: {problem.message}")
+            continue
+        if not remote.printed_json(response):
+            typer.echo(f"{response.value['id']}: {response.value['action']} requested.")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _read(remote: Remote, ids: list[str] | None, query: dict[str, Any]) -> list[dict[str, Any]]:
     if ids:
         return [remote.api.get(path_of("deliveries", one)).value for one in ids]
-    pages = remote.api.pages("/deliveries", query, limit=_MOST)
+    pages = remote.api.pages("/deliveries", query, limit=_MAX_AWAITED)
     return [row for page in pages for row in page.value["data"]]
 
 
-def _has(row: dict[str, Any], awaited: str | None) -> bool:
+def _has_status(row: dict[str, Any], wanted: str | None) -> bool:
     status = str(row["status"])
-    return status != "pending" if awaited is None else status == awaited
+    return status != "pending" if wanted is None else status == wanted
 
 
-def _too_late(
-    rows: list[dict[str, Any]], waited_for: list[dict[str, Any]], awaited: str | None
+def _timeout_note(
+    rows: list[dict[str, Any]], others: list[dict[str, Any]], wanted: str | None
 ) -> str:
     if not rows:
         return "No delivery matches."
-    kind = "still pending" if awaited is None else f"not {awaited}"
-    first = waited_for[0]
+    kind = "still pending" if wanted is None else f"not {wanted}"
+    first = others[0]
     return (
-        f"{len(waited_for)} of {len(rows)} {'is' if len(waited_for) == 1 else 'are'} {kind}, "
+        f"{len(others)} of {len(rows)} {'is' if len(others) == 1 else 'are'} {kind}, "
         f"such as {first['id']} ({first['status']})."
     )

@@ -1,7 +1,7 @@
-"""`hookfast emit --batch FILE`: a file with an event per line, up to 1000 in a request.
+"""`hookfast emit --batch FILE`: emit a file with an event per line, up to 1000 in a request.
 
-Every event has an idempotency key made of the run's key and its line, so that a request whose
-answer got lost is sent again, and a run that stopped is taken up again, without a second event.
+The idempotency key of an event is the run's key and its line. So a request without a response can
+be sent again, and a run that stopped can be continued, without emitting an event twice.
 """
 
 from __future__ import annotations
@@ -23,36 +23,37 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hookfast.cli.remote.client import (
-    Answer,
-    Refused,
+    ApiProblem,
+    ApiResponse,
     Unreachable,
     field_errors,
     problem_sentences,
 )
-from hookfast.cli.remote.emit import fault_of, header_value
+from hookfast.cli.remote.emit import checked_idempotency_key, json_fault
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import INTERRUPTED, counted, say
+from hookfast.cli.remote.screen import INTERRUPTED, pluralize, print_note
 from hookfast.errors import HookfastError, InvalidInput
 from hookfast.strict_json.parser import parse
 
 MAX_EVENTS = 1_000
-"""Events in one request; the API takes no more."""
+"""Maximum events in one request, which is the API's limit."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of one request, a quarter of what the API takes by default; one event may be larger."""
+"""Maximum bytes of a request with several events: a quarter of the API's default limit."""
 _TRIES = 6
-_MOST_REFUSALS_TOLD = 20
+_MAX_SHOWN_REJECTIONS = 20
 
 
 class BatchStopped(HookfastError):
-    """Not every event was emitted. The message says which were, why, and how to go on."""
+    """Not every event was emitted. The message says how many were, why it stopped, and how to
+    continue."""
 
     code = "batch_stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one request sends: events as text, each with the number of its line, and how far in the
-    file the last of them ends."""
+    """The events of one request as text, the line of each, and the bytes of the file that were read
+    up to the end of the last one."""
 
     events: list[bytes]
     lines: list[int]
@@ -60,44 +61,44 @@ class Chunk:
 
 
 def emit_batch(remote: Remote, file: Path, *, key: str | None, from_line: int) -> None:
-    """Emit the events of `file`, from `from_line` on. Stops, with a BatchStopped, after the first
-    request of which an event was refused."""
-    run_key = header_value(key) if key is not None else f"batch-{secrets.token_hex(8)}"
+    """Emit the events of `file`, beginning at `from_line`. Raises BatchStopped after the first
+    request with an event that the API rejected."""
+    run_key = checked_idempotency_key(key) if key is not None else f"batch-{secrets.token_hex(8)}"
     emitted = replayed = 0
     next_line = from_line
-    with _opened(file) as stream, _bar() as bar:
+    with _opened(file) as stream, _progress_bar() as bar:
         task = bar.add_task("emitting", total=_size(stream), counts="")
         try:
             for chunk in chunks(stream, key=run_key, from_line=from_line):
-                answer = _send(remote, chunk)
-                if remote.as_json:
-                    remote.print_json(answer)
-                emitted += answer.value["accepted"]
-                replayed += sum(item.get("replayed", False) for item in answer.value["data"])
-                bar.update(task, completed=chunk.read_bytes, counts=counted(emitted, "event"))
-                if refused := _refused(chunk, answer.value["data"]):
-                    next_line = refused[0][0]
-                    raise HookfastError(_told(refused))
+                response = _send(remote, chunk)
+                remote.printed_json(response)
+                items = response.value["data"]
+                emitted += response.value["accepted"]
+                replayed += sum(item.get("replayed", False) for item in items)
+                bar.update(task, completed=chunk.read_bytes, counts=pluralize(emitted, "event"))
+                if rejected := _rejected(chunk, items):
+                    next_line = rejected[0][0]
+                    raise HookfastError(_rejected_lines(rejected))
                 next_line = chunk.lines[-1] + 1
         except (HookfastError, KeyboardInterrupt) as error:
             command = ("hookfast", "emit", "--batch", str(file), "--idempotency-key", run_key)
-            again = shlex.join(command)
-            how_to_go_on = (
-                f"Stopped after {counted(emitted, 'event')}. To go on (what was emitted is not "
-                f"emitted again):\n  {again} --from-line {next_line}"
+            how_to_continue = (
+                f"Stopped after {pluralize(emitted, 'event')}. To continue (no event is emitted "
+                f"twice):\n  {shlex.join(command)} --from-line {next_line}"
             )
             if isinstance(error, KeyboardInterrupt):
                 bar.stop()
-                say(how_to_go_on)
+                print_note(how_to_continue)
                 raise typer.Exit(INTERRUPTED) from None
-            raise BatchStopped(f"{error.message}\n{how_to_go_on}") from None
+            raise BatchStopped(f"{error.message}\n{how_to_continue}") from None
     if not remote.as_json:
         before = f", {replayed:,} of them before" if replayed else ""
-        typer.echo(f"{counted(emitted, 'event')} emitted{before}.")
+        typer.echo(f"{pluralize(emitted, 'event')} emitted{before}.")
 
 
 def chunks(stream: BinaryIO, *, key: str, from_line: int) -> Iterator[Chunk]:
-    """The events of the stream, in requests. Raises HookfastError at a line that is no event."""
+    """Yield the events of the stream in chunks, one per request. Raises HookfastError at a line
+    that is not an event."""
     events: list[bytes] = []
     lines: list[int] = []
     size = read = 0
@@ -107,7 +108,7 @@ def chunks(stream: BinaryIO, *, key: str, from_line: int) -> Iterator[Chunk]:
             try:
                 event = _with_key(text, number=number, key=key)
             except HookfastError:
-                if events:  # what came before it is sent first
+                if events:  # the events before it are sent first
                     yield Chunk(events, lines, read)
                 raise
             if events and (len(events) == MAX_EVENTS or size + len(event) > MAX_BYTES):
@@ -122,14 +123,14 @@ def chunks(stream: BinaryIO, *, key: str, from_line: int) -> Iterator[Chunk]:
 
 
 def _with_key(text: bytes, *, number: int, key: str) -> bytes:
-    """The event on one line, with an idempotency key where it has none. Its text stays: the data in
-    it are delivered byte for byte."""
+    """Return the event on one line, with an idempotency key if it has none. The rest of its text is
+    unchanged, because the data is delivered byte for byte."""
     try:
-        # by the API's own rules: what it refuses would cost the whole request, and it could not say
-        # which line that was
+        # by the API's own rules: it would reject the whole request, and could not say which line
+        # is wrong
         event = parse(text)
     except InvalidInput as error:
-        why = fault_of(error).replace(" at line 1, column ", " at column ", 1)
+        why = json_fault(error).replace(" at line 1, column ", " at column ", 1)
         raise HookfastError(f"Line {number} is not JSON: {why}.") from None
     if not isinstance(event, dict) or not event:
         raise HookfastError(f"Line {number} is not an event: it must be a JSON object.")
@@ -138,23 +139,24 @@ def _with_key(text: bytes, *, number: int, key: str) -> bytes:
     return b'{"idempotency_key": ' + json.dumps(f"{key}:{number}").encode() + b", " + text[1:]
 
 
-def _send(remote: Remote, chunk: Chunk) -> Answer:
-    """POST it. What fails for now is tried again, which the idempotency keys make safe."""
+def _send(remote: Remote, chunk: Chunk) -> ApiResponse:
+    """POST the chunk, and repeat it after temporary errors, which the idempotency keys make
+    safe."""
     body = b'{"events": [' + b", ".join(chunk.events) + b"]}"
     for attempt in range(_TRIES):
         try:
             return remote.api.post("/events/batch", body)
-        except (Refused, Unreachable) as error:
-            for_now = isinstance(error, Unreachable) or error.for_now
-            if not for_now or attempt == _TRIES - 1:
+        except (ApiProblem, Unreachable) as error:
+            is_temporary = isinstance(error, Unreachable) or error.is_temporary
+            if not is_temporary or attempt == _TRIES - 1:
                 raise
-            after = error.retry_after if isinstance(error, Refused) else None
+            after = error.retry_after if isinstance(error, ApiProblem) else None
             time.sleep(min(after or 2**attempt / 2, 30))
     raise AssertionError("the last try returns or raises")
 
 
-def _refused(chunk: Chunk, items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """The lines that were refused, each with its problem."""
+def _rejected(chunk: Chunk, items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the numbers of the lines that the API rejected, each with its problem."""
     return [
         (number, item["problem"])
         for number, item in zip(chunk.lines, items, strict=True)
@@ -162,14 +164,14 @@ def _refused(chunk: Chunk, items: list[dict[str, Any]]) -> list[tuple[int, dict[
     ]
 
 
-def _told(refused: list[tuple[int, dict[str, Any]]]) -> str:
-    told = [
+def _rejected_lines(rejected: list[tuple[int, dict[str, Any]]]) -> str:
+    sentences = [
         f"Line {number}: {problem_sentences(problem['detail'], field_errors(problem))}"
-        for number, problem in refused[:_MOST_REFUSALS_TOLD]
+        for number, problem in rejected[:_MAX_SHOWN_REJECTIONS]
     ]
-    if len(refused) > _MOST_REFUSALS_TOLD:
-        told.append(f"And {counted(len(refused) - _MOST_REFUSALS_TOLD, 'line')} more.")
-    return "\n".join(told)
+    if (more := len(rejected) - _MAX_SHOWN_REJECTIONS) > 0:
+        sentences.append(f"And {pluralize(more, 'line')} more.")
+    return "\n".join(sentences)
 
 
 @contextmanager
@@ -186,7 +188,7 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
 
 
 def _size(stream: BinaryIO) -> int | None:
-    """Bytes of the file; None where that cannot be known."""
+    """Return the size of the file in bytes; None if it cannot be known."""
     try:
         if stream.seekable():
             size = stream.seek(0, io.SEEK_END)
@@ -197,7 +199,7 @@ def _size(stream: BinaryIO) -> int | None:
     return None
 
 
-def _bar() -> Progress:
+def _progress_bar() -> Progress:
     console = Console(file=sys.stderr)
     return Progress(
         TextColumn("{task.description}"),

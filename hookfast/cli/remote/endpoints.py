@@ -1,9 +1,8 @@
-"""`hookfast endpoints`: the URLs that receive, looked up, made, changed and deleted."""
+"""`hookfast endpoints`: list, show, create, change and delete endpoints, and rotate secrets."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -12,144 +11,181 @@ import typer
 from hookfast.cli.remote.bulk import confirm
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Limit
+from hookfast.cli.remote.options import Id, Limit, Tenant, Yes, filter_option, parse_object
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import say, show_facts, show_table
-from hookfast.cli.remote.times import duration, shown
+from hookfast.cli.remote.screen import print_facts, print_note
+from hookfast.cli.remote.times import format_time, parse_duration
 
 app = typer.Typer()
 
-EndpointId = Annotated[str, typer.Argument(metavar="ID")]
+_SHOWN_IF_SET = (
+    "description",
+    "rate_limit_per_second",
+    "max_in_flight",
+    "headers",
+    "encryption",
+    "allowed_networks",
+    "circuit",
+    "metadata",
+)
 
 
 @command(app, "list")
 def list_endpoints(
     remote: Remote,
-    tenant: Annotated[str | None, typer.Option(metavar="ID", help="Of this tenant.")] = None,
-    state: Annotated[str | None, typer.Option(help="enabled, paused or disabled.")] = None,
+    tenant: Tenant = None,
+    state: Annotated[str | None, filter_option("enabled, paused or disabled.")] = None,
     limit: Limit = 50,
 ) -> None:
     """List endpoints, newest first."""
-    rows = remote.rows("/endpoints", {"tenant_id": tenant, "state": state}, limit=limit)
-    if rows is not None:
-        show_table(
-            ("id", "state", "tenant", "url", "reason"),
-            [
-                (
-                    *(row["id"], row["state"], row["tenant_id"]),
-                    *(row["url"] or "(polled)", row["state_reason"]),
-                )
-                for row in rows
-            ],
-            nothing="There is no endpoint. Make one with `hookfast endpoints create URL`.",
-            wide="url",
-        )
+    remote.print_list(
+        "/endpoints",
+        {"tenant_id": tenant, "state": state},
+        {
+            "id": "id",
+            "state": "state",
+            "tenant": "tenant_id",
+            "url": lambda row: row["url"] or "(polled)",
+            "reason": "state_reason",
+        },
+        limit=limit,
+        if_empty="There are no endpoints. Create one with `hookfast endpoints create URL`.",
+        wide="url",
+    )
 
 
 @command(app, "show")
-def show(remote: Remote, endpoint_id: EndpointId) -> None:
+def show(remote: Remote, endpoint_id: Id) -> None:
     """Show an endpoint."""
-    answer = remote.api.get(path_of("endpoints", endpoint_id))
-    if remote.as_json:
-        remote.print_json(answer)
-    else:
-        show_facts(_facts(answer.value))
+    response = remote.api.get(path_of("endpoints", endpoint_id))
+    if not remote.printed_json(response):
+        print_facts(_facts(response.value))
 
 
 @command(app, "create")
 def create(
     remote: Remote,
-    receiver: Annotated[
-        str | None, typer.Argument(metavar="URL", help="Where it receives.")
+    receiver_url: Annotated[
+        str | None, typer.Argument(metavar="URL", help="Where its deliveries are sent.")
     ] = None,
     poll: Annotated[
         bool, typer.Option("--poll", help="It has no URL: its consumer polls, and nothing is sent.")
     ] = False,
     tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="Its owner; a tenant's key implies its own.")
+        str | None, typer.Option(metavar="ID", help="Its tenant; a tenant's key implies its own.")
     ] = None,
     events: Annotated[
-        list[str] | None, typer.Option(help="Event type or pattern it gets; any number.")
+        list[str] | None, typer.Option(help="Event type or pattern it receives; repeatable.")
     ] = None,
     owner: Annotated[
-        list[str] | None, typer.Option(metavar="MAIL", help="Who gets mail about it; any number.")
+        list[str] | None,
+        typer.Option(metavar="MAIL", help="Address that gets mail about it; repeatable."),
     ] = None,
     retry_plan: Annotated[
-        str | None, typer.Option(help="A preset's name, or an object as JSON.")
+        str | None, typer.Option(help="Name of a preset, or an object as JSON.")
     ] = None,
     verification: Annotated[
-        str | None, typer.Option(help="How it is asked first: header (default), query or none.")
+        str | None,
+        typer.Option(help="How its receiver agrees first: header (default), query or none."),
     ] = None,
     members: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="Any other members as an object; - reads them."),
+        typer.Option(metavar="JSON", help="Any other members as an object; - reads it."),
     ] = None,
 ) -> None:
-    """Create an endpoint and print its secret, the only time anyone sees it. Its receiver is asked
-    first whether it wants the events."""
-    if (receiver is None) != poll:
+    """Create an endpoint and print its secret, the only time it is shown. Its receiver first has to
+    agree to get the events."""
+    if (receiver_url is None) != poll:
         raise typer.BadParameter("give the URL that receives, or --poll")
-    form: dict[str, Any] = _object(members, "--members") if members is not None else {}
+    form = {} if members is None else parse_object(members, option="--members")
     given = {
         "mode": "poll" if poll else None,
-        "url": receiver,
+        "url": receiver_url,
         "tenant_id": tenant,
         "events": events or None,
         "owner_emails": owner or None,
-        "retry_plan": None if retry_plan is None else _plan(retry_plan),
+        "retry_plan": None if retry_plan is None else _parse_retry_plan(retry_plan),
         "verification": verification,
     }
     form.update((name, value) for name, value in given.items() if value is not None)
-    answer = remote.api.post("/endpoints", form)
-    if remote.as_json:
-        remote.print_json(answer)
+    response = remote.api.post("/endpoints", form)
+    if remote.printed_json(response):
         return
-    show_facts(_facts(answer.value))
+    endpoint = response.value
+    print_facts(_facts(endpoint))
     if not events:
-        say("It gets no events yet; it has no subscription.")
+        print_note("It receives no events yet, because it has no subscription.")
     if poll:
-        say(f"See what waits for it with `hookfast endpoints poll {answer.value['id']}`.")
+        print_note(f"See what waits for it with `hookfast endpoints poll {endpoint['id']}`.")
         return
-    say("Its secret is shown this once:")
-    typer.echo(answer.value["secret"])
+    print_note("The secret is shown only once:")
+    typer.echo(endpoint["secret"])
 
 
 @command(app, "update")
 def update(
     remote: Remote,
-    endpoint_id: EndpointId,
+    endpoint_id: Id,
     patch: Annotated[str, typer.Argument(metavar="JSON", help="A merge patch; - reads it.")],
 ) -> None:
     """Change an endpoint by a merge patch, e.g. '{"timeout_seconds": 10}'; null resets."""
-    answer = remote.api.patch(path_of("endpoints", endpoint_id), _object(patch, "JSON"))
-    if remote.as_json:
-        remote.print_json(answer)
-    else:
-        show_facts(_facts(answer.value))
+    response = remote.api.patch(
+        path_of("endpoints", endpoint_id), parse_object(patch, option="JSON")
+    )
+    if not remote.printed_json(response):
+        print_facts(_facts(response.value))
 
 
 @command(app, "delete")
-def delete(
-    remote: Remote,
-    endpoint_id: EndpointId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
+def delete(remote: Remote, endpoint_id: Id, yes: Yes = False) -> None:
     """Delete an endpoint, its subscriptions and its secrets."""
     if not yes:
         endpoint = remote.api.get(path_of("endpoints", endpoint_id)).value
-        fate = (
-            f"sends to {endpoint['url']}. Deliveries under way end undelivered."
+        effect = (
+            f"sends to {endpoint['url']}. Its unfinished deliveries will end undelivered."
             if endpoint["mode"] == "push"
             else "is polled."
         )
-        say(f"{endpoint['id']} {fate}")
+        print_note(f"{endpoint['id']} {effect}")
         confirm("Delete it?")
     remote.api.delete(path_of("endpoints", endpoint_id))
-    say(f"{endpoint_id} is deleted.")
+    print_note(f"{endpoint_id} is deleted.")
+
+
+@command(app, "rotate-secret")
+def rotate_secret(
+    remote: Remote,
+    endpoint_id: Id,
+    overlap: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="How long the old secret still signs, up to 7d; 0s ends it at once.",
+        ),
+    ] = "24h",
+) -> None:
+    """Give an endpoint a new secret and print it, the only time it is shown."""
+    seconds = int(parse_duration(overlap).total_seconds())
+    response = remote.api.post(
+        path_of("endpoints", endpoint_id, "rotate-secret"), {"overlap_seconds": seconds}
+    )
+    if remote.printed_json(response):
+        return
+    for secret in response.value["secrets"]:
+        if secret["expires_at"] is None:
+            if secret["public_key"] is not None:
+                print_note(f"The new public key is {secret['public_key']}.")
+        else:
+            print_note(
+                f"The {secret['kind']} secret of {format_time(secret['created_at'])} also signs "
+                f"until {format_time(secret['expires_at'])}."
+            )
+    print_note("The new secret is shown only once:")
+    typer.echo(response.value["secret"])
 
 
 def _facts(endpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown of an endpoint: what every one has, and what of the rest is set."""
+    """Return what is shown of an endpoint: the common members, and the others that are set."""
     public_keys = [one["public_key"] for one in endpoint["secrets"] if one["public_key"]]
     facts: dict[str, Any] = {
         "endpoint": endpoint["id"],
@@ -157,7 +193,7 @@ def _facts(endpoint: Mapping[str, Any]) -> dict[str, Any]:
         "url": endpoint["url"],
         "tenant": endpoint["tenant_id"],
         "state": endpoint["state"],
-        "because": endpoint["state_reason"],
+        "reason": endpoint["state_reason"],
         "owners": endpoint["owner_emails"] or None,
     }
     if endpoint["mode"] == "push":
@@ -168,19 +204,10 @@ def _facts(endpoint: Mapping[str, Any]) -> dict[str, Any]:
             "timeout": f"{endpoint['timeout_seconds']:g} s",
             "verification": endpoint["verification"],
         }
-    for name in (
-        "description",
-        "rate_limit_per_second",
-        "max_in_flight",
-        "headers",
-        "encryption",
-        "allowed_networks",
-        "circuit",
-        "metadata",
-    ):
+    for name in _SHOWN_IF_SET:
         if endpoint[name]:
             facts[name.replace("_", " ")] = _as_text(endpoint[name])
-    facts["created"] = shown(endpoint["created_at"])
+    facts["created"] = format_time(endpoint["created_at"])
     return facts
 
 
@@ -188,47 +215,6 @@ def _as_text(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
 
 
-def _plan(text: str) -> Any:
-    """A preset's name as it is, an object parsed."""
-    return _object(text, "--retry-plan") if text.lstrip().startswith("{") else text
-
-
-def _object(text: str, where: str) -> dict[str, Any]:
-    """A JSON object. Raises typer.BadParameter."""
-    try:
-        value = json.loads(sys.stdin.buffer.read() if text == "-" else text)
-    except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"{where} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise typer.BadParameter(f"{where} is not a JSON object")
-    return value
-
-
-@command(app, "rotate-secret")
-def rotate_secret(
-    remote: Remote,
-    endpoint_id: EndpointId,
-    overlap: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="For how long the old one signs too, up to 7d; 0s: not."),
-    ] = "24h",
-) -> None:
-    """Give an endpoint a new secret and print it, the only time anyone sees it."""
-    seconds = int(duration(overlap).total_seconds())
-    answer = remote.api.post(
-        path_of("endpoints", endpoint_id, "rotate-secret"), {"overlap_seconds": seconds}
-    )
-    if remote.as_json:
-        remote.print_json(answer)
-        return
-    for secret in answer.value["secrets"]:
-        if secret["expires_at"] is None:
-            if secret["public_key"] is not None:
-                say(f"Its new public key is {secret['public_key']}.")
-        else:
-            say(
-                f"The {secret['kind']} secret of {shown(secret['created_at'])} signs too until "
-                f"{shown(secret['expires_at'])}."
-            )
-    say("Its new secret is shown this once:")
-    typer.echo(answer.value["secret"])
+def _parse_retry_plan(text: str) -> Any:
+    """Return the name of a preset as it is, and an object parsed."""
+    return parse_object(text, option="--retry-plan") if text.lstrip().startswith("{") else text

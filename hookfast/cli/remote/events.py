@@ -1,4 +1,4 @@
-"""`hookfast events`: look at events, and deliver them again."""
+"""`hookfast events`: list and show events, and deliver them again."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import typer
 from hookfast.cli.remote.bulk import JobOptions, act
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.deliveries import show_deliveries
+from hookfast.cli.remote.deliveries import DELIVERY_COLUMNS
+from hookfast.cli.remote.options import Id, Limit, Since, Tenant, Until, filter_option
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import counted, say, show_facts, show_table
-from hookfast.cli.remote.times import ago, distance, shown
+from hookfast.cli.remote.screen import pluralize, print_facts, print_note, print_table
+from hookfast.cli.remote.times import format_distance, format_time, format_time_if_set
 
 app = typer.Typer()
 
-EventId = Annotated[str, typer.Argument(metavar="ID")]
 _SHOWN_DELIVERIES = 50
 
 
@@ -25,71 +25,64 @@ _SHOWN_DELIVERIES = 50
 def list_events(
     remote: Remote,
     event_type: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="Of this type.")
+        str | None, filter_option("Of this type.", "--type", metavar="TYPE")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="ID", help="Of this tenant.")] = None,
+    tenant: Tenant = None,
     key: Annotated[
         str | None,
-        typer.Option(
-            "--idempotency-key", metavar="KEY", help="The one that was emitted with this key."
-        ),
+        filter_option("Emitted with this key.", "--idempotency-key", metavar="KEY"),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Created then or later: 2h, 3d, or RFC 3339."),
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before then.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Most rows.")] = 50,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 50,
 ) -> None:
     """List events, newest first."""
     query = {
         "type": event_type,
         "tenant_id": tenant,
         "idempotency_key": key,
-        "since": None if since is None else ago(since),
-        "until": None if until is None else ago(until),
+        "since": since,
+        "until": until,
     }
-    rows = remote.rows("/events", query, limit=limit)
-    if rows is not None:
-        show_table(
-            ("id", "type", "tenant", "deliveries", "created"),
-            [
-                (
-                    row["id"],
-                    row["type"],
-                    row["tenant_id"] or "every tenant",
-                    row["deliveries"],
-                    distance(row["created_at"]),
-                )
-                for row in rows
-            ],
-            nothing="No event matches.",
-        )
+    remote.print_list(
+        "/events",
+        query,
+        {
+            "id": "id",
+            "type": "type",
+            "tenant": lambda row: row["tenant_id"] or "every tenant",
+            "deliveries": "deliveries",
+            "created": lambda row: format_distance(row["created_at"]),
+        },
+        limit=limit,
+        if_empty="No event matches.",
+    )
 
 
 @command(app, "show")
-def show(remote: Remote, event_id: EventId) -> None:
+def show(remote: Remote, event_id: Id) -> None:
     """Show an event and its deliveries."""
-    answer = remote.api.get(path_of("events", event_id))
-    if remote.as_json:
-        remote.print_json(answer)
+    response = remote.api.get(path_of("events", event_id))
+    if remote.printed_json(response):
         return
-    event = answer.value
-    show_facts(
+    event = response.value
+    print_facts(
         {
             "event": event["id"],
             "type": event["type"],
             "tenant": event["tenant_id"] or "every tenant",
-            "created": shown(event["created_at"]),
-            "deliver at": None if event["deliver_at"] is None else shown(event["deliver_at"]),
+            "created": format_time(event["created_at"]),
+            "deliver at": format_time_if_set(event["deliver_at"]),
             "data": json.dumps(event["data"], ensure_ascii=False),
         }
     )
     page = remote.api.get(path_of("events", event_id, "deliveries"), {"limit": _SHOWN_DELIVERIES})
-    show_deliveries(page.value["data"], nothing="It has no deliveries.")
+    print_table(
+        page.value["data"], DELIVERY_COLUMNS, if_empty="It has no deliveries.", wide="reason"
+    )
     if page.value["next_cursor"] is not None:
-        say(
-            f"These are the newest {counted(_SHOWN_DELIVERIES, 'delivery')}; more with "
+        print_note(
+            f"These are the newest {pluralize(_SHOWN_DELIVERIES, 'delivery')}; more with "
             f"`hookfast deliveries list --event {event['id']}`."
         )
 
@@ -97,20 +90,22 @@ def show(remote: Remote, event_id: EventId) -> None:
 @command(app, "replay")
 def replay(
     remote: Remote,
-    event_id: EventId,
+    event_id: Id,
     job: JobOptions,
     endpoint: Annotated[
         str | None, typer.Option(metavar="ID", help="Only to this endpoint.")
     ] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Only what ended without success.")
+        bool, typer.Option("--failed", help="Only the deliveries that ended without success.")
     ] = False,
     include_new: Annotated[
         bool,
-        typer.Option("--include-new", help="Also to those who subscribed after it was emitted."),
+        typer.Option(
+            "--include-new", help="Also to endpoints that subscribed after it was emitted."
+        ),
     ] = False,
 ) -> None:
-    """Send an event again, to all who got it."""
+    """Send an event again to every endpoint that it was sent to."""
     body: dict[str, Any] = {"only": "failed" if failed else "all", "include_new": include_new}
     if endpoint is not None:
         body["endpoint_id"] = endpoint

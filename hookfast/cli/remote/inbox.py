@@ -1,4 +1,4 @@
-"""`hookfast inbox`: what came in, and trying again what failed."""
+"""`hookfast inbox`: list and show received requests, and retry the failed ones."""
 
 from __future__ import annotations
 
@@ -9,31 +9,29 @@ import typer
 
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Limit
+from hookfast.cli.remote.options import Id, Limit, Tenant, filter_option
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import say, show_facts, show_table
-from hookfast.cli.remote.times import distance, shown
+from hookfast.cli.remote.screen import print_facts, print_note
+from hookfast.cli.remote.times import format_distance, format_time
 
 app = typer.Typer()
-
-EntryId = Annotated[str, typer.Argument(metavar="ID")]
 
 
 @command(app, "list")
 def list_inbox(
     remote: Remote,
-    source: Annotated[str | None, typer.Option(metavar="ID", help="Of this source.")] = None,
-    status: Annotated[str | None, typer.Option(help="accepted, suppressed or failed.")] = None,
+    source: Annotated[str | None, filter_option("Of this source.", metavar="ID")] = None,
+    status: Annotated[str | None, filter_option("accepted, suppressed or failed.")] = None,
     event_type: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="Of this event type.")
+        str | None, filter_option("Of this event type.", "--type", metavar="TYPE")
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="That came with this key, e.g. id:…; with --source.")
+        str | None, filter_option("With this key, such as id:…; requires --source.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="ID", help="Of this tenant.")] = None,
+    tenant: Tenant = None,
     limit: Limit = 50,
 ) -> None:
-    """List what came in, newest first."""
+    """List received requests, newest first."""
     query = {
         "source_id": source,
         "status": status,
@@ -41,48 +39,45 @@ def list_inbox(
         "key": key,
         "tenant_id": tenant,
     }
-    rows = remote.rows("/inbox", query, limit=limit)
-    if rows is not None:
-        show_table(
-            ("id", "status", "event type", "key", "again", "received"),
-            [
-                (
-                    row["id"],
-                    row["status"],
-                    row["event_type"],
-                    row["key"],
-                    row["duplicates"],
-                    distance(row["received_at"]),
-                )
-                for row in rows
-            ],
-            nothing="Nothing came in that matches.",
-            wide="key",
-        )
+    remote.print_list(
+        "/inbox",
+        query,
+        {
+            "id": "id",
+            "status": "status",
+            "event type": "event_type",
+            "key": "key",
+            "duplicates": "duplicates",
+            "received": lambda row: format_distance(row["received_at"]),
+        },
+        limit=limit,
+        if_empty="No received request matches.",
+        wide="key",
+    )
 
 
 @command(app, "show")
-def show(remote: Remote, inbox_id: EntryId) -> None:
-    """Show what came in, without its body."""
-    answer = remote.api.get(path_of("inbox", inbox_id))
-    if remote.as_json:
-        remote.print_json(answer)
-    else:
-        show_facts(_facts(answer.value))
+def show(remote: Remote, inbox_id: Id) -> None:
+    """Show a received request, without its body."""
+    response = remote.api.get(path_of("inbox", inbox_id))
+    if not remote.printed_json(response):
+        print_facts(_facts(response.value))
 
 
 @command(app, "retry")
-def retry(remote: Remote, inbox_id: EntryId) -> None:
-    """Emit the event of what the schema of its event type refused."""
-    answer = remote.api.post(path_of("inbox", inbox_id, "retry"))
-    if remote.as_json:
-        remote.print_json(answer)
+def retry(remote: Remote, inbox_id: Id) -> None:
+    """Emit the event of a request that the schema of its event type rejected."""
+    response = remote.api.post(path_of("inbox", inbox_id, "retry"))
+    if remote.printed_json(response):
         return
-    entry = answer.value
+    entry = response.value
     if entry["suppressed_by"] is not None:
-        say(f"{entry['suppressed_by']} stands for the same fact; nothing was emitted.")
+        print_note(
+            f"Suppressed by {entry['suppressed_by']}, which reports the same fact; no event was "
+            "emitted."
+        )
     else:
-        say(f"It is the event {entry['event_id']}.")
+        print_note(f"It was emitted as the event {entry['event_id']}.")
 
 
 def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,18 +85,18 @@ def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
         "entry": entry["id"],
         "source": entry["source_id"],
         "status": entry["status"],
-        "because": entry["last_error"],
+        "last error": entry["last_error"],
         "event": entry["event_id"],
         "event type": entry["event_type"],
         "suppressed by": entry["suppressed_by"],
         "key": entry["key"],
         "business key": entry["business_key"],
         "content type": entry["content_type"],
-        "bytes": entry["size"],
+        "size": entry["size"],
         "sha-256": entry["payload_sha256"],
         "headers": [f"{name}: {value}" for name, value in entry["headers"]] or None,
-        "came again": entry["duplicates"],
-        "with other bytes": entry["conflicts"] or None,
-        "received": shown(entry["received_at"]),
-        "seen last": shown(entry["last_seen_at"]),
+        "duplicates": entry["duplicates"],
+        "conflicts": entry["conflicts"] or None,
+        "received": format_time(entry["received_at"]),
+        "last seen": format_time(entry["last_seen_at"]),
     }

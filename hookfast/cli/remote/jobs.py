@@ -1,4 +1,4 @@
-"""`hookfast jobs`: how far actions on many deliveries have come."""
+"""`hookfast jobs`: list, show, watch and cancel jobs, which act on many deliveries."""
 
 from __future__ import annotations
 
@@ -13,203 +13,206 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from hookfast.cli.remote.client import Answer, Refused, Unreachable, path_of
+from hookfast.cli.remote.client import ApiProblem, ApiResponse, Unreachable, path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Limit, Tenant
+from hookfast.cli.remote.options import Id, Limit, Tenant, filter_option
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import INTERRUPTED, counted, plain, say, show_facts, show_table
-from hookfast.cli.remote.times import distance, shown, span
+from hookfast.cli.remote.screen import (
+    INTERRUPTED,
+    pluralize,
+    print_facts,
+    print_note,
+    printable,
+)
+from hookfast.cli.remote.times import format_distance, format_seconds, format_time
 from hookfast.clock import utc_now
 
 app = typer.Typer()
 
-JobId = Annotated[str, typer.Argument(metavar="ID")]
+EXIT_CODES: Mapping[str, int] = {"done": 0, "failed": 1, "cancelled": 3}
+"""Exit code of a command that watches a job, by the job's final status."""
+_POLL_SECONDS = 0.5
+_PATIENCE_SECONDS = 300.0
+"""How long the API may be away while a job is watched; the job itself does not need it."""
 
 
 @command(app, "list")
 def list_jobs(
     remote: Remote,
     status: Annotated[
-        str | None, typer.Option(help="pending, running, done, cancelled or failed.")
+        str | None, filter_option("pending, running, done, cancelled or failed.")
     ] = None,
     tenant: Tenant = None,
     limit: Limit = 50,
 ) -> None:
     """List jobs, newest first."""
-    rows = remote.rows("/jobs", {"status": status, "tenant_id": tenant}, limit=limit)
-    if rows is not None:
-        show_table(
-            ("id", "action", "status", "progress", "created"),
-            [
-                (row["id"], row["action"], row["status"], counts(row), distance(row["created_at"]))
-                for row in rows
-            ],
-            nothing="There is no job.",
-        )
+    remote.print_list(
+        "/jobs",
+        {"status": status, "tenant_id": tenant},
+        {
+            "id": "id",
+            "action": "action",
+            "status": "status",
+            "progress": format_counts,
+            "created": lambda row: format_distance(row["created_at"]),
+        },
+        limit=limit,
+        if_empty="There are no jobs.",
+    )
 
 
 @command(app, "show")
-def show(remote: Remote, job_id: JobId) -> None:
+def show(remote: Remote, job_id: Id) -> None:
     """Show a job."""
-    answer = remote.api.get(path_of("jobs", job_id))
-    if remote.as_json:
-        remote.print_json(answer)
+    response = remote.api.get(path_of("jobs", job_id))
+    if remote.printed_json(response):
         return
-    job = answer.value
-    show_facts(
+    job = response.value
+    print_facts(
         {
             "job": job["id"],
             "kind": job["kind"],
             "action": job["action"],
             "status": job["status"],
             "filter": json.dumps(job["filter"], ensure_ascii=False) if job["filter"] else "all",
-            "progress": f"{counts(job)} ({job['percent']:g} %)",
-            "pace": pace(job, now=utc_now()) or None,
+            "progress": f"{format_counts(job)} ({job['percent']:g} %)",
+            "rate": format_rate(job, now=utc_now()) or None,
             "error": job["error"],
-            "created": shown(job["created_at"]),
-            "started": shown(job["started_at"]),
-            "finished": shown(job["finished_at"]),
+            "created": format_time(job["created_at"]),
+            "started": format_time(job["started_at"]),
+            "finished": format_time(job["finished_at"]),
             "workflow": job["workflow"]["url"] or job["workflow"]["id"],
         }
     )
 
 
 @command(app, "watch")
-def watch(remote: Remote, job_id: JobId) -> None:
-    """Follow a job to its end. Exit code: 0 done, 1 failed, 3 cancelled. Ctrl-C stops watching, not
-    the job."""
-    follow(remote, remote.api.get(path_of("jobs", job_id)).value)
+def watch(remote: Remote, job_id: Id) -> None:
+    """Watch a job until it ends. Exit code: 0 done, 1 failed, 3 cancelled. Ctrl-C stops watching,
+    not the job."""
+    watch_job(remote, remote.api.get(path_of("jobs", job_id)).value)
 
 
 @command(app, "cancel")
-def cancel(remote: Remote, job_id: JobId) -> None:
-    """Stop a job. What it has done stays done."""
-    answer = remote.api.post(path_of("jobs", job_id, "cancel"))
-    if remote.as_json:
-        remote.print_json(answer)
-    else:
-        typer.echo(f"{answer.value['id']} is being cancelled: {counts(answer.value)}.")
+def cancel(remote: Remote, job_id: Id) -> None:
+    """Stop a job. The deliveries that it has acted on stay as they are."""
+    response = remote.api.post(path_of("jobs", job_id, "cancel"))
+    if not remote.printed_json(response):
+        job = response.value
+        typer.echo(f"{job['id']} is being cancelled: {format_counts(job)}.")
 
 
-EXIT_CODES: Mapping[str, int] = {"done": 0, "failed": 1, "cancelled": 3}
-"""Exit code of a watching command by the job's last status."""
-_EVERY_SECONDS = 0.5
-_PATIENCE_SECONDS = 300.0
-"""How long the API may be away while a job is followed; the job itself does not need it."""
-
-
-def follow(remote: Remote, job: Mapping[str, Any]) -> None:
-    """Show the job's progress until it ends, print it, and exit with its code unless it is 0.
+def watch_job(remote: Remote, job: Mapping[str, Any]) -> None:
+    """Show the job's progress until it ends, print it, and exit with its code unless that is 0.
 
     Ctrl-C ends only the watching; the exit code is then 130.
     """
     job_id = str(job["id"])
-    last: Answer | None = None
+    last: ApiResponse | None = None
     try:
-        with _bar() as bar:
-            task = bar.add_task(job_title(job), total=None, counts="", pace="")
-            for answer in _answers(remote, job_id):
-                last = answer
-                seen = answer.value
+        with _progress_bar() as bar:
+            task = bar.add_task(job_title(job), total=None, counts="", rate="")
+            for response in _poll(remote, job_id):
+                last = response
+                seen = response.value
                 bar.update(
                     task,
                     total=seen["total"] or None,
-                    completed=dealt_with(seen),
-                    counts=counts(seen),
-                    pace=pace(seen, now=utc_now()),
+                    completed=processed_count(seen),
+                    counts=format_counts(seen),
+                    rate=format_rate(seen, now=utc_now()),
                 )
     except KeyboardInterrupt:
-        say(f"Stopped watching; the job goes on. Cancel it with `hookfast jobs cancel {job_id}`.")
+        print_note(
+            f"Stopped watching; the job goes on. Cancel it with `hookfast jobs cancel {job_id}`."
+        )
         raise typer.Exit(INTERRUPTED) from None
-    if last is None:  # pragma: no cover - there is always one answer or an error
+    if last is None:  # pragma: no cover - there is always a response or an error
         return
-    if remote.as_json:
-        remote.print_json(last)
-    else:
-        typer.echo(outcome(last.value))
+    if not remote.printed_json(last):
+        typer.echo(result_sentence(last.value))
     if code := EXIT_CODES.get(last.value["status"], 1):
         raise typer.Exit(code)
 
 
 def job_title(job: Mapping[str, Any]) -> str:
-    """What the job is, in two words."""
-    return plain(f"{job['action']} {job['id']}")
+    """Return the job's action and id."""
+    return printable(f"{job['action']} {job['id']}")
 
 
-def dealt_with(job: Mapping[str, Any]) -> int:
-    """How many deliveries it has looked at."""
+def processed_count(job: Mapping[str, Any]) -> int:
+    """Return how many deliveries the job has processed, those it skipped or failed on included."""
     return int(job["done"] + job["skipped"] + job["failed"])
 
 
-def counts(job: Mapping[str, Any]) -> str:
-    """`1,200/5,000, 3 skipped, 1 failed`."""
-    text = f"{dealt_with(job):,}/{job['total']:,}"
+def format_counts(job: Mapping[str, Any]) -> str:
+    """Show the job's counts: `1,200/5,000, 3 skipped, 1 failed`."""
+    text = f"{processed_count(job):,}/{job['total']:,}"
     for kind in ("skipped", "failed"):
         if job[kind]:
             text += f", {job[kind]:,} {kind}"
     return text
 
 
-def pace(job: Mapping[str, Any], *, now: datetime) -> str:
-    """How fast it went so far and how long the rest will take: `48.0/s, 2 min left`."""
-    if job["started_at"] is None or not dealt_with(job):
+def format_rate(job: Mapping[str, Any], *, now: datetime) -> str:
+    """Show the average rate so far and the time left: `48.0/s, 2 min left`."""
+    if job["started_at"] is None or not processed_count(job):
         return ""
     end = now if job["finished_at"] is None else datetime.fromisoformat(job["finished_at"])
     seconds = (end - datetime.fromisoformat(job["started_at"])).total_seconds()
     if seconds <= 0:
         return ""
-    rate = dealt_with(job) / seconds
-    text = f"{rate:,.1f}/s"
+    text = f"{processed_count(job) / seconds:,.1f}/s"
     if job["finished_at"] is None:
-        text += f", {span(job['eta_seconds'])} left"
+        text += f", {format_seconds(job['eta_seconds'])} left"
     return text
 
 
-def outcome(job: Mapping[str, Any]) -> str:
-    """How it ended, in a sentence."""
-    sentence = f"{job['id']} {job['status']}: {counts(job)}"
-    speed = pace(job, now=utc_now())
-    sentence += f" ({speed})." if speed else "."
+def result_sentence(job: Mapping[str, Any]) -> str:
+    """Say in a sentence how the job ended."""
+    sentence = f"{job['id']} {job['status']}: {format_counts(job)}"
+    rate = format_rate(job, now=utc_now())
+    sentence += f" ({rate})." if rate else "."
     if job["error"]:
-        sentence += f" {plain(job['error'])}"
+        sentence += f" {printable(job['error'])}"
     return sentence
 
 
-def started(job: Mapping[str, Any]) -> str:
-    """That it was started, in a sentence that says how to see more of it."""
+def started_sentence(job: Mapping[str, Any]) -> str:
+    """Say in a sentence that the job was started, and how to watch it."""
     return (
-        f"{job['id']}: {job['action']} of {counted(job['total'], 'delivery')}. "
+        f"{job['id']}: {job['action']} of {pluralize(job['total'], 'delivery')}. "
         f"Watch it with `hookfast jobs watch {job['id']}`."
     )
 
 
-def _answers(remote: Remote, job_id: str) -> Iterator[Answer]:
-    """The job over and over, until it has ended. While the API is away, waits for it."""
+def _poll(remote: Remote, job_id: str) -> Iterator[ApiResponse]:
+    """Read the job again and again until it has ended, waiting while the API is away."""
     last_seen: float | None = None
     while True:
         try:
-            answer = remote.api.get(path_of("jobs", job_id))
-        except (Unreachable, Refused) as error:
-            if isinstance(error, Refused) and not error.for_now:
+            response = remote.api.get(path_of("jobs", job_id))
+        except (Unreachable, ApiProblem) as error:
+            if isinstance(error, ApiProblem) and not error.is_temporary:
                 raise
-            # an API that was never there is more likely a wrong URL than a restart
+            # an API that never answered is more likely a wrong URL than a restart
             if last_seen is None or time.monotonic() - last_seen > _PATIENCE_SECONDS:
                 raise
         else:
             last_seen = time.monotonic()
-            yield answer
-            if answer.value["status"] in EXIT_CODES:
+            yield response
+            if response.value["status"] in EXIT_CODES:
                 return
-        time.sleep(_EVERY_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _bar() -> Progress:
+def _progress_bar() -> Progress:
     console = Console(file=sys.stderr)
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         TextColumn("{task.fields[counts]}", markup=False),
-        TextColumn("{task.fields[pace]}", markup=False),
+        TextColumn("{task.fields[rate]}", markup=False),
         console=console,
         disable=not console.is_terminal,
         transient=True,

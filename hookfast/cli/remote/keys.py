@@ -1,4 +1,4 @@
-"""`hookfast keys`: API keys of the operator's and of tenants."""
+"""`hookfast keys`: API keys of the operator and of tenants."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import typer
 
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Limit
+from hookfast.cli.remote.options import Id, Limit
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import say, show_table
-from hookfast.cli.remote.times import ahead, distance
+from hookfast.cli.remote.screen import print_note
+from hookfast.cli.remote.times import format_distance, parse_future
 
 app = typer.Typer()
 
@@ -23,25 +23,22 @@ Tenant = Annotated[
 @command(app, "list")
 def list_keys(remote: Remote, tenant: Tenant = None, limit: Limit = 50) -> None:
     """List API keys, newest first."""
-    rows = remote.rows(_path(tenant), {}, limit=limit)
-    if rows is not None:
-        show_table(
-            ("id", "begins with", "scope", "name", "created", "used", "expires"),
-            [
-                (
-                    row["id"],
-                    row["hint"],
-                    row["scope"],
-                    row["name"],
-                    distance(row["created_at"]),
-                    distance(row["last_used_at"]),
-                    distance(row["expires_at"]),
-                )
-                for row in rows
-            ],
-            nothing="There is no API key.",
-            wide="name",
-        )
+    remote.print_list(
+        _path(tenant),
+        {},
+        {
+            "id": "id",
+            "hint": "hint",
+            "scope": "scope",
+            "name": "name",
+            "created": lambda row: format_distance(row["created_at"]),
+            "last used": lambda row: format_distance(row["last_used_at"]),
+            "expires": lambda row: format_distance(row["expires_at"]),
+        },
+        limit=limit,
+        if_empty="There are no API keys.",
+        wide="name",
+    )
 
 
 @command(app, "create")
@@ -56,23 +53,22 @@ def create(
         str | None, typer.Option(metavar="TIME", help="When it stops working: 30d, or RFC 3339.")
     ] = None,
 ) -> None:
-    """Create an API key and print it, the only time anyone sees it."""
+    """Create an API key and print it, the only time it is shown."""
     form = {"name": name, "scope": scope}
     if expires is not None:
-        form["expires_at"] = ahead(expires)
-    answer = remote.api.post(_path(tenant), form)
-    if remote.as_json:
-        remote.print_json(answer)
-        return
-    say(f"{answer.value['id']}, scope {answer.value['scope']}. The key is shown this once:")
-    typer.echo(answer.value["key"])
+        form["expires_at"] = parse_future(expires)
+    response = remote.api.post(_path(tenant), form)
+    if not remote.printed_json(response):
+        key = response.value
+        print_note(f"{key['id']}, scope {key['scope']}. The key is shown only once:")
+        typer.echo(key["key"])
 
 
 @command(app, "revoke")
-def revoke(remote: Remote, key_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+def revoke(remote: Remote, key_id: Id) -> None:
     """Make an API key stop working."""
     remote.api.delete(path_of("api-keys", key_id))
-    say(f"{key_id} is revoked.")
+    print_note(f"{key_id} is revoked.")
 
 
 def _path(tenant: str | None) -> str:

@@ -1,8 +1,9 @@
-"""`hookfast listen`: events to a server under development, without a public URL.
+"""`hookfast listen`: forward events to a server under development, without a public URL.
 
-In order, one at a time unless told otherwise. An event is done with once it was answered, whatever
-the answer; one that nobody was there to take is tried until somebody is, and the others wait. So
-nothing is left out without a line that says so.
+Events are forwarded in order, one at a time unless `--concurrency` says otherwise. An event is
+finished once the server has answered, whatever the answer. While nothing listens at the URL, an
+event is sent again until the server is up, and later events wait. So no event is skipped without a
+line that says so.
 """
 
 from __future__ import annotations
@@ -13,50 +14,32 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from hookfast.cli.remote import ListenOptions
 from hookfast.cli.remote.client import Api
 from hookfast.cli.remote.listen_forward import Forwarder, Outcome
-from hookfast.cli.remote.listen_output import Show
-from hookfast.cli.remote.listen_stream import Happening, Message, Place, Query, follow
+from hookfast.cli.remote.listen_output import ListenOutput
+from hookfast.cli.remote.listen_stream import (
+    Message,
+    StreamItem,
+    StreamPosition,
+    read_stream,
+    stream_query,
+)
 from hookfast.cli.remote.remote import Remote
 from hookfast.errors import Misconfigured
 from hookfast.signing.signature import generate_secret, secret_key
 from hookfast.supervisor.interrupt import interruptible
 
-SECRET_VARIABLE = "HOOKFAST_LISTEN_SECRET"  # noqa: S105 - where it is, not what it is
+SECRET_VARIABLE = "HOOKFAST_LISTEN_SECRET"  # noqa: S105 - the variable's name, not a secret
 _READ_AHEAD = 100
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenOptions:
-    """What to listen for and what to do with it. `forward_to` None only shows the events;
-    `retries` is how often an event is sent again that was answered badly or not at all."""
-
-    forward_to: str | None
-    allow_remote: bool = False
-    tenant: str | None = None
-    source: str | None = None
-    events: tuple[str, ...] = ()
-    payload: str = "full"
-    since: str | None = None
-    resume: Path | None = None
-    retries: int = 0
-    concurrency: int = 1
-
-    @property
-    def query(self) -> Query:
-        """What the stream is asked for."""
-        named = (("tenant_id", self.tenant), ("source_id", self.source), ("payload", self.payload))
-        given = tuple((name, value) for name, value in named if value is not None)
-        return (*given, *(("events", pattern) for pattern in self.events))
-
-
 @dataclass(slots=True)
-class Tally:
-    """What came of everything so far."""
+class Totals:
+    """How many events there were by result, and the cursor of the last finished one."""
 
     events: int = 0
     accepted: int = 0
@@ -66,48 +49,48 @@ class Tally:
 
 
 def listen(remote: Remote, options: ListenOptions) -> None:
-    """Listen until Ctrl-C, and then say what came of it."""
-    asyncio.run(_until_interrupted(remote, options))
+    """Listen until Ctrl-C, then print the totals."""
+    asyncio.run(_listen_until_interrupted(remote, options))
 
 
-async def _until_interrupted(remote: Remote, options: ListenOptions) -> None:
-    place = Place.found(options.resume, url=remote.api.url, since=options.since)
-    show = Show(as_json=remote.as_json)
+async def _listen_until_interrupted(remote: Remote, options: ListenOptions) -> None:
+    position = StreamPosition.load(options.resume, url=remote.api.url, since=options.since)
+    output = ListenOutput(as_json=remote.as_json)
     forwarder = None
     if options.forward_to is not None:
         secret, is_own = _secret()
         forwarder = Forwarder(options.forward_to, secret=secret, allow_remote=options.allow_remote)
-        show.listening(remote.api.url, options.forward_to, secret=None if is_own else secret)
+        output.listening(remote.api.url, options.forward_to, secret=None if is_own else secret)
     else:
-        show.listening(remote.api.url, None, secret=None)
-    listener = _Listener(remote.api, options, place, show, forwarder)
+        output.listening(remote.api.url, None, secret=None)
+    listener = _Listener(remote.api, options, position, output, forwarder)
     failed = True
     try:
         async with interruptible():
             await listener.run()
         failed = False
     finally:
-        if not failed or listener.tally.cursor is not None:
-            show.sum(listener.tally, resume=options.resume)
+        if not failed or listener.totals.cursor is not None:
+            output.totals(listener.totals, resume=options.resume)
         if forwarder is not None:
             await forwarder.aclose()
 
 
 def _secret() -> tuple[str, bool]:
-    """The secret that signs, and whether it is the developer's own."""
+    """Return the secret that signs, and whether the developer has set it."""
     own = os.environ.get(SECRET_VARIABLE)
     if own is None:
         return generate_secret(), False
     try:
         secret_key(own)
     except Exception as error:
-        raise Misconfigured(f"{SECRET_VARIABLE} is no secret: {error}") from None
+        raise Misconfigured(f"{SECRET_VARIABLE} is not a secret: {error}") from None
     return own, True
 
 
 @dataclass(frozen=True, slots=True)
-class _Handled:
-    """An event on its way, and what comes of it."""
+class _Handling:
+    """An event that is being handled, and the task that returns its outcome."""
 
     message: Message
     outcome: asyncio.Task[Outcome | None]
@@ -117,54 +100,55 @@ class _Handled:
 class _Listener:
     api: Api
     options: ListenOptions
-    place: Place
-    show: Show
+    position: StreamPosition
+    output: ListenOutput
     forwarder: Forwarder | None
-    tally: Tally = field(default_factory=Tally)
-    _under_way: deque[_Handled] = field(default_factory=deque)
+    totals: Totals = field(default_factory=Totals)
+    _handling: deque[_Handling] = field(default_factory=deque)
 
     async def run(self) -> None:
-        """Take what happens on the stream, one after the other, until cancelled. Raises what
-        `follow` does."""
-        queue: asyncio.Queue[Happening] = asyncio.Queue(_READ_AHEAD)
+        """Handle the items of the stream, one after the other, until cancelled. Raises what
+        `read_stream` raises."""
+        queue: asyncio.Queue[StreamItem] = asyncio.Queue(_READ_AHEAD)
         reading = asyncio.create_task(self._read(queue), name="listen-read")
         try:
-            async for happening in self._happenings(queue, reading):
-                if not isinstance(happening, Message):
-                    self.show.connection(happening)
-                elif happening.name == "gap":
+            async for item in self._items(queue, reading):
+                if not isinstance(item, Message):
+                    self.output.connection(item)
+                elif item.name == "gap":
                     await self._finish(0)
-                    self.tally.gaps += 1
-                    self.show.gap(happening)
-                    self._reached(happening)
-                elif happening.name == "event":
+                    self.totals.gaps += 1
+                    self.output.gap(item)
+                    self._advance(item)
+                elif item.name == "event":
                     await self._finish(self.options.concurrency - 1)
-                    task = asyncio.create_task(self._handle(happening))
-                    self._under_way.append(_Handled(happening, task))
+                    task = asyncio.create_task(self._handle(item))
+                    self._handling.append(_Handling(item, task))
         finally:
-            for task in (reading, *(one.outcome for one in self._under_way)):
+            for task in (reading, *(one.outcome for one in self._handling)):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
 
-    async def _read(self, queue: asyncio.Queue[Happening]) -> None:
-        query = (*self.options.query, *self.place.query)
-        async for happening in follow(self.api, query, after=self.place.cursor):
-            await queue.put(happening)  # full: the stream waits for us, and so does the service
+    async def _read(self, queue: asyncio.Queue[StreamItem]) -> None:
+        query = (*stream_query(self.options), *self.position.query)
+        async for item in read_stream(self.api, query, after=self.position.cursor):
+            await queue.put(item)  # waits while the queue is full, and so does the service
 
-    async def _happenings(
-        self, queue: asyncio.Queue[Happening], reading: asyncio.Task[None]
-    ) -> AsyncIterator[Happening]:
-        """What comes from the stream; meanwhile tells of what is done. Raises what reading does."""
+    async def _items(
+        self, queue: asyncio.Queue[StreamItem], reading: asyncio.Task[None]
+    ) -> AsyncIterator[StreamItem]:
+        """Yield the items of the stream, and print finished events meanwhile. Raises what `reading`
+        raises."""
         getting = asyncio.create_task(queue.get())
         try:
             while True:
                 waited: set[asyncio.Task[Any]] = {getting, reading}
-                if self._under_way:
-                    waited.add(self._under_way[0].outcome)
+                if self._handling:
+                    waited.add(self._handling[0].outcome)
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-                while self._under_way and self._under_way[0].outcome.done():
-                    self._done(self._under_way.popleft())
+                while self._handling and self._handling[0].outcome.done():
+                    self._finished(self._handling.popleft())
                 if getting.done():
                     yield getting.result()
                     getting = asyncio.create_task(queue.get())
@@ -176,35 +160,36 @@ class _Listener:
             getting.cancel()
 
     async def _finish(self, most: int) -> None:
-        """Wait until at most so many events are under way."""
-        while len(self._under_way) > most:
-            await asyncio.wait([self._under_way[0].outcome])
-            self._done(self._under_way.popleft())
+        """Wait until at most `most` events are being handled."""
+        while len(self._handling) > most:
+            await asyncio.wait([self._handling[0].outcome])
+            self._finished(self._handling.popleft())
 
-    def _done(self, handled: _Handled) -> None:
-        # In the order of the stream: what is behind the cursor is done with.
+    def _finished(self, handled: _Handling) -> None:
+        """Count and print a finished event. Called in the order of the stream, so that every event
+        before the cursor is finished."""
         outcome = handled.outcome.result()
-        self.tally.events += 1
+        self.totals.events += 1
         if outcome is not None:
-            self.tally.accepted += outcome.accepted
-            self.tally.failed += not outcome.accepted
-        self.show.event(handled.message, outcome)
-        self._reached(handled.message)
+            self.totals.accepted += outcome.accepted
+            self.totals.failed += not outcome.accepted
+        self.output.event(handled.message, outcome)
+        self._advance(handled.message)
 
-    def _reached(self, message: Message) -> None:
-        self.tally.cursor = message.cursor
-        self.place.reached(message.cursor)
+    def _advance(self, message: Message) -> None:
+        self.totals.cursor = message.cursor
+        self.position.advance(message.cursor)
 
     async def _handle(self, message: Message) -> Outcome | None:
-        """Forward one event, again and again where nobody is there, or as often as was asked."""
+        """Forward one event: again until the server is up, and up to `--retry` times after that."""
         if self.forwarder is None:
             return None
         attempt, pause = 1, _FIRST_PAUSE
         while True:
             outcome = await self.forwarder.send(message.data, attempt=attempt)
-            if outcome.accepted or (not outcome.away and attempt > self.options.retries):
+            if outcome.accepted or (not outcome.away and attempt > self.options.retry):
                 return outcome
-            self.show.again(message, outcome, pause=pause)
+            self.output.retry(message, outcome, pause=pause)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
-            attempt += not outcome.away  # what nobody saw was no attempt
+            attempt += not outcome.away  # the server has not seen it, so it was no attempt

@@ -1,4 +1,4 @@
-"""What `listen` shows: a line per event, and sentences about the connection; or JSON lines."""
+"""The output of `listen`: a line per event and notes about the connection, or JSON lines."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rich.text import Text
 
 from hookfast.cli.remote.listen_forward import Outcome
 from hookfast.cli.remote.listen_stream import Connected, Lost, Message
-from hookfast.cli.remote.screen import counted, plain, say
-from hookfast.cli.remote.times import shown
+from hookfast.cli.remote.screen import pluralize, print_note, printable
+from hookfast.cli.remote.times import format_time
 
 if TYPE_CHECKING:
-    from hookfast.cli.remote.listen import Tally
+    from hookfast.cli.remote.listen import Totals
 
 
-class Show:
-    """Events go to standard output, all else to standard error; with `as_json` every line of
-    standard output is one object, whose `what` says what it tells of."""
+class ListenOutput:
+    """Prints events on standard output and everything else on standard error. With `as_json`, all
+    of it is on standard output, one object per line, whose `what` names its kind."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -30,100 +30,106 @@ class Show:
         self._was_lost = False
 
     def listening(self, url: str, forward_to: str | None, *, secret: str | None) -> None:
-        """That it begins, and what verifies the requests."""
+        """Print where events come from and go to, and the secret if it was generated."""
         if self._as_json:
-            made = {} if secret is None else {"secret": secret}
-            self._line("listening", url=url, forward_to=forward_to, **made)
+            generated = {} if secret is None else {"secret": secret}
+            self._print_json("listening", url=url, forward_to=forward_to, **generated)
             return
         if forward_to is None:
-            say(f"Listening to {url}. Ctrl-C ends it.")
+            print_note(f"Listening to {url}. Ctrl-C stops it.")
             return
-        say(f"Forwarding from {url} to {forward_to}. Ctrl-C ends it.")
+        print_note(f"Forwarding from {url} to {forward_to}. Ctrl-C stops it.")
         if secret is not None:
-            say(f"Requests are signed with {secret}")
-            say("A new one each time; HOOKFAST_LISTEN_SECRET sets one of your own.")
+            print_note(f"Requests are signed with {secret}")
+            print_note("The secret is new each time; HOOKFAST_LISTEN_SECRET sets your own.")
 
-    def connection(self, happening: Connected | Lost) -> None:
-        """That there is a connection, or none any more."""
+    def connection(self, change: Connected | Lost) -> None:
+        """Print that the connection was lost or made again."""
         if self._as_json:
-            if isinstance(happening, Lost):
-                self._line("lost", why=happening.why, retry_in_seconds=round(happening.pause, 2))
+            if isinstance(change, Lost):
+                self._print_json("lost", why=change.why, retry_in_seconds=round(change.pause, 2))
             else:
-                self._line("connected")
-        elif isinstance(happening, Lost):
+                self._print_json("connected")
+        elif isinstance(change, Lost):
             self._was_lost = True
-            say(f"No connection: {plain(happening.why)}. Trying again in {happening.pause:.1f} s.")
+            print_note(
+                f"No connection: {printable(change.why)}. Trying again in {change.pause:.1f} s."
+            )
         elif self._was_lost:
             self._was_lost = False
-            say("Connected again, and going on where it was.")
+            print_note("Connected again, continuing after the last event.")
 
     def gap(self, message: Message) -> None:
-        """That events may be missing."""
+        """Print that events may be missing, and why."""
         data = message.data
         if self._as_json:
-            self._line("gap", cursor=message.cursor, **data)
+            self._print_json("gap", cursor=message.cursor, **data)
             return
-        since, until = shown(data["from"]), shown(data["to"])
+        since, until = format_time(data["from"]), format_time(data["to"])
         if data["reason"] == "restored":
-            say(
-                f"The service was restored from a copy of before {since}: events from about then "
-                "on may come again, or be missing."
+            print_note(
+                f"The service was restored from a backup of before {since}: events from about that "
+                "time on may come again, or be missing."
             )
         else:
-            say(f"A gap: what was emitted between {since} and {until} is no longer kept.")
+            print_note(f"A gap: events emitted between {since} and {until} are no longer kept.")
 
     def event(self, message: Message, outcome: Outcome | None) -> None:
-        """An event that is done with."""
+        """Print an event, and the outcome if it was forwarded."""
         event = message.data
         if self._as_json:
             facts = {name: event[name] for name in ("id", "type", "created_at", "tenant_id")}
-            self._line("event", **facts, cursor=message.cursor, **_facts(outcome))
+            self._print_json("event", **facts, cursor=message.cursor, **_facts(outcome))
             return
         at = datetime.fromisoformat(event["created_at"]).astimezone()
         line = Text.assemble(
-            (f"{at:%H:%M:%S}  ", "dim"), f"{plain(event['type'])}  ", (plain(event["id"]), "dim")
+            (f"{at:%H:%M:%S}  ", "dim"),
+            f"{printable(event['type'])}  ",
+            (printable(event["id"]), "dim"),
         )
         if outcome is not None:
             line.append("  → ")
-            word = str(outcome.status) if outcome.error is None else outcome.error
-            line.append(plain(word), style="green" if outcome.accepted else "red")
+            result = str(outcome.status) if outcome.error is None else outcome.error
+            line.append(printable(result), style="green" if outcome.accepted else "red")
             line.append(f"  {outcome.milliseconds:,.0f} ms", style="dim")
         if event["deliver_at"] is not None:
-            line.append(f"  (to be delivered {shown(event['deliver_at'])})", style="dim")
+            line.append(f"  (deliver at {format_time(event['deliver_at'])})", style="dim")
         self._console.print(line)
 
-    def again(self, message: Message, outcome: Outcome, *, pause: float) -> None:
-        """That an event is sent again, and why."""
+    def retry(self, message: Message, outcome: Outcome, *, pause: float) -> None:
+        """Print that an event will be sent again in `pause` seconds, and why."""
         event = message.data
         if self._as_json:
             facts = {"id": event["id"], "retry_in_seconds": pause}
-            self._line("again", **facts, **_facts(outcome))
+            self._print_json("again", **facts, **_facts(outcome))
             return
-        why = outcome.error or f"the answer was {outcome.status}"
-        say(f"{plain(event['id'])} waits: {plain(why)}. Trying again in {pause:g} s.")
+        why = outcome.error or f"the response was {outcome.status}"
+        print_note(
+            f"{printable(event['id'])} waits: {printable(why)}. Trying again in {pause:g} s."
+        )
 
-    def sum(self, tally: Tally, *, resume: Path | None) -> None:
-        """What came of everything, and how to go on."""
+    def totals(self, totals: Totals, *, resume: Path | None) -> None:
+        """Print the totals, and how to continue."""
         if self._as_json:
-            self._line(
+            self._print_json(
                 "sum",
-                events=tally.events,
-                accepted=tally.accepted,
-                failed=tally.failed,
-                gaps=tally.gaps,
-                cursor=tally.cursor,
+                events=totals.events,
+                accepted=totals.accepted,
+                failed=totals.failed,
+                gaps=totals.gaps,
+                cursor=totals.cursor,
             )
             return
-        text = counted(tally.events, "event")
-        if tally.accepted or tally.failed:
-            text += f": {tally.accepted:,} accepted, {tally.failed:,} not"
-        if tally.gaps:
-            text += f"; {counted(tally.gaps, 'gap')}"
-        say(f"{text}.")
-        if resume is None and tally.cursor is not None:
-            say(f"Go on behind the last one with --since {tally.cursor}")
+        text = pluralize(totals.events, "event")
+        if totals.accepted or totals.failed:
+            text += f": {totals.accepted:,} accepted, {totals.failed:,} failed"
+        if totals.gaps:
+            text += f"; {pluralize(totals.gaps, 'gap')}"
+        print_note(f"{text}.")
+        if resume is None and totals.cursor is not None:
+            print_note(f"Continue after the last event with --since {totals.cursor}")
 
-    def _line(self, what: str, **facts: Any) -> None:
+    def _print_json(self, what: str, **facts: Any) -> None:
         sys.stdout.write(f"{json.dumps({'what': what, **facts}, ensure_ascii=False)}\n")
         sys.stdout.flush()
 

@@ -1,5 +1,5 @@
-"""The event stream as a client sees it: messages, over as many connections as it takes. Each new
-connection goes on behind the last message that was read."""
+"""The event stream as a client reads it, over as many connections as it takes, and the position in
+it, which `listen --resume` keeps in a file."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import httpx2
 import typer
 
-from hookfast.cli.remote.client import Api, NotHookfast, Refused, Unreachable, reason
-from hookfast.cli.remote.times import ago
+from hookfast.cli.remote.client import Api, ApiProblem, NotHookfast, Unreachable, error_text
+from hookfast.cli.remote.times import parse_past
 from hookfast.errors import Misconfigured
 
+if TYPE_CHECKING:
+    from hookfast.cli.remote import ListenOptions
+
 SILENCE_SECONDS = 45.0
-"""A connection that says nothing for so long is dead: there is a heartbeat every 15 s."""
+"""A connection without data for this long is dead: there is a heartbeat every 15 s."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _MEDIA_TYPE = "text/event-stream"
+_CURSOR = re.compile(r"[A-Za-z0-9_-]{8,120}", re.ASCII)
 
 Query: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message of the stream: `name` is `event` or `gap`, `cursor` is where to go on behind it."""
+    """A message of the stream: `name` is `event` or `gap`; reading continues after `cursor`."""
 
     name: str
     cursor: str
@@ -40,24 +44,24 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """There is a connection; what follows comes over it."""
+    """A connection was made; the next messages come over it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The connection is over, and why; the next try is in `pause` seconds."""
+    """The connection was lost, and why; the next try is in `pause` seconds."""
 
     why: str
     pause: float
 
 
-Happening: TypeAlias = "Message | Connected | Lost"
+StreamItem: TypeAlias = "Message | Connected | Lost"
 
 
-class Events:
-    """Server-Sent Events from bytes (WHATWG HTML, section 9.2.6), as far as this stream uses them.
-    By bytes: a JSON text may hold what str.splitlines takes for the end of a line. `last_id` also
-    moves with messages that carry nothing else."""
+class EventParser:
+    """A parser of Server-Sent Events (WHATWG HTML, section 9.2.6), as far as this stream uses them.
+    It splits bytes, because JSON may contain characters that str.splitlines takes for the end of a
+    line. `last_id` also advances with messages that have only an id."""
 
     def __init__(self, last_id: str | None = None) -> None:
         self.last_id = last_id
@@ -67,14 +71,14 @@ class Events:
         self._data: list[str] = []
 
     def feed(self, received: bytes) -> Iterator[Message]:
-        """The messages that are complete now."""
+        """Yield the messages that these bytes complete."""
         *lines, self._rest = (self._rest + received).split(b"\n")
         for line in lines:
             yield from self._line(line.removesuffix(b"\r").decode("utf-8", "replace"))
 
     def _line(self, line: str) -> Iterator[Message]:
         if not line:
-            # only now: one that is cut off before its end has to come again
+            # only now: a message that is cut off before its end has to come again
             self.last_id = self._id
             name, data = self._name, "\n".join(self._data)
             self._name, self._data = "", []
@@ -92,75 +96,85 @@ class Events:
                 self._data.append(value)
 
 
-async def follow(api: Api, query: Query, *, after: str | None) -> AsyncIterator[Happening]:
-    """Whatever happens on the stream, for ever. `after` is a cursor or the id of an event; without
-    one `query` may say where to begin.
+async def read_stream(api: Api, query: Query, *, after: str | None) -> AsyncIterator[StreamItem]:
+    """Yield the items of the stream for ever. Each new connection continues after the last message
+    that was read. `after` is a cursor or an event's id; without it, `query` may say where to begin.
 
-    Raises Refused when the API does not want to (a key that is over, input that is wrong), and
-    Unreachable or NotHookfast when it was never there: then the URL is more likely wrong than the
-    service away.
+    Raises ApiProblem when the API denies access or rejects the query, and Unreachable or
+    NotHookfast when it never answered: then the URL is more likely wrong than the service away.
     """
     pause = _FIRST_PAUSE
-    last_id, was_there = after, False
+    last_id, was_connected = after, False
     async with api.streaming(silence_seconds=SILENCE_SECONDS) as client:
         while True:
-            events = Events(last_id)
-            asked_at_least = 0.0
+            parser = EventParser(last_id)
+            retry_after = 0.0
             try:
                 async with client.stream(
                     "GET", "/stream", params=_params(query, last_id), headers=_headers(last_id)
-                ) as answer:
-                    if answer.status_code != httpx2.codes.OK:
-                        await answer.aread()
-                        api.check(answer)
-                    if not _is_stream(answer):
+                ) as response:
+                    if response.status_code != httpx2.codes.OK:
+                        await response.aread()
+                        api.check(response)
+                    if not _is_stream(response):
                         raise NotHookfast(
                             f"{api.url} answered, and not with a stream of events. "
                             "Is HOOKFAST_URL right?"
                         )
                     yield Connected()
-                    was_there = True
-                    async for received in answer.aiter_bytes():
+                    was_connected = True
+                    async for received in response.aiter_bytes():
                         pause = _FIRST_PAUSE
-                        for message in events.feed(received):
+                        for message in parser.feed(received):
                             yield message
                     why = "the service ended it"
-            except (Unreachable, NotHookfast) as error:  # a proxy, with nothing behind it
-                if not was_there:
+            except (Unreachable, NotHookfast) as error:  # a proxy without a service behind it
+                if not was_connected:
                     raise
                 why = error.message
-            except Refused as error:
-                if not error.for_now:
+            except ApiProblem as problem:
+                if not problem.is_temporary:
                     raise
-                why, asked_at_least = error.message, float(error.retry_after or 0)
+                why, retry_after = problem.message, float(problem.retry_after or 0)
             except httpx2.ConnectError as error:
-                if not was_there:
+                if not was_connected:
                     raise Unreachable(
                         f"There is no Hookfast at {api.url} ({error}). Check HOOKFAST_URL, or "
                         "start it with `hookfast up`."
                     ) from None
-                why = reason(error)
+                why = error_text(error)
             except httpx2.TimeoutException:
-                why = f"it was silent for {SILENCE_SECONDS:g} s"
+                why = f"no data came for {SILENCE_SECONDS:g} s"
             except httpx2.RemoteProtocolError:
                 why = "the service broke it off"
             except httpx2.TransportError as error:
-                why = reason(error)
-            last_id = events.last_id
-            # a jitter: those who lost the same service should not come back all at once
-            wait = max(asked_at_least, pause * random.uniform(0.5, 1.0))  # noqa: S311
+                why = error_text(error)
+            last_id = parser.last_id
+            # jitter, so that clients that lost the same service do not return all at once
+            wait = max(retry_after, pause * random.uniform(0.5, 1.0))  # noqa: S311
             pause = min(pause * 2, _LONGEST_PAUSE)
             yield Lost(why=why, pause=wait)
             await asyncio.sleep(wait)
 
 
-def _is_stream(answer: httpx2.Response) -> bool:
-    """Whether it is Server-Sent Events, and not the page of a proxy or of another server."""
-    return answer.headers.get("content-type", "").partition(";")[0].strip().lower() == _MEDIA_TYPE
+def stream_query(options: ListenOptions) -> Query:
+    """Return the query that selects what `listen` was asked for."""
+    members = (
+        ("tenant_id", options.tenant),
+        ("source_id", options.source),
+        ("payload", options.payload),
+    )
+    given = tuple((name, value) for name, value in members if value is not None)
+    return (*given, *(("events", pattern) for pattern in options.events or ()))
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    """Whether these are Server-Sent Events, not the page of a proxy or of another server."""
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == _MEDIA_TYPE
 
 
 def _params(query: Query, last_id: str | None) -> Query:
-    # where to begin is said once; from then on by the last id
+    # `since` is only for the beginning; later connections send the last id
     return query if last_id is None else tuple(pair for pair in query if pair[0] != "since")
 
 
@@ -169,12 +183,10 @@ def _headers(last_id: str | None) -> dict[str, str]:
     return headers if last_id is None else {**headers, "Last-Event-ID": last_id}
 
 
-_CURSOR = re.compile(r"[A-Za-z0-9_-]{8,120}", re.ASCII)
-
-
 @dataclass(slots=True)
-class Place:
-    """A cursor or an event's id to begin behind, or a time to begin at; neither is now."""
+class StreamPosition:
+    """A position in the stream: after `cursor` (or an event's id), from the time `since`, or now if
+    neither is set. `file`, if given, keeps it for the next run."""
 
     url: str
     file: Path | None = None
@@ -182,36 +194,35 @@ class Place:
     since: str | None = None
 
     @classmethod
-    def found(cls, file: Path | None, *, url: str, since: str | None) -> Self:
-        """Where the file says; where there is none yet, where `since` says (`5m`, a time, a cursor,
-        an event's id). Raises Misconfigured for a file of another service, or that is none, and
-        for one that cannot be written: before an event is done with that would not be noted."""
+    def load(cls, file: Path | None, *, url: str, since: str | None) -> Self:
+        """Return the position in the file if it exists, otherwise the position that `since` names:
+        `5m`, a time, a cursor or an event's id. Raises Misconfigured for a file of another service,
+        with other content, or that cannot be written: that has to be known before an event is
+        forwarded."""
         if file is not None:
             _check_writable(file)
-        if file is not None and file.exists():
-            return cls(url=url, file=file, cursor=_stored(file, url))
+            if file.exists():
+                return cls(url=url, file=file, cursor=_read_cursor(file, url))
         if since is None:
-            place = cls(url=url, file=file)
-        elif _is_time(since):
-            place = cls(url=url, file=file, since=ago(since))
-        elif _CURSOR.fullmatch(since):
-            place = cls(url=url, file=file, cursor=since)
-        else:
-            raise typer.BadParameter(
-                f"{since!r} is neither a length of time such as 5m, an RFC 3339 time, an event's "
-                "id, nor a cursor",
-                param_hint="--since",
-            )
-        return place
+            return cls(url=url, file=file)
+        if _is_time(since):
+            return cls(url=url, file=file, since=parse_past(since))
+        if _CURSOR.fullmatch(since):
+            return cls(url=url, file=file, cursor=since)
+        raise typer.BadParameter(
+            f"{since!r} is neither a duration such as 5m, an RFC 3339 time, an event's id, nor a "
+            "cursor",
+            param_hint="--since",
+        )
 
     @property
-    def query(self) -> tuple[tuple[str, str], ...]:
-        """What the stream is asked for besides."""
+    def query(self) -> Query:
+        """The query parameters that begin at this position."""
         return () if self.since is None else (("since", self.since),)
 
-    def reached(self, cursor: str) -> None:
-        """Everything up to there is done with. A crash while this is written leaves the old file:
-        an event may come again, and none is left out."""
+    def advance(self, cursor: str) -> None:
+        """Save that everything up to `cursor` is finished. A crash during the write leaves the old
+        file: an event may come again, and none is skipped."""
         if self.file is None:
             return
         partial = _partial(self.file)
@@ -219,7 +230,7 @@ class Place:
             partial.write_text(json.dumps({"url": self.url, "cursor": cursor}))
             partial.replace(self.file)
         except OSError as error:
-            raise _unwritable(self.file, error) from None
+            raise _cannot_write(self.file, error) from None
 
 
 def _check_writable(file: Path) -> None:
@@ -228,34 +239,36 @@ def _check_writable(file: Path) -> None:
         partial.touch()
         partial.unlink()
     except OSError as error:
-        raise _unwritable(file, error) from None
+        raise _cannot_write(file, error) from None
 
 
 def _partial(file: Path) -> Path:
     return file.with_name(f".{file.name}.{os.getpid()}")
 
 
-def _unwritable(file: Path, error: OSError) -> Misconfigured:
+def _cannot_write(file: Path, error: OSError) -> Misconfigured:
     return Misconfigured(f"{file} cannot be written: {error.strerror}")
 
 
-def _stored(file: Path, url: str) -> str:
-    stored: object = None
+def _read_cursor(file: Path, url: str) -> str:
+    content: object = None
     with suppress(OSError, ValueError):
-        stored = json.loads(file.read_text())
-    match stored:
+        content = json.loads(file.read_text())
+    match content:
         case {"url": str(other), "cursor": str(cursor)}:
             if other != url:
-                raise Misconfigured(f"{file} is of {other}; listening to {url} needs another file")
+                raise Misconfigured(
+                    f"{file} belongs to {other}; listening to {url} needs another file"
+                )
             return cursor
         case _:
-            raise Misconfigured(f"{file} is no file that `listen --resume` wrote")
+            raise Misconfigured(f"{file} was not written by `listen --resume`")
 
 
 def _is_time(text: str) -> bool:
     if text.startswith("evt_"):
         return False
     with suppress(typer.BadParameter):
-        ago(text)
+        parse_past(text)
         return True
     return False

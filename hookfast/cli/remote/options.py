@@ -1,67 +1,70 @@
-"""Which deliveries a command is about: the options, and what the API makes of them."""
+"""Arguments and options that several commands share, and the reading of their values."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hookfast.cli.remote.times import ago
-
-_PANEL = "Which ones"
+from hookfast.cli.remote.times import parse_past
 
 
-def _ago(text: str | None) -> str | None:
-    return None if text is None else ago(text)
+def filter_option(
+    help_text: str,
+    *names: str,
+    metavar: str | None = None,
+    callback: Callable[[str | None], str | None] | None = None,
+) -> Any:
+    """Return a typer option that `--help` lists among the filters."""
+    return typer.Option(
+        *names, metavar=metavar, help=help_text, callback=callback, rich_help_panel="Filters"
+    )
 
 
-def _id(help_text: str) -> Any:
-    return typer.Option(metavar="ID", help=help_text, rich_help_panel=_PANEL)
+def _past(text: str | None) -> str | None:
+    return None if text is None else parse_past(text)
 
 
-def _time(help_text: str) -> Any:
-    return typer.Option(metavar="TIME", help=help_text, callback=_ago, rich_help_panel=_PANEL)
-
-
-Everything = Annotated[bool, typer.Option("--all", help="All there are.", rich_help_panel=_PANEL)]
-Limit = Annotated[int, typer.Option(min=1, help="Most rows.")]
-Since = Annotated[str | None, _time("Created then or later: 2h, 3d, or RFC 3339.")]
-Until = Annotated[str | None, _time("Created before then.")]
-Endpoint = Annotated[str | None, _id("Of this endpoint.")]
-Tenant = Annotated[str | None, _id("Of this tenant.")]
-EventType = Annotated[
-    str | None, typer.Option(metavar="TYPE", help="Of this event type.", rich_help_panel=_PANEL)
-]
-Reason = Annotated[
+Id = Annotated[str, typer.Argument(metavar="ID")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
+Everything = Annotated[bool, filter_option("Select all of them.", "--all")]
+Since = Annotated[
     str | None,
-    typer.Option(help="Ended for this reason, word for word.", rich_help_panel=_PANEL),
+    filter_option("At this time or later: 2h, 3d, or RFC 3339.", metavar="TIME", callback=_past),
 ]
+Until = Annotated[str | None, filter_option("Before this time.", metavar="TIME", callback=_past)]
+Endpoint = Annotated[str | None, filter_option("Of this endpoint.", metavar="ID")]
+Tenant = Annotated[str | None, filter_option("Of this tenant.", metavar="ID")]
+EventType = Annotated[str | None, filter_option("Of this event type.", metavar="TYPE")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFilter:
-    """Filters add up."""
+    """Options that select deliveries; a delivery has to match all of them."""
 
     status: Annotated[
         list[str] | None,
-        typer.Option(
-            help="pending, retrying, held, paused, delivered, dead, gone or cancelled.",
-            rich_help_panel=_PANEL,
-        ),
+        filter_option("pending, retrying, held, paused, delivered, dead, gone or cancelled."),
     ] = None
     endpoint: Endpoint = None
-    subscription: Annotated[str | None, _id("Of this subscription.")] = None
-    event: Annotated[str | None, _id("Of this event.")] = None
+    subscription: Annotated[str | None, filter_option("Of this subscription.", metavar="ID")] = None
+    event: Annotated[str | None, filter_option("Of this event.", metavar="ID")] = None
     event_type: EventType = None
     tenant: Tenant = None
     since: Since = None
     until: Until = None
 
     def members(self) -> dict[str, Any]:
-        """What was given, under the API's names."""
+        """Return the given filters under the API's names."""
         statuses = self.status or []
-        return _given(
+        return _without_none(
             status=statuses[0] if len(statuses) == 1 else statuses or None,
             endpoint_id=self.endpoint,
             subscription_id=self.subscription,
@@ -73,7 +76,8 @@ class DeliveryFilter:
         )
 
     def query(self) -> dict[str, Any]:
-        """It for a list, which takes one status. Raises typer.BadParameter for more."""
+        """Return the query of a list, which accepts one status. Raises typer.BadParameter for
+        more."""
         if len(self.status or ()) > 1:
             raise typer.BadParameter("a list takes one --status")
         return self.members()
@@ -81,18 +85,18 @@ class DeliveryFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Filters add up."""
+    """Options that select dead letters; a dead letter has to match all of them."""
 
     endpoint: Endpoint = None
     event_type: EventType = None
     tenant: Tenant = None
-    reason: Reason = None
+    reason: Annotated[str | None, filter_option("With exactly this reason.")] = None
     since: Since = None
     until: Until = None
 
     def members(self) -> dict[str, Any]:
-        """What was given, under the API's names."""
-        return _given(
+        """Return the given filters under the API's names."""
+        return _without_none(
             endpoint_id=self.endpoint,
             event_type=self.event_type,
             tenant_id=self.tenant,
@@ -102,5 +106,29 @@ class DeadLetterFilter:
         )
 
 
-def _given(**members: Any) -> dict[str, Any]:
+def parse_object(text: str, *, option: str) -> dict[str, Any]:
+    """Parse the JSON object that `option` was given; `-` reads it from standard input. Raises
+    typer.BadParameter."""
+    try:
+        value = json.loads(sys.stdin.buffer.read() if text == "-" else text)
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter("it is not a JSON object", param_hint=option)
+    return value
+
+
+def read_secret(file: Path) -> str:
+    """Read the secret of `--secret-file`; `-` reads it from standard input. Raises
+    typer.BadParameter."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(
+            f"the secret cannot be read: {type(error).__name__}", param_hint="--secret-file"
+        ) from None
+    return text.strip()
+
+
+def _without_none(**members: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What every command on a running Hookfast takes: where it is, the key, and how to print."""
+"""The options that every command on a running Hookfast takes: its URL, the key, and `--json`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ import typer
 from hookfast.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from hookfast.cli.remote.client import Answer, Api, Query
+    from hookfast.cli.remote.client import Api, ApiResponse, Query
+    from hookfast.cli.remote.screen import Columns
 
 _DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 @dataclass(slots=True)
 class Remote:
-    """A running Hookfast. `api` connects to it; data goes to standard output, all else to standard
-    error."""
+    """A running Hookfast. `api` connects to it; data is printed on standard output, everything else
+    on standard error."""
 
     url: Annotated[
         str | None,
         typer.Option(
             envvar="HOOKFAST_URL",
-            help="Where it is; default: this machine, at HOOKFAST_PORT.",
+            help="URL of Hookfast; default: this machine, at HOOKFAST_PORT.",
             rich_help_panel="Connection",
         ),
     ] = None
@@ -47,70 +48,84 @@ class Remote:
 
     @property
     def api(self) -> Api:
-        """The client. Raises Misconfigured where there is no key."""
+        """The client. Raises Misconfigured when no key is given."""
         if self._api is None:
             from hookfast.cli.remote.client import Api
 
-            key, origin = _key(self.key_file)
+            key, origin = _find_key(self.key_file)
             self._api = Api(self.url or _local_url(), key=key, key_origin=origin)
         api: Api = self._api
         return api
 
-    def print_json(self, answer: Answer) -> None:
-        """Print the answer as it came."""
-        sys.stdout.write(f"{answer.text.rstrip()}\n")
-        sys.stdout.flush()
+    def printed_json(self, response: ApiResponse) -> bool:
+        """With `--json`, print the response exactly as it came and return True."""
+        if self.as_json:
+            sys.stdout.write(f"{response.text.rstrip()}\n")
+            sys.stdout.flush()
+        return self.as_json
 
-    def rows(self, path: str, query: Query, *, limit: int) -> list[dict[str, Any]] | None:
-        """The first `limit` rows of a list; None when they were printed as JSON already."""
+    def print_list(
+        self,
+        path: str,
+        query: Query,
+        columns: Columns,
+        *,
+        limit: int,
+        if_empty: str,
+        wide: str = "",
+    ) -> None:
+        """Print the first `limit` rows of a list, as a table or as the JSON of one page."""
         pages = list(self.api.pages(path, query, limit=limit))
         rows = [row for page in pages for row in page.value["data"]]
+        next_cursor = pages[-1].value["next_cursor"]
         if not self.as_json:
-            if pages[-1].value["next_cursor"] is not None:
+            from hookfast.cli.remote.screen import print_table
+
+            if next_cursor is not None:
                 typer.echo("There are more; --limit shows them.", err=True)
-            return rows
-        if len(pages) == 1:
-            self.print_json(pages[0])
+            print_table(rows, columns, if_empty=if_empty, wide=wide)
+        elif len(pages) == 1:
+            self.printed_json(pages[0])
         else:
-            self.print_rows(rows, pages[-1].value["next_cursor"])
-        return None
-
-    def print_rows(self, rows: list[dict[str, Any]], next_cursor: str | None = None) -> None:
-        """Print rows as the API's JSON for one page."""
-        page = {"data": rows, "next_cursor": next_cursor}
-        sys.stdout.write(f"{json.dumps(page, ensure_ascii=False)}\n")
+            print_page(rows, next_cursor)
 
 
-def _key(key_file: Path | None) -> tuple[str, str]:
-    """The key and where it came from."""
+def print_page(rows: list[dict[str, Any]], next_cursor: str | None = None) -> None:
+    """Print rows as the API's JSON of one page."""
+    page = {"data": rows, "next_cursor": next_cursor}
+    sys.stdout.write(f"{json.dumps(page, ensure_ascii=False)}\n")
+
+
+def _find_key(key_file: Path | None) -> tuple[str, str]:
+    """Return the API key, and where it was found. Raises Misconfigured."""
     if key_file is not None:
         try:
-            return _checked(key_file.read_text(), str(key_file))
+            return _checked_key(key_file.read_text(), str(key_file))
         except (OSError, UnicodeDecodeError) as error:
             raise Misconfigured(f"the key file {key_file} cannot be read: {error}") from None
     for name in ("HOOKFAST_API_KEY", "HOOKFAST_OPERATOR_KEY"):
         if value := os.environ.get(name):
-            return _checked(value, name)
+            return _checked_key(value, name)
     if file := os.environ.get("HOOKFAST_OPERATOR_KEY_FILE"):  # as in a container of the service
         from hookfast.settings.secret_files import read
 
-        return _checked(read(Path(file), variable="HOOKFAST_OPERATOR_KEY_FILE"), file)
+        return _checked_key(read(Path(file), variable="HOOKFAST_OPERATOR_KEY_FILE"), file)
     if Path(".env").is_file():
         from hookfast.cli.console import read_settings
 
         if (operator_key := read_settings().operator_key) is not None:
-            return _checked(operator_key.get_secret_value(), "HOOKFAST_OPERATOR_KEY in .env")
+            return _checked_key(operator_key.get_secret_value(), "HOOKFAST_OPERATOR_KEY in .env")
     raise Misconfigured(
         "there is no API key. Set HOOKFAST_API_KEY (or HOOKFAST_OPERATOR_KEY), or name a file "
         "with --key-file. The first operator key was printed when Hookfast started first"
     )
 
 
-def _checked(key: str, origin: str) -> tuple[str, str]:
+def _checked_key(key: str, origin: str) -> tuple[str, str]:
     key = key.strip()
-    # what a header cannot carry would come back in the client's error message
+    # the error message of the HTTP client would quote a header that cannot be sent
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise Misconfigured(f"what {origin} holds is not an API key (hf_…)")
+        raise Misconfigured(f"the content of {origin} is not an API key (hf_…)")
     return key, origin
 
 
@@ -118,9 +133,7 @@ def _local_url() -> str:
     if not Path(".env").is_file() and not {"HOOKFAST_PORT", "HOOKFAST_HOST"} & os.environ.keys():
         return _DEFAULT_URL
     from hookfast.cli.console import read_settings
+    from hookfast.settings.local_url import local_url
 
     settings = read_settings()
-    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
-    host = local.get(settings.host, settings.host)
-    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{host}:{settings.port or 8080}"
+    return local_url(settings.host, settings.port or 8080)

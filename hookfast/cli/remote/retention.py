@@ -1,52 +1,49 @@
-"""`hookfast retention`: what is kept for how long, what the last runs deleted, and one more now."""
+"""`hookfast retention`: how long rows are kept, what the last runs deleted, and starting a run."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import say, show_facts, show_table
-from hookfast.cli.remote.times import distance, shown
+from hookfast.cli.remote.screen import print_facts, print_note, print_table
+from hookfast.cli.remote.times import format_distance, format_time
 
 app = typer.Typer()
 
-_LOOK_EVERY_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 
 
 @command(app, "show")
 def show(remote: Remote) -> None:
-    """Show how long everything is kept, when old rows go next, and what went last."""
-    answer = remote.api.get("/retention")
-    if remote.as_json:
-        remote.print_json(answer)
+    """Show how long everything is kept, when old rows are deleted next, and the last runs."""
+    response = remote.api.get("/retention")
+    if remote.printed_json(response):
         return
-    found = answer.value
-    kept = {
+    found = response.value
+    ages = {
         age["name"].replace("_", " "): "for ever" if age["days"] is None else f"{age['days']:g} d"
         for age in found["ages"]
     }
-    show_facts(kept | {"next run": shown(found["next_run_at"])})
-    show_table(
-        ("run", "began", "status", "deleted", "kept", "partitions dropped"),
-        [
-            (
-                run["id"],
-                distance(run["started_at"]),
-                f"{run['status']}, dry run" if run["dry_run"] else run["status"],
-                *(_sum(run, name) for name in ("deleted", "kept", "partitions")),
-            )
-            for run in found["runs"]
-        ],
-        nothing="It has not run yet.",
+    print_facts(ages | {"next run": format_time(found["next_run_at"])})
+    print_table(
+        found["runs"],
+        {
+            "run": "id",
+            "started": lambda run: format_distance(run["started_at"]),
+            "status": lambda run: f"{run['status']}{', dry run' if run['dry_run'] else ''}",
+            "deleted": lambda run: _total(run, "deleted"),
+            "kept": lambda run: _total(run, "kept"),
+            "partitions dropped": lambda run: _total(run, "partitions"),
+        },
+        if_empty="No run yet.",
     )
-    for pin in _pinned(found["runs"]):
-        say(pin)
+    _print_pins(found["runs"])
 
 
 @command(app, "run")
@@ -55,58 +52,49 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count what it would delete.")
     ] = False,
-    wait: Annotated[bool, typer.Option(help="Wait for its end.")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait until the run has ended.")] = True,
 ) -> None:
-    """Delete now what is past its age, and show what it came to. Ctrl-C stops waiting, not the
-    run."""
+    """Delete expired rows now, and show how many. Ctrl-C stops waiting, not the run."""
     started = remote.api.post("/retention/runs", {"dry_run": dry_run})
     if not wait:
-        if remote.as_json:
-            remote.print_json(started)
-        else:
-            typer.echo(f"{started.value['id']} has begun.")
+        if not remote.printed_json(started):
+            typer.echo(f"{started.value['id']} was started.")
         return
-    ended = _ended(remote, started.value["id"])
+    ended = _wait_for_end(remote, started.value["id"])
     if remote.as_json:
         typer.echo(json.dumps(ended, ensure_ascii=False))
         return
-    show_table(
-        ("table", "from before", "would go" if dry_run else "deleted", "kept", "partitions"),
-        [
-            (
-                sweep["name"],
-                "–" if sweep["before"] is None else sweep["before"][:10],
-                f"{sweep['deleted']:,}",
-                f"{sweep['kept']:,}",
-                str(sweep["partitions"]),
-            )
-            for sweep in ended["sweeps"]
-        ],
-        nothing="There is nothing to delete.",
+    print_table(
+        ended["sweeps"],
+        {
+            "table": "name",
+            "before": lambda sweep: "–" if sweep["before"] is None else sweep["before"][:10],
+            "would delete" if dry_run else "deleted": "deleted",
+            "kept": "kept",
+            "partitions": "partitions",
+        },
+        if_empty="There is nothing to delete.",
     )
-    for pin in _pinned([ended]):
-        say(pin)
+    _print_pins([ended])
 
 
-def _ended(remote: Remote, run_id: str) -> dict[str, Any]:
-    """The run, once it is over."""
+def _wait_for_end(remote: Remote, run_id: str) -> dict[str, Any]:
+    """Return the run once it is done."""
     while True:
         for one in remote.api.get("/retention").value["runs"]:
             if one["id"] == run_id and one["status"] == "done":
                 found: dict[str, Any] = one
                 return found
-        time.sleep(_LOOK_EVERY_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _sum(run: Mapping[str, Any], name: str) -> str:
+def _total(run: Mapping[str, Any], name: str) -> str:
     return f"{sum(sweep[name] for sweep in run['sweeps']):,}"
 
 
-def _pinned(runs: list[Any]) -> list[str]:
-    """What the newest of these runs could not drop."""
-    return [
-        f"{pin['partition']} stays: {pin['reason']}"
-        for run in runs[:1]
-        for sweep in run["sweeps"]
-        for pin in sweep["pinned"]
-    ]
+def _print_pins(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Print the partitions that the newest of these runs could not drop, and why."""
+    for run in runs[:1]:
+        for sweep in run["sweeps"]:
+            for pin in sweep["pinned"]:
+                print_note(f"{pin['partition']} was not dropped: {pin['reason']}")

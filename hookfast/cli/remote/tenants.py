@@ -1,4 +1,4 @@
-"""`hookfast tenants`: the platform's customers."""
+"""`hookfast tenants`, and `hookfast portal-link`: a link into the dashboard for a tenant."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import Limit
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import plain, say, show_table
-from hookfast.cli.remote.times import shown
+from hookfast.cli.remote.screen import print_note, printable
+from hookfast.cli.remote.times import format_time
 
 app = typer.Typer()
 
@@ -20,43 +20,42 @@ app = typer.Typer()
 @command(app, "list")
 def list_tenants(remote: Remote, limit: Limit = 50) -> None:
     """List tenants, newest first."""
-    rows = remote.rows("/tenants", {}, limit=limit)
-    if rows is not None:
-        show_table(
-            ("id", "name", "created"),
-            [(row["id"], row["name"], shown(row["created_at"])) for row in rows],
-            nothing="There is no tenant yet. Make one with `hookfast tenants create NAME`.",
-            wide="name",
-        )
+    remote.print_list(
+        "/tenants",
+        {},
+        {"id": "id", "name": "name", "created": lambda row: format_time(row["created_at"])},
+        limit=limit,
+        if_empty="There are no tenants. Create one with `hookfast tenants create NAME`.",
+        wide="name",
+    )
 
 
 @command(app, "create")
 def create(remote: Remote, name: str) -> None:
     """Create a tenant."""
-    answer = remote.api.post("/tenants", {"name": name})
-    if remote.as_json:
-        remote.print_json(answer)
-    else:
-        typer.echo(f"{answer.value['id']} is the tenant {plain(answer.value['name'])}.")
+    response = remote.api.post("/tenants", {"name": name})
+    if not remote.printed_json(response):
+        tenant = response.value
+        typer.echo(f"{tenant['id']} is the tenant {printable(tenant['name'])}.")
 
 
 def portal_link(
-    remote: Remote, tenant: str | None, *, endpoint: str | None, may_act: bool, lasting: timedelta
+    remote: Remote, tenant: str | None, *, endpoint: str | None, may_act: bool, valid_for: timedelta
 ) -> None:
-    """Make a link and print it, the only time anyone sees it."""
+    """Create a link into the dashboard and print it, the only time it is shown."""
     form: dict[str, Any] = {
         "scope": "tenant" if may_act else "tenant:read",
-        "expires_in_seconds": int(lasting.total_seconds()),
+        "expires_in_seconds": int(valid_for.total_seconds()),
     }
     if endpoint is not None:
         form["endpoint_id"] = endpoint
     if tenant is None:
         tenant = remote.api.get(path_of("endpoints", endpoint or "")).value["tenant_id"]
-    answer = remote.api.post(path_of("tenants", tenant, "portal-links"), form)
-    if remote.as_json:
-        remote.print_json(answer)
+    response = remote.api.post(path_of("tenants", tenant, "portal-links"), form)
+    if remote.printed_json(response):
         return
-    what = f"{endpoint} and its deliveries" if endpoint else f"what is {tenant}'s"
-    until = shown(answer.value["expires_at"])
-    say(f"Whoever has this link {'sees and steers' if may_act else 'sees'} {what}, until {until}:")
-    typer.echo(answer.value["url"])
+    shown = f"{endpoint} and its deliveries" if endpoint else f"everything of {tenant}"
+    until = format_time(response.value["expires_at"])
+    allows = "see and control" if may_act else "see"
+    print_note(f"Anyone with this link can {allows} {shown}, until {until}:")
+    typer.echo(response.value["url"])

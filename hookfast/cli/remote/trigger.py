@@ -1,5 +1,5 @@
-"""`hookfast trigger NAME`: what a provider would send, signed, to a source or a server under
-development; and a test with the same data to an endpoint."""
+"""`hookfast trigger NAME`: send a signed sample request as its provider would, to a source or a
+server under development; or a test with the same data to an endpoint."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import typer
 
-from hookfast.cli.remote.client import Unreachable, is_local, path_of, reason
+from hookfast.cli.remote.client import Unreachable, error_text, is_local, path_of
+from hookfast.cli.remote.endpoint_health import test_facts
+from hookfast.cli.remote.options import parse_object, read_secret
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import plain, say, short, show_facts, show_table
+from hookfast.cli.remote.screen import (
+    print_facts,
+    print_note,
+    print_table,
+    printable,
+    truncate,
+)
 from hookfast.clock import utc_now
 from hookfast.errors import InvalidInput, Misconfigured
 from hookfast.inbox import Provider, provider
@@ -30,14 +37,16 @@ from hookfast.inbox.samples import (
     type_of_sample,
 )
 
-SECRET_VARIABLE = "HOOKFAST_TRIGGER_SECRET"  # noqa: S105 - where it is, not what it is
+SECRET_VARIABLE = "HOOKFAST_TRIGGER_SECRET"  # noqa: S105 - the variable's name, not a secret
 _SHOWN_BODY = 400
 _HIDDEN = "•••"
+_TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
+_RESPONSE_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """How often to send, and what signs. `same_id`: the same request each time."""
+    """How often to send, and the file of the secret. `same_id`: the same request each time."""
 
     secret_file: Path | None
     count: int
@@ -45,9 +54,27 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A server's response, with the start of a long body. `ids` are the headers in which a source
+    names the inbox entry and the event, because some providers expect another body."""
+
+    status: int
+    reason: str
+    text: str
+    location: str | None
+    ids: Mapping[str, str]
+    milliseconds: float
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx, which providers count as success."""
+        return 200 <= self.status < 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Receiver:
-    """Who gets the sample: `url` is where it is sent, `signed_url` what the provider would have
-    called (Twilio signs it)."""
+    """The receiver of the sample: it is sent to `url`, and signed for `signed_url`, which the
+    provider would have called (Twilio signs the URL)."""
 
     provider: Provider
     url: str
@@ -57,38 +84,41 @@ class _Receiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Secret:
-    """What signs, and where it was found."""
+    """The secret that signs, and where it was found."""
 
     text: str = field(repr=False)
     origin: str
 
 
 def list_samples(remote: Remote) -> None:
-    """Show every sample there is, and the event type it becomes."""
-    rows = [(name, type_of_sample(name)) for name in SAMPLE_NAMES]
+    """Print every sample and the event type that it becomes."""
+    samples = [{"name": name, "event_type": type_of_sample(name)} for name in SAMPLE_NAMES]
     if remote.as_json:
-        typer.echo(json.dumps([{"name": name, "event_type": type_} for name, type_ in rows]))
+        typer.echo(json.dumps(samples))
         return
-    show_table(
-        ("name", "becomes"),
-        [(name, type_ or "what the source's options say") for name, type_ in rows],
-        nothing="There are no samples.",
+    print_table(
+        samples,
+        {
+            "name": "name",
+            "event type": lambda row: row["event_type"] or "set by the source's options",
+        },
+        if_empty="There are no samples.",
     )
 
 
 def to_source(remote: Remote, name: str, source_id: str, *, sending: Sending) -> None:
-    """Send the sample to a source of this Hookfast's."""
+    """Send the sample to a source of this Hookfast."""
     source = remote.api.get(path_of("sources", source_id)).value
     path = f"/in/{source['id']}"
-    called = f"{remote.api.url}{path}"
+    url = f"{remote.api.url}{path}"
     _send(
         remote,
         name,
         _Receiver(
             provider=provider(source["provider"], source["options"]),
-            url=called,
-            # behind a public URL that is what it verifies, however it was reached
-            signed_url=called if is_local(source["url"]) else source["url"],
+            url=url,
+            # a source with a public URL verifies that one, whatever URL the request came to
+            signed_url=url if is_local(source["url"]) else source["url"],
             is_source=True,
         ),
         sending,
@@ -96,7 +126,7 @@ def to_source(remote: Remote, name: str, source_id: str, *, sending: Sending) ->
 
 
 def to_url(remote: Remote, name: str, url: str, *, options: str | None, sending: Sending) -> None:
-    """Send the sample to a server. No key is needed, and no Hookfast."""
+    """Send the sample to a server. This needs no API key and no running Hookfast."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
@@ -106,44 +136,33 @@ def to_url(remote: Remote, name: str, url: str, *, options: str | None, sending:
         raise typer.BadParameter(
             "it is not a URL like http://localhost:3000/hooks", param_hint="--to"
         )
-    bound = provider(provider_of_sample(name), _options(options))
+    members = {} if options is None else parse_object(options, option="--options")
+    bound = provider(provider_of_sample(name), members)
     receiver = _Receiver(provider=bound, url=url, signed_url=url, is_source=False)
     _send(remote, name, receiver, sending)
 
 
 def to_endpoint(remote: Remote, name: str, endpoint_id: str, *, count: int) -> None:
-    """Have Hookfast send a test of the sample's event type to an endpoint."""
+    """Have Hookfast send a test with the sample's event type to an endpoint."""
     event_type = type_of_sample(name)
     if event_type is None:
         raise InvalidInput.at(
-            "NAME", f"what {name} is called depends on its source; `endpoints test` takes a type"
+            "NAME",
+            f"the event type of {name} depends on its source; use `endpoints test` with a type",
         )
     failed = False
     for _ in range(count):
-        answer = remote.api.post(path_of("endpoints", endpoint_id, "test"), {"type": event_type})
-        found = answer.value
-        failed = failed or not found["succeeded"]
-        if remote.as_json:
-            remote.print_json(answer)
-            continue
-        show_facts(
-            {
-                "event type": event_type,
-                "message id": found["message_id"],
-                "result": found["result"],
-                "status": None if found["status_code"] is None else str(found["status_code"]),
-                "error": found["error"],
-                "took": f"{found['duration_ms']:.0f} ms",
-                "answer": found["response_excerpt"] or None,
-            }
-        )
+        response = remote.api.post(path_of("endpoints", endpoint_id, "test"), {"type": event_type})
+        failed = failed or not response.value["succeeded"]
+        if not remote.printed_json(response):
+            print_facts({"event type": event_type, **test_facts(response.value)})
     if failed:
         raise typer.Exit(1)
 
 
 def _send(remote: Remote, name: str, receiver: _Receiver, sending: Sending) -> None:
     signed: SignedSample | None = None
-    secret = _secret(sending.secret_file)
+    secret = _find_secret(sending.secret_file)
     failed = False
     for _ in range(sending.count):
         if signed is None or not sending.same_id:
@@ -154,50 +173,91 @@ def _send(remote: Remote, name: str, receiver: _Receiver, sending: Sending) -> N
                 now=utc_now(),
                 url=receiver.signed_url,
             )
-        shown = _without(secret.text, signed.headers)
+        headers = _without_secret(signed.headers, secret.text)
         if not remote.as_json:
-            _show_request(receiver.url, shown, signed.body)
-        answer = post(receiver.url, headers=signed.headers, body=signed.body)
-        failed = failed or not answer.is_success
+            print_facts({"POST": receiver.url, **headers})
+            typer.echo(f"  {truncate(signed.body.decode(), _SHOWN_BODY)}")
+        response = post(receiver.url, headers=signed.headers, body=signed.body)
+        failed = failed or not response.is_success
         if remote.as_json:
-            _print_json(receiver.url, shown, signed.body, answer)
+            _print_json(receiver.url, headers, signed.body, response)
         else:
-            _show_answer(answer)
-        if not answer.is_success and (advice := _advice(answer, receiver, secret)) is not None:
-            say(advice)
+            _print_response(response)
+        if not response.is_success and (advice := _advice(response, receiver, secret)) is not None:
+            print_note(advice)
     if failed:
         raise typer.Exit(1)
 
 
-def _show_request(url: str, headers: Mapping[str, str], body: bytes) -> None:
-    show_facts({"POST": url, **headers})
-    typer.echo(f"  {short(body.decode(), _SHOWN_BODY)}")
+def post(
+    url: str, *, headers: Mapping[str, str], body: bytes, response_seconds: float = 30.0
+) -> Response:
+    """POST as a provider does: without an API key and without following redirects. Raises
+    Unreachable if no response came, or it is not complete after `response_seconds`."""
+    body_read = bytearray()
+    began = time.perf_counter()
+    try:
+        with (
+            httpx2.Client(timeout=_TIMEOUT, trust_env=not is_local(url)) as client,
+            client.stream("POST", url, headers=dict(headers), content=body) as response,
+        ):
+            for chunk in response.iter_bytes():
+                body_read += chunk
+                if len(body_read) >= _RESPONSE_BYTES:
+                    break
+                if time.perf_counter() - began > response_seconds:
+                    raise Unreachable(f"{url} did not finish its response in time.")
+    except httpx2.ConnectError as error:
+        raise Unreachable(f"Nothing answers at {url} ({error}). Is it started?") from None
+    except httpx2.TimeoutException:
+        raise Unreachable(f"{url} did not answer in time.") from None
+    except httpx2.LocalProtocolError:
+        # without the error's text, which quotes the header: GitLab's token is a header
+        raise Unreachable(f"This cannot be sent to {url}: HTTP does not allow a header.") from None
+    except (httpx2.TransportError, httpx2.DecodingError) as error:
+        raise Unreachable(f"The connection to {url} failed: {error_text(error)}.") from None
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise Unreachable(f"This cannot be sent to {url}: {error}.") from None
+    return Response(
+        status=response.status_code,
+        reason=response.reason_phrase,
+        text=bytes(body_read[:_RESPONSE_BYTES]).decode(errors="replace").strip(),
+        ids={
+            name: response.headers[name]
+            for name in ("X-Hookfast-Inbox-Id", "X-Hookfast-Event-Id")
+            if name in response.headers
+        },
+        location=response.headers.get("location"),
+        milliseconds=(time.perf_counter() - began) * 1000,
+    )
 
 
-def _show_answer(answer: Answered) -> None:
-    typer.echo(f"→ {answer.status} {plain(answer.reason)} in {answer.milliseconds:.0f} ms")
-    if answer.text:
-        typer.echo(f"  {short(plain(answer.text), _SHOWN_BODY)}")
-    for name, value in answer.ids.items():
-        typer.echo(f"  {name}: {plain(value)}")
+def _print_response(response: Response) -> None:
+    typer.echo(
+        f"→ {response.status} {printable(response.reason)} in {response.milliseconds:.0f} ms"
+    )
+    if response.text:
+        typer.echo(f"  {truncate(printable(response.text), _SHOWN_BODY)}")
+    for name, value in response.ids.items():
+        typer.echo(f"  {name}: {printable(value)}")
     typer.echo()
 
 
-def _print_json(url: str, headers: Mapping[str, str], body: bytes, answer: Answered) -> None:
-    """One line for each request."""
+def _print_json(url: str, headers: Mapping[str, str], body: bytes, response: Response) -> None:
+    """Print one line of JSON for a request."""
     document = {
         "request": {"url": url, "headers": dict(headers), "body": body.decode()},
-        "status": answer.status,
-        "duration_ms": round(answer.milliseconds, 3),
-        "answer": answer.text,
-        "ids": dict(answer.ids),
+        "status": response.status,
+        "duration_ms": round(response.milliseconds, 3),
+        "answer": response.text,
+        "ids": dict(response.ids),
     }
     typer.echo(json.dumps(document, ensure_ascii=False))
 
 
-def _advice(answer: Answered, receiver: _Receiver, secret: _Secret) -> str | None:
-    """What an answer that is no success most likely means."""
-    match answer.status:
+def _advice(response: Response, receiver: _Receiver, secret: _Secret) -> str | None:
+    """Return the most likely cause of a response that is not 2xx."""
+    match response.status:
         case 401 | 403 if receiver.is_source:
             return (
                 f"The source did not accept it. The secret is from {secret.origin}; is it the one "
@@ -209,38 +269,33 @@ def _advice(answer: Answered, receiver: _Receiver, secret: _Secret) -> str | Non
                 f"{secret.origin}?"
             )
         case 404 if receiver.is_source:
-            return "The source is switched off, or was deleted."
+            return "The source is not active, or was deleted."
         case 404:
             return f"The server has nothing at {urlsplit(receiver.url).path or '/'}."
         case 405:
-            return "The server takes no POST there."
+            return "The server does not accept POST there."
         case status if 300 <= status < 400:
-            where = plain(answer.location or "nowhere")
-            return f"The server redirects to {where}; providers do not follow."
+            where = printable(response.location or "nowhere")
+            return f"The server redirects to {where}; providers do not follow redirects."
         case _:
             return None
 
 
-def _without(secret: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers as they may be shown: GitLab's token is the secret itself."""
+def _without_secret(headers: Mapping[str, str], secret: str) -> dict[str, str]:
+    """Return the headers with the secret hidden: GitLab's token header is the secret itself."""
     return {name: value.replace(secret, _HIDDEN) for name, value in headers.items()}
 
 
-def _secret(path: Path | None) -> _Secret:
-    """Raises Misconfigured where there is none, and nobody to ask."""
-    if path is not None:
-        try:
-            text = sys.stdin.read() if str(path) == "-" else path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise typer.BadParameter(
-                f"the secret cannot be read: {type(error).__name__}", param_hint="--secret-file"
-            ) from None
-        found = _Secret(text=text.strip(), origin=str(path) if str(path) != "-" else "its input")
+def _find_secret(file: Path | None) -> _Secret:
+    """Return the secret from the file, the environment or the terminal. Raises Misconfigured."""
+    if file is not None:
+        origin = str(file) if str(file) != "-" else "standard input"
+        found = _Secret(text=read_secret(file), origin=origin)
     elif value := os.environ.get(SECRET_VARIABLE):
         found = _Secret(text=value.strip(), origin=SECRET_VARIABLE)
     elif sys.stdin.isatty():
-        text = typer.prompt("The secret it is signed with", hide_input=True, err=True)
-        found = _Secret(text=text.strip(), origin="what you typed")
+        text = typer.prompt("The secret that signs it", hide_input=True, err=True)
+        found = _Secret(text=text.strip(), origin="the terminal")
     else:
         raise Misconfigured(
             f"there is no secret to sign with. Set {SECRET_VARIABLE}, or name a file with "
@@ -250,84 +305,6 @@ def _secret(path: Path | None) -> _Secret:
         raise Misconfigured(f"the secret from {found.origin} is empty")
     if not found.text.isprintable():
         raise Misconfigured(
-            f"the secret from {found.origin} is more than one line, or holds control characters"
+            f"the secret from {found.origin} is more than one line, or has control characters"
         )
     return found
-
-
-def _options(text: str | None) -> dict[str, Any]:
-    """A provider's options. Raises typer.BadParameter."""
-    if text is None:
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"it is not JSON: {error}", param_hint="--options") from None
-    if not isinstance(value, dict):
-        raise typer.BadParameter("it is not a JSON object", param_hint="--options")
-    return value
-
-
-_TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
-_ANSWER_BYTES = 65_536
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """What a server answered; of a long body the start. `ids` are the headers in which a source
-    says what became of a request whose provider wants to hear something else in the body."""
-
-    status: int
-    reason: str
-    text: str
-    location: str | None
-    ids: Mapping[str, str]
-    milliseconds: float
-
-    @property
-    def is_success(self) -> bool:
-        """2xx, as providers have it."""
-        return 200 <= self.status < 300
-
-
-def post(
-    url: str, *, headers: Mapping[str, str], body: bytes, answer_seconds: float = 30.0
-) -> Answered:
-    """POST these bytes. Raises Unreachable where no answer came, or it went on coming for longer
-    than `answer_seconds`."""
-    body_read = bytearray()
-    began = time.perf_counter()
-    try:
-        with (
-            httpx2.Client(timeout=_TIMEOUT, trust_env=not is_local(url)) as client,
-            client.stream("POST", url, headers=dict(headers), content=body) as response,
-        ):
-            for chunk in response.iter_bytes():
-                body_read += chunk
-                if len(body_read) >= _ANSWER_BYTES:
-                    break
-                if time.perf_counter() - began > answer_seconds:
-                    raise Unreachable(f"{url} did not come to the end of its answer in time.")
-    except httpx2.ConnectError as error:
-        raise Unreachable(f"Nothing answers at {url} ({error}). Is it started?") from None
-    except httpx2.TimeoutException:
-        raise Unreachable(f"{url} did not answer in time.") from None
-    except httpx2.LocalProtocolError:
-        # without its text, which quotes the header: GitLab's token is one
-        raise Unreachable(f"This cannot be sent to {url}: HTTP does not allow a header.") from None
-    except (httpx2.TransportError, httpx2.DecodingError) as error:
-        raise Unreachable(f"The connection to {url} failed: {reason(error)}.") from None
-    except (httpx2.InvalidURL, ValueError) as error:
-        raise Unreachable(f"This cannot be sent to {url}: {error}.") from None
-    return Answered(
-        status=response.status_code,
-        reason=response.reason_phrase,
-        text=bytes(body_read[:_ANSWER_BYTES]).decode(errors="replace").strip(),
-        ids={
-            name: response.headers[name]
-            for name in ("X-Hookfast-Inbox-Id", "X-Hookfast-Event-Id")
-            if name in response.headers
-        },
-        location=response.headers.get("location"),
-        milliseconds=(time.perf_counter() - began) * 1000,
-    )

@@ -30,7 +30,7 @@ async def test_changes_are_listed_with_who_made_them(hookfast: Run, endpoint: Js
     listed = await hookfast("audit", "list", "--resource", endpoint["id"])
     assert listed.code == 0, listed.err
     headings, paused, created = listed.out.splitlines()
-    assert headings.split() == ["made", "by", "from", "action", "what", "changes"]
+    assert headings.split() == ["at", "by", "from", "action", "resource", "changes"]
     assert "127.0.0.1  endpoint.pause" in paused
     assert "state: enabled → paused, state_reason: null → Paused by request." in paused
     assert f"endpoint.create  {endpoint['id']}  mode: push, url: {endpoint['url']}, " in created
@@ -47,7 +47,7 @@ async def test_filters_are_passed_on_and_json_is_the_apis(hookfast: Run, endpoin
     by_key = ("audit", "list", "--key", entry["key_id"], "--limit", "1")
     assert "There are more; --limit shows them." in (await hookfast(*by_key)).err
     none = await hookfast("audit", "list", "--until", "1h")
-    assert (none.code, none.out, none.err) == (0, "", "There is no change.\n")
+    assert (none.code, none.out, none.err) == (0, "", "No change matches.\n")
     refused = await hookfast("audit", "list", "--action", "eat")
     assert (refused.code, refused.out) == (1, "")
 

@@ -65,7 +65,7 @@ async def test_what_cannot_be_a_key_is_not_sent_and_not_repeated(
     file.write_text(held)
     ended = await hookfast("tenants", "list", "--key-file", str(file))
     assert ended.code == 1
-    assert f"what {file} holds is not an API key" in ended.err
+    assert f"the content of {file} is not an API key" in ended.err
     assert "ret" not in ended.err.replace(str(file), "")
 
 
@@ -124,7 +124,7 @@ async def test_what_is_wrong_with_a_request_is_told_where_it_is(hookfast: Run) -
 async def test_a_wrong_option_is_a_usage_error(hookfast: Run) -> None:
     ended = await hookfast("deliveries", "list", "--since", "yesterday")
     assert (ended.code, ended.out) == (2, "")
-    assert "'yesterday' is neither a length of time" in ended.words
+    assert "'yesterday' is neither a duration" in ended.words
 
 
 async def test_an_id_cannot_lead_to_another_path(hookfast: Run) -> None:

@@ -214,7 +214,7 @@ async def _progress(served: ApiServer, job: Json, status: JobStatus | None = Non
         begun = await jobs.begin(connection, job["id"], now=now - timedelta(seconds=10))
         assert begun is not None
         if begun.cursor is None:
-            await jobs.progress(
+            await jobs.record_progress(
                 connection, begun, cursor="dlv_", in_hand=[], done=2, skipped=1, now=now
             )
         if status is not None:

@@ -214,12 +214,12 @@ async def test_a_replay_counts_new_subscribers_too(
     form = {"tenant_id": tenant, "url": "http://127.0.0.1:9/", "verification": "none"}
     await client.post("/endpoints", json=form | {"events": ["**"]})
     counted = await hookfast("events", "replay", event["id"], "--include-new", "--dry-run")
-    assert counted.out == "No delivery matches. 1 new delivery would be made.\n"
+    assert counted.out == "No delivery matches. 1 new delivery would be created.\n"
     asked = await hookfast("events", "replay", event["id"], "--include-new", stdin="n\n")
     assert asked.code == 1
-    assert "Make 1 new delivery? [y/N]" in asked.err
+    assert "Create 1 new delivery? [y/N]" in asked.err
     done = await hookfast("events", "replay", event["id"], "--include-new", "--yes", "--no-wait")
-    assert "1 new delivery made." in done.err
+    assert "1 new delivery created." in done.err
     assert len((await client.get(f"/events/{event['id']}/deliveries")).json()["data"]) == 1
 
 
@@ -240,4 +240,4 @@ async def test_data_that_the_api_would_refuse_are_not_sent(
     file.write_text(data)
     ended = await hookfast("emit", TYPE, "--data-file", str(file), "--url", "http://127.0.0.1:9")
     assert (ended.code, ended.out) == (2, "")
-    assert f"the data are not JSON: {why}" in ended.words
+    assert f"the data is not JSON: {why}" in ended.words

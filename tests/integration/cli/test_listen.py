@@ -200,7 +200,7 @@ async def test_a_bad_answer_is_shown_and_repeated_only_if_asked_for(
         [line] = await listening.until("event")
         await listening.interrupt()
     assert line["status"] == 200
-    assert [one.headers["x-hook-attempt"] for one in receiver.of_message(event_id)] == ["1", "2"]
+    assert [one.headers["x-hook-attempt"] for one in receiver.requests_for(event_id)] == ["1", "2"]
 
 
 async def test_what_came_in_through_a_source_can_go_on_as_it_came(
@@ -232,7 +232,7 @@ async def test_several_at_once_are_told_of_in_order(
     async with listen("--forward-to", url, "--concurrency", "4") as listening:
         emitted = await emit(client, tenant, 8)
         assert ids(await listening.until("event", 8)) == emitted
-    assert 1 < receiver.most_under_way <= 4
+    assert 1 < receiver.most_in_flight <= 4
 
 
 async def test_patterns_and_a_tenant_choose(
@@ -290,7 +290,7 @@ async def test_lines_for_people_say_what_was_answered(
         _, said = await process.communicate()
     assert f"{TYPE}  {event_id}  → 200  " in line
     assert "Requests are signed with whsec_" in said.decode()
-    assert "1 event: 1 accepted, 0 not." in said.decode()
+    assert "1 event: 1 accepted, 0 failed." in said.decode()
     assert "--since " in said.decode()
     assert process.returncode == 0
 

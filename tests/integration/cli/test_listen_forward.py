@@ -29,16 +29,16 @@ Forwarding = Callable[..., Forwarder]
 
 @pytest.fixture
 async def forwarding(receiver: Receiver) -> AsyncIterator[Forwarding]:
-    """`forwarding("/path", answer_seconds=1)`: to this path of the receiver."""
+    """`forwarding("/path", response_seconds=1)`: to this path of the receiver."""
     made: list[Forwarder] = []
 
-    def make(path: str, *, answer_seconds: float = PATIENCE) -> Forwarder:
+    def make(path: str, *, response_seconds: float = PATIENCE) -> Forwarder:
         made.append(
             Forwarder(
                 receiver.url(path),
                 secret=generate_secret(),
                 allow_remote=False,
-                answer_seconds=answer_seconds,
+                response_seconds=response_seconds,
             )
         )
         return made[-1]
@@ -52,7 +52,7 @@ async def forwarding(receiver: Receiver) -> AsyncIterator[Forwarding]:
 async def test_an_answer_that_keeps_coming_is_waited_for_only_so_long(
     forwarding: Forwarding, path: str
 ) -> None:
-    forwarder = forwarding(path, answer_seconds=_NOT_IN_TIME)
+    forwarder = forwarding(path, response_seconds=_NOT_IN_TIME)
     outcome = await within(PATIENCE, forwarder.send(_EVENT, attempt=1))
     assert (outcome.error, outcome.accepted) == ("no answer within 0.3 s", False)
     assert not outcome.away  # it was seen

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from hookfast.cli.remote.client import Api, NotHookfast
-from hookfast.cli.remote.listen_stream import Connected, Happening, Lost, Message, follow
+from hookfast.cli.remote.listen_stream import Connected, Lost, Message, StreamItem, read_stream
 from tests.integration.cli.conftest import Run
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.receiver import Receiver
@@ -45,7 +45,7 @@ async def test_a_url_where_something_else_answers_is_told_and_not_asked_for_ever
 async def test_a_page_in_the_place_of_the_stream_is_waited_out(receiver: Receiver) -> None:
     api = Api(receiver.url(""), key=OPERATOR_KEY, key_origin="here")
     receiver.routes[_PATH] = _STREAM
-    async with aclosing(follow(api, (), after=None)) as happenings:
+    async with aclosing(read_stream(api, (), after=None)) as happenings:
         assert await _next(happenings) == Connected()
         assert isinstance(await _next(happenings), Message)
         assert isinstance(await _next(happenings), Lost)
@@ -62,14 +62,14 @@ async def test_a_page_in_the_place_of_the_stream_is_waited_out(receiver: Receive
 async def test_a_page_before_there_was_a_stream_is_a_wrong_url(receiver: Receiver) -> None:
     api = Api(receiver.url(""), key=OPERATOR_KEY, key_origin="here")
     receiver.routes[_PATH] = _PAGE
-    async with aclosing(follow(api, (), after=None)) as happenings:
+    async with aclosing(read_stream(api, (), after=None)) as happenings:
         with pytest.raises(NotHookfast):
             await _next(happenings)
     api.close()
 
 
-async def _next(happenings: AsyncIterator[Happening]) -> Happening:
-    async def one() -> Happening:
+async def _next(happenings: AsyncIterator[StreamItem]) -> StreamItem:
+    async def one() -> StreamItem:
         return await anext(happenings)
 
     return await within(PATIENCE, one())

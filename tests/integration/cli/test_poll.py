@@ -53,7 +53,7 @@ async def test_what_waits_is_shown_until_it_is_acknowledged(
         assert shown.code == 0, shown.err
         assert [line.split()[-1] for line in shown.out.splitlines()] == events
     nothing = await hookfast("endpoints", "poll", endpoint)
-    assert (nothing.out, nothing.words) == ("", "Nothing waits.")
+    assert (nothing.out, nothing.words) == ("", "No events wait.")
     again = await hookfast("endpoints", "poll", endpoint, "--cursor", "start", "--json")
     assert [item["event_id"] for item in again.json["data"]] == events
     neither = await hookfast("endpoints", "create", "--tenant", tenant)

@@ -17,7 +17,7 @@ async def test_the_link_is_printed_alone_and_opens(
     endpoint = await endpoint_maker(client)(tenant_id=tenant, events=["**"])
     ended = await hookfast("portal-link", "--endpoint", endpoint["id"], "--for", "2h", "--may-act")
     assert ended.code == 0, ended.err
-    assert f"sees and steers {endpoint['id']} and its deliveries" in ended.words
+    assert f"can see and control {endpoint['id']} and its deliveries" in ended.words
     sig = ended.out.strip().partition("/dashboard/portal?sig=")[2]
     assert sig
     opened = await client.get(str(client.base_url.join(f"/dashboard/portal?sig={sig}")))

@@ -22,7 +22,7 @@ async def test_it_shows_ages_runs_and_what_could_not_be_dropped(
     before = await hookfast("retention", "show")
     assert before.code == 0, before.err
     assert "audit             365 d" in before.out
-    assert before.err == "It has not run yet.\n"
+    assert before.err == "No run yet.\n"
     now = utc_now()
     run_id = new_id("ret", now)
     run = RetentionRun(
@@ -31,13 +31,13 @@ async def test_it_shows_ages_runs_and_what_could_not_be_dropped(
     pin = {"partition": "events_20261001", "reason": "The delivery dlv_1 (paused) is kept."}
     async with served.context.database.write() as connection:
         await retention_runs.begin(connection, run, cutoffs=cutoffs(now, AGES))
-        await retention_runs.dropped(connection, run_id, "events", rows=1_000, partitions=2)
-        await retention_runs.pin(connection, run_id, "events", [pin])
+        await retention_runs.count_dropped(connection, run_id, "events", rows=1_000, partitions=2)
+        await retention_runs.set_pinned(connection, run_id, "events", [pin])
     shown = await hookfast("retention", "show")
     line = shown.out.splitlines()[-1]
     assert line.startswith(run_id)
     assert line.split()[-6:] == ["running,", "dry", "run", "1,000", "0", "2"]
-    assert shown.err == "events_20261001 stays: The delivery dlv_1 (paused) is kept.\n"
+    assert shown.err == "events_20261001 was not dropped: The delivery dlv_1 (paused) is kept.\n"
     (found,) = (await hookfast("retention", "show", "--json")).json["runs"]
     assert found["id"] == run_id
 

@@ -33,7 +33,7 @@ async def test_a_secret_is_rotated_and_shown_once(
     [secret] = rotated.out.split()
     assert secret.startswith("whsec_")
     assert secret != endpoint["secret"]
-    assert "signs too until" in rotated.words
+    assert "also signs until" in rotated.words
     shown = (await client.get(f"/endpoints/{endpoint['id']}")).json()
     assert [one["expires_at"] is None for one in shown["secrets"]] == [True, False]
     as_json = await hookfast(
@@ -62,10 +62,10 @@ async def test_everything_is_sealed_anew_and_the_old_key_can_go(
     looked = await hookfast("secrets", "rekey", "--dry-run", env=both)
     assert looked.out == "1 value: 0 under the newest key, 1 under older ones.\n"
     done = await hookfast("secrets", "rekey", env=both)
-    assert (done.code, done.err) == (0, "1 value sealed anew.\n")
+    assert (done.code, done.err) == (0, "1 value sealed again.\n")
     assert done.out == "1 value: 1 under the newest key, 0 under older ones.\n"
     again = await hookfast("secrets", "rekey", env=alone)
-    assert (again.code, again.err) == (0, "0 values sealed anew.\n")
+    assert (again.code, again.err) == (0, "0 values sealed again.\n")
 
 
 async def test_a_signing_key_is_rotated(
@@ -75,7 +75,7 @@ async def test_a_signing_key_is_rotated(
     assert first.code == 0, first.err
     second = await hookfast("secrets", "rotate-signing-key", "--overlap", "2d", env=service)
     kids = [one.out.split()[0] for one in (second, first)]
-    assert f"{kids[1]} is in the directory until" in second.words
+    assert f"{kids[1]} stays in the directory until" in second.words
     directory = await client.get(str(client.base_url.join("/.well-known/hookfast-keys.json")))
     assert [key["kid"] for key in directory.json()["keys"]] == kids
 

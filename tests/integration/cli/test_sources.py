@@ -49,12 +49,12 @@ async def test_the_life_of_a_source(hookfast: Run, served: ApiServer, endpoint: 
     assert (await send(f"{served.url}/in/{source}", {}))["status"] == 401
     again = await send(f"{served.url}/in/{source}", {}, secret=rotated.out.strip())
     assert again["status"] == "accepted"
-    await served.context.refusals.write()
+    await served.context.rejections.write()
     counted = await hookfast("sources", "stats", source, "--json")
     assert (counted.json["accepted"], counted.json["rejected"]) == (2, 1)
 
     assert (await hookfast("sources", "delete", source, "--yes")).code == 0
-    assert "no source" in (await hookfast("sources", "list")).err
+    assert "no sources" in (await hookfast("sources", "list")).err
 
 
 async def test_where_the_provider_makes_the_secret_it_says_how_to_give_it(

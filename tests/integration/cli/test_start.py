@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hookfast.cli.database import check_database
 from hookfast.cli.prepare import prepare
-from hookfast.cli.database import reach
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.supervisor import home_lock
@@ -45,7 +45,7 @@ async def test_a_database_that_is_not_there_is_told_in_a_sentence(
 ) -> None:
     folder = blocked.parent.parent
     settings = Settings(home=folder, database_url=url.format(folder=folder))
-    for start in (prepare, reach):
+    for start in (prepare, check_database):
         with pytest.raises(Misconfigured) as caught:
             await start(settings)
         assert words in caught.value.message
@@ -54,8 +54,8 @@ async def test_a_database_that_is_not_there_is_told_in_a_sentence(
 
 async def test_a_home_that_cannot_be_made_is_told_in_a_sentence(blocked: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be used: Not a directory"):
-        await reach(Settings(home=blocked))
-    with pytest.raises(Misconfigured, match=r"HOOKFAST_HOME, .* cannot be made"):
+        await check_database(Settings(home=blocked))
+    with pytest.raises(Misconfigured, match=r"HOOKFAST_HOME, .* cannot be created"):
         home_lock.locked(blocked).__enter__()
 
 

@@ -78,7 +78,7 @@ async def test_a_wrong_secret_ends_with_1_and_says_where_it_is_from(
     )
     assert ended.code == 1
     assert "→ 401" in ended.out
-    assert "secret is from its input" in ended.words
+    assert "secret is from standard input" in ended.words
     assert "another-secret" not in ended.out + ended.err
     assert await inbox(client) == []
 
@@ -188,7 +188,7 @@ async def test_a_secret_of_several_lines_is_refused_and_not_repeated(
         stdin="first line\nsecond line\n",
     )
     assert ended.code == 1
-    assert "the secret from its input is more than one line" in ended.words
+    assert "the secret from standard input is more than one line" in ended.words
     assert "second line" not in ended.out + ended.err
     assert receiver.requests == []
 

@@ -89,8 +89,8 @@ async def test_a_check_that_breaks_hides_nothing_and_shows_no_error_text(tmp_pat
         yield ok("good", "It is well.")
 
     checks = (
-        Check(name="broken", look=broken, todo="–"),
-        Check(name="good", look=good, todo="–"),
+        Check(name="broken", run=broken, todo="–"),
+        Check(name="good", run=good, todo="–"),
     )
     findings = await examine(installation(tmp_path, None), checks=checks)
     assert [one.check for one in findings] == ["broken", "good"]

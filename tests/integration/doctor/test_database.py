@@ -36,7 +36,7 @@ async def test_a_good_database_with_a_living_worker_is_well(
     database: Database, tmp_path: Path
 ) -> None:
     async with database.write() as connection:
-        await workers.beat(connection, "one", version="0.1.0", now=utc_now())
+        await workers.record_heartbeat(connection, "one", version="0.1.0", now=utc_now())
 
     findings = _named(await look("database", installation(tmp_path, database.url)))
 
@@ -49,7 +49,9 @@ async def test_without_a_worker_it_says_when_the_last_was_seen(
 ) -> None:
     now = utc_now()
     async with database.write() as connection:
-        await workers.beat(connection, "one", version="0.1.0", now=now - timedelta(hours=2))
+        await workers.record_heartbeat(
+            connection, "one", version="0.1.0", now=now - timedelta(hours=2)
+        )
 
     status, said = bad(_named(await look("database", installation(tmp_path, database.url))))[
         "workers"
@@ -140,7 +142,7 @@ async def test_a_postgresql_that_is_not_there_fails_and_shows_no_password(
     ("part", "other", "word"),
     [
         ("/test_", "/nothing_", "no database nothing_"),
-        ("://postgres:", "://nobody:", "refuses the user nobody"),
+        ("://postgres:", "://nobody:", "denies access to the user nobody"),
     ],
 )
 async def test_a_wrong_database_or_user_is_named(
@@ -184,7 +186,7 @@ async def test_too_few_connections_for_the_workers_that_were_seen(
 ) -> None:
     async with Database(postgresql_url) as database, database.write() as connection:
         for number in range(40):  # more than any default of max_connections has room for
-            await workers.beat(connection, str(number), version="0.1.0", now=utc_now())
+            await workers.record_heartbeat(connection, str(number), version="0.1.0", now=utc_now())
 
     status, said = bad(_named(await look("database", installation(tmp_path, postgresql_url))))[
         "database.connections"
@@ -199,7 +201,7 @@ async def test_the_connections_it_counts_are_those_the_engine_opens(postgresql_u
         listening = 1
         most = listening + sum(
             pool.size() + pool._max_overflow  # type: ignore[attr-defined]
-            for pool in (database._writer.pool, database.unhurried._writer.pool)
+            for pool in (database._writer.pool, database.background._writer.pool)
         )
     assert most == server_facts.CONNECTIONS_PER_PROCESS
 
@@ -222,7 +224,7 @@ async def test_a_clock_that_differs_from_the_databases_is_told(
 
 async def test_a_worker_whose_clock_is_ahead_is_noticed(database: Database, tmp_path: Path) -> None:
     async with database.write() as connection:
-        await workers.beat(
+        await workers.record_heartbeat(
             connection, "one", version="0.1.0", now=utc_now() + timedelta(seconds=40)
         )
     found = bad(_named(await look("database", installation(tmp_path, database.url))))

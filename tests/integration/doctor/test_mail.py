@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from hookfast.doctor.examination import Check, examine
-from hookfast.doctor.mail import look as look_at_mail
+from hookfast.doctor.mail import check_mail
 from tests.e2e.service_process import free_ports
 from tests.integration.doctor.conftest import bad, installation, look
 from tests.support.mail_server import MailServer
@@ -77,7 +77,7 @@ async def test_a_server_that_never_answers_takes_its_time_and_no_more(tmp_path: 
         port = server.sockets[0].getsockname()[1]
         url = f"smtp://127.0.0.1:{port}"
         settings = installation(tmp_path, None, smtp_url=url, mail_from=SENDER)
-        check = Check(name="mail", look=look_at_mail, todo="Use another port.", seconds=0.2)
+        check = Check(name="mail", run=check_mail, todo="Use another port.", seconds=0.2)
         found = bad(await examine(settings, checks=(check,)))
     assert found == {"mail": ("fail", "No answer within 0.2 seconds. Use another port.")}
 

@@ -51,7 +51,7 @@ async def test_a_setting_that_is_dangerous_is_named(
 
 async def test_links_that_lead_nowhere_but_here_are_told_with_what_to_set(tmp_path: Path) -> None:
     found = bad(await look("settings", installation(tmp_path, None, host="::")))
-    assert "http://[::1]:8080, which leads to this machine only" in found["settings.public_url"][1]
+    assert "http://[::1]:8080, which only this machine can open" in found["settings.public_url"][1]
     found = bad(await look("settings", installation(tmp_path, None, host="10.0.0.5")))
     assert "http://10.0.0.5:8080." in found["settings.public_url"][1]
 

@@ -21,7 +21,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.doctor.finding import Finding
-from hookfast.doctor.temporal import _schedule as look_at_schedule
+from hookfast.doctor.temporal import _check_schedule
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
 from hookfast.settings.up_file import UpFile
@@ -85,7 +85,7 @@ async def test_an_embedded_one_that_is_away_is_told_with_the_address_it_has(
     monkeypatch.delenv("TEMPORAL_ADDRESS")
     address = f"127.0.0.1:{free_ports(1)[0]}"
     taken = UpFile(temporal_address=address, temporal_namespace="default")
-    with home_lock.locked(tmp_path), up_file.noted(tmp_path, taken):
+    with home_lock.locked(tmp_path), up_file.written(tmp_path, taken):
         found = bad(await look("temporal", installation(tmp_path, None)))
     assert f"no Temporal at {address}" in found["temporal"][1]
     assert "temporal.log" in found["temporal"][1]
@@ -142,7 +142,7 @@ async def test_a_schedule_without_a_next_run_is_told_of(temporal: WorkflowEnviro
         end_at=datetime(2020, 1, 1, tzinfo=UTC),
     )
     await temporal.client.create_schedule("over", Schedule(action=action, spec=spec))
-    found = await look_at_schedule(temporal.client, "over")
+    found = await _check_schedule(temporal.client, "over")
     assert (found.status, "over has no next run" in found.saw) == ("warn", True)
     assert found.todo is not None
     assert "temporal schedule delete --schedule-id over" in found.todo

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from hookfast.cli.remote.client import reason
+from hookfast.cli.remote.client import error_text
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from hookfast.cli.remote.client import reason
     ],
 )
 def test_an_error_says_something_and_ends_no_sentence(error: Exception, words: str) -> None:
-    assert reason(error) == words
+    assert error_text(error) == words

@@ -5,7 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from hookfast.cli.remote.jobs import EXIT_CODES, counts, outcome, pace, started
+from hookfast.cli.remote.jobs import (
+    EXIT_CODES,
+    format_counts,
+    format_rate,
+    result_sentence,
+    started_sentence,
+)
 from hookfast.deliveries.job import JobStatus
 
 _NOW = datetime(2026, 11, 20, 12, 0, 20, tzinfo=UTC)
@@ -26,28 +32,28 @@ _DONE = _JOB | {"status": "done", "finished_at": "2026-11-20T12:00:40.000000Z", 
 
 
 def test_its_counts_name_what_was_not_done() -> None:
-    assert counts(_JOB) == "1,200/5,000, 3 skipped, 1 failed"
-    assert counts(_JOB | {"skipped": 0, "failed": 0}) == "1,196/5,000"
+    assert format_counts(_JOB) == "1,200/5,000, 3 skipped, 1 failed"
+    assert format_counts(_JOB | {"skipped": 0, "failed": 0}) == "1,196/5,000"
 
 
 def test_its_pace_is_that_of_the_whole_run() -> None:
-    assert pace(_JOB, now=_NOW) == "60.0/s, 63 s left"  # 1,200 in 20 s
-    assert pace(_DONE, now=_NOW) == "30.0/s"  # 1,200 in 40 s
+    assert format_rate(_JOB, now=_NOW) == "60.0/s, 63 s left"  # 1,200 in 20 s
+    assert format_rate(_DONE, now=_NOW) == "30.0/s"  # 1,200 in 40 s
 
 
 def test_a_job_that_did_nothing_yet_has_no_pace() -> None:
-    assert pace(_JOB | {"started_at": None}, now=_NOW) == ""
-    assert pace(_JOB | {"done": 0, "skipped": 0, "failed": 0}, now=_NOW) == ""
+    assert format_rate(_JOB | {"started_at": None}, now=_NOW) == ""
+    assert format_rate(_JOB | {"done": 0, "skipped": 0, "failed": 0}, now=_NOW) == ""
 
 
 def test_its_end_is_one_sentence() -> None:
-    assert outcome(_DONE) == "job_1 done: 1,200/5,000, 3 skipped, 1 failed (30.0/s)."
+    assert result_sentence(_DONE) == "job_1 done: 1,200/5,000, 3 skipped, 1 failed (30.0/s)."
     failed = _DONE | {"status": "failed", "error": "The endpoint\x1b is gone."}
-    assert outcome(failed).endswith("(30.0/s). The endpoint� is gone.")
+    assert result_sentence(failed).endswith("(30.0/s). The endpoint� is gone.")
 
 
 def test_its_start_says_how_to_watch_it() -> None:
-    assert started(_JOB) == (
+    assert started_sentence(_JOB) == (
         "job_1: resend of 5,000 deliveries. Watch it with `hookfast jobs watch job_1`."
     )
 

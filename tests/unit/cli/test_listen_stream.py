@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from hookfast.cli.remote.listen_forward import Forwarder, body_of, is_near
-from hookfast.cli.remote.listen_stream import Events, Message, Place
+from hookfast.cli.remote.listen_forward import Forwarder, body_of, is_local_network
+from hookfast.cli.remote.listen_stream import EventParser, Message, StreamPosition
 from hookfast.errors import InvalidInput, Misconfigured
 from hookfast.signing.signature import generate_secret
 
@@ -23,11 +23,11 @@ _STREAM = (
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1_000])
 def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
-    events = Events()
-    found = []
+    events = EventParser()
+    messages = []
     for place in range(0, len(_STREAM), size):
-        found += list(events.feed(_STREAM[place : place + size]))
-    assert found == [
+        messages += list(events.feed(_STREAM[place : place + size]))
+    assert messages == [
         Message(name="event", cursor="c1", data={"body": "\u2028 \n"}),
         Message(name="gap", cursor="c3", data={"from": "x"}),
     ]
@@ -36,7 +36,7 @@ def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
 
 def test_an_id_counts_once_its_message_is_complete() -> None:
     """Else one that is cut off after its id would be lost."""
-    events = Events("c0")
+    events = EventParser("c0")
     assert list(events.feed(b'id: c1\nevent: event\ndata: {"id"')) == []
     assert events.last_id == "c0"
     assert [message.cursor for message in events.feed(b":1}\n\n")] == ["c1"]
@@ -44,7 +44,7 @@ def test_an_id_counts_once_its_message_is_complete() -> None:
 
 
 def test_a_heartbeat_moves_the_id_alone() -> None:
-    events = Events()
+    events = EventParser()
     assert list(events.feed(b": heartbeat\nid: c9\n\n")) == []
     assert events.last_id == "c9"
 
@@ -77,7 +77,7 @@ def test_the_body_comes_out_byte_for_byte(event: dict[str, str], body: bytes) ->
     ],
 )
 def test_near_is_this_machine_and_private_networks(address: str, near: bool) -> None:
-    assert is_near(ip_address(address)) is near
+    assert is_local_network(ip_address(address)) is near
 
 
 @pytest.mark.parametrize(
@@ -109,23 +109,23 @@ def test_a_remote_server_has_to_be_allowed() -> None:
     ],
 )
 def test_it_begins_where_it_is_told(since: str | None, cursor: str | None, is_time: bool) -> None:
-    place = Place.found(None, url="http://a", since=since)
+    place = StreamPosition.load(None, url="http://a", since=since)
     assert place.cursor == cursor
     assert (place.since is not None) == is_time
 
 
 def test_what_says_no_place_is_refused() -> None:
     with pytest.raises(typer.BadParameter):
-        Place.found(None, url="http://a", since="yesterday!")
+        StreamPosition.load(None, url="http://a", since="yesterday!")
 
 
 def test_a_file_keeps_the_place_and_knows_whose_it_is(tmp_path: Path) -> None:
     file = tmp_path / "place.json"
-    Place.found(file, url="http://a", since="5m").reached("MS4xLjIuMw")
-    assert Place.found(file, url="http://a", since="5m").cursor == "MS4xLjIuMw"
-    with pytest.raises(Misconfigured, match="is of http://a"):
-        Place.found(file, url="http://b", since=None)
+    StreamPosition.load(file, url="http://a", since="5m").advance("MS4xLjIuMw")
+    assert StreamPosition.load(file, url="http://a", since="5m").cursor == "MS4xLjIuMw"
+    with pytest.raises(Misconfigured, match="belongs to http://a"):
+        StreamPosition.load(file, url="http://b", since=None)
     file.write_text("{}")
-    with pytest.raises(Misconfigured, match="is no file"):
-        Place.found(file, url="http://a", since=None)
+    with pytest.raises(Misconfigured, match="was not written by"):
+        StreamPosition.load(file, url="http://a", since=None)
     assert [path.name for path in tmp_path.iterdir()] == ["place.json"]

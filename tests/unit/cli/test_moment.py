@@ -7,7 +7,13 @@ from datetime import UTC, datetime
 import pytest
 import typer
 
-from hookfast.cli.remote.times import ago, ahead, distance, shown, span
+from hookfast.cli.remote.times import (
+    format_distance,
+    format_seconds,
+    format_time,
+    parse_future,
+    parse_past,
+)
 
 _NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
@@ -28,11 +34,11 @@ _NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 def test_a_length_of_time_counts_back_from_now_and_a_time_is_taken_as_it_is(
     text: str, moment: str
 ) -> None:
-    assert ago(text, now=_NOW) == moment
+    assert parse_past(text, now=_NOW) == moment
 
 
 def test_a_length_of_time_can_count_ahead() -> None:
-    assert ahead("1h30m", now=_NOW) == "2026-11-20T13:30:00.000000Z"
+    assert parse_future("1h30m", now=_NOW) == "2026-11-20T13:30:00.000000Z"
 
 
 @pytest.mark.parametrize(
@@ -41,12 +47,12 @@ def test_a_length_of_time_can_count_ahead() -> None:
 )
 def test_anything_else_is_refused_with_examples(text: str) -> None:
     with pytest.raises(typer.BadParameter, match=r"2h.*RFC 3339"):
-        ago(text, now=_NOW)
+        parse_past(text, now=_NOW)
 
 
 def test_a_length_of_time_beyond_the_calendar_is_refused() -> None:
     with pytest.raises(typer.BadParameter, match="36,500 days"):
-        ago("99999999999w", now=_NOW)
+        parse_past("99999999999w", now=_NOW)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +70,16 @@ def test_a_length_of_time_beyond_the_calendar_is_refused() -> None:
 def test_a_distance_is_told_in_its_largest_unit_that_says_enough(
     text: str | None, words: str
 ) -> None:
-    assert distance(text, now=_NOW) == words
+    assert format_distance(text, now=_NOW) == words
 
 
 def test_a_time_is_shown_in_utc_with_its_distance() -> None:
-    text = shown("2026-11-20T12:15:00.123456+01:00", now=_NOW)
+    text = format_time("2026-11-20T12:15:00.123456+01:00", now=_NOW)
     assert text == "2026-11-20 11:15:00Z (45 min ago)"
 
 
 def test_a_span_has_a_unit() -> None:
-    assert [span(seconds) for seconds in (0, 119, 120, 7_199, 7_200, 172_800)] == [
+    assert [format_seconds(seconds) for seconds in (0, 119, 120, 7_199, 7_200, 172_800)] == [
         "0 s",
         "119 s",
         "2 min",

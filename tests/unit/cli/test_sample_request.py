@@ -24,8 +24,8 @@ def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
 async def test_an_answer_that_keeps_coming_is_waited_for_only_so_long() -> None:
     async with Receiver() as receiver:
         url = receiver.url("/drip-body/0.05")
-        sending = asyncio.to_thread(post, url, headers={}, body=b"{}", answer_seconds=0.2)
-        with pytest.raises(Unreachable, match="did not come to the end of its answer"):
+        sending = asyncio.to_thread(post, url, headers={}, body=b"{}", response_seconds=0.2)
+        with pytest.raises(Unreachable, match="did not finish its response"):
             await within(PATIENCE, sending)
 
 

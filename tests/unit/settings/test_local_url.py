@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from hookfast.cli.api import warn_of_links
+from hookfast.cli.api import warn_if_links_are_local
 from hookfast.settings.local_url import listens_everywhere, local_url
 from hookfast.settings.settings import Settings
 
@@ -51,10 +51,10 @@ def test_an_address_that_is_every_one_is_known(host: str, everywhere: bool) -> N
 
 def test_the_api_says_at_start_what_to_set_where_nobody_else_can_follow_its_links() -> None:
     with capture_logs() as logged:
-        warn_of_links(Settings(host="::", port=8080))
+        warn_if_links_are_local(Settings(host="::", port=8080))
     assert [line["public_url"] for line in logged] == ["http://[::1]:8080"]
     assert "HOOKFAST_PUBLIC_URL" in logged[0]["event"]
     with capture_logs() as logged:
-        warn_of_links(Settings(host="::", public_url="https://hooks.example.com"))
-        warn_of_links(Settings(host="127.0.0.1"))
+        warn_if_links_are_local(Settings(host="::", public_url="https://hooks.example.com"))
+        warn_if_links_are_local(Settings(host="127.0.0.1"))
     assert logged == []

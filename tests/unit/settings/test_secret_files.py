@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.errors import Misconfigured
-from hookfast.settings.secret_files import chosen, named, read
+from hookfast.settings.secret_files import named_files, read, read_for
 from hookfast.settings.settings import Settings
 
 KEY = "hf_" + "k" * 40
@@ -108,9 +108,9 @@ def test_a_file_that_cannot_be_used_is_named_with_what_to_do(tmp_path: Path, fil
 
 def test_temporals_key_can_come_from_a_file(file: Path) -> None:
     variables = {"TEMPORAL_API_KEY_FILE": str(file), "HOOKFAST_SMTP_URL_FILE": ""}
-    assert chosen("TEMPORAL_API_KEY", variables) == KEY
-    assert chosen("TEMPORAL_API_KEY", {}) is None
-    assert named(Settings, variables) == {"TEMPORAL_API_KEY_FILE": file}
+    assert read_for("TEMPORAL_API_KEY", variables) == KEY
+    assert read_for("TEMPORAL_API_KEY", {}) is None
+    assert named_files(Settings, variables) == {"TEMPORAL_API_KEY_FILE": file}
 
 
 def _operator_key() -> str:

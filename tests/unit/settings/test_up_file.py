@@ -19,23 +19,23 @@ def test_it_is_known_while_up_runs_and_not_before_or_after(tmp_path: Path) -> No
     assert up_file.read(home) is None
     with home_lock.locked(home):
         assert up_file.read(home) is None
-        with up_file.noted(home, HERE):
+        with up_file.written(home, HERE):
             assert up_file.read(home) == HERE
         assert up_file.read(home) is None
 
 
 def test_what_a_killed_up_noted_is_not_believed(tmp_path: Path) -> None:
-    with up_file.noted(tmp_path, HERE):
+    with up_file.written(tmp_path, HERE):
         assert up_file.read(tmp_path) is None, "nobody holds the home"
         (tmp_path / up_file.LOCK).touch()
         assert up_file.read(tmp_path) is None
-        with home_lock.locked(tmp_path), up_file.noted(tmp_path, None):
+        with home_lock.locked(tmp_path), up_file.written(tmp_path, None):
             assert up_file.read(tmp_path) is None, "the next one uses a Temporal elsewhere"
 
 
 @pytest.mark.parametrize("note", ["", "7233", "[]", '{"temporal_address": "a"}', "\udcff"])
 def test_a_note_that_cannot_be_understood_is_none(tmp_path: Path, note: str) -> None:
-    with home_lock.locked(tmp_path), up_file.noted(tmp_path, HERE):
+    with home_lock.locked(tmp_path), up_file.written(tmp_path, HERE):
         (tmp_path / "up.json").write_bytes(note.encode(errors="surrogateescape"))
         assert up_file.read(tmp_path) is None
 
@@ -53,7 +53,7 @@ def test_an_up_that_starts_while_others_look_gets_its_home(tmp_path: Path) -> No
     reader.start()
     try:
         for _ in range(5):
-            with home_lock.locked(tmp_path), up_file.noted(tmp_path, HERE):
+            with home_lock.locked(tmp_path), up_file.written(tmp_path, HERE):
                 assert up_file.read(tmp_path) == HERE
     finally:
         looking.set()

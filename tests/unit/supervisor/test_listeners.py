@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.cli.demo.receiver import _listening
+from hookfast.cli.demo.receiver import _listen
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import listen
@@ -18,7 +18,7 @@ def test_an_answers_body_does_not_wait_for_its_head_to_be_acknowledged(
     tmp_path: Path, of: str
 ) -> None:
     """40 ms of each request, where the event loop is asyncio's."""
-    listener = listen(Settings(home=tmp_path, port=0)) if of == "the API" else _listening(0)
+    listener = listen(Settings(home=tmp_path, port=0)) if of == "the API" else _listen(0)
     with listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:

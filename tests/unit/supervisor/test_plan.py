@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.cli.up import plan_of
+from hookfast.cli.up import make_plan
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.plan import Plan
 
@@ -24,15 +24,15 @@ def test_it_survives_a_command_line_and_tells_no_secret(
     monkeypatch.setenv("TEMPORAL_ADDRESS", address)
     settings = Settings(home=tmp_path / "[x] 'y'", api_processes=2, **SECRETS)
 
-    plan = plan_of(settings, workers=3)
+    plan = make_plan(settings, workers=3)
 
-    assert Plan.loaded(plan.dumped()) == plan
+    assert Plan.from_json(plan.to_json()) == plan
     assert (plan.api_processes, plan.workers) == (2, 3)
     assert (plan.temporal is None) == bool(address)
-    assert "sssssss" not in plan.dumped()
+    assert "sssssss" not in plan.to_json()
 
 
 def test_the_search_attributes_are_told_with_their_types() -> None:
-    plan = plan_of(Settings())
+    plan = make_plan(Settings())
     assert plan.temporal is not None
     assert "HookTenant=Keyword" in plan.temporal.search_attributes

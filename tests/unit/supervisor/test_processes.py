@@ -51,7 +51,7 @@ async def test_parts_started_together_are_asked_to_end_together(tmp_path: Path) 
                 _part(tmp_path, "one", others="two"), _part(tmp_path, "two", others="one")
             )
             await _until(lambda: len(list(tmp_path.glob("*.runs"))) == 3)
-        assert supervisor.ends("two") == 0
+        assert supervisor.exits("two") == 0
 
     await within(PATIENCE, run())
     assert _asked(tmp_path, "first") > _asked(tmp_path, "one"), "the first is stopped last"
