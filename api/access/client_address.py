@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hookfast.settings.settings import Network
+from hookfast.settings.types import Network
 
 Address = IPv4Address | IPv6Address
 

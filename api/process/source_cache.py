@@ -21,7 +21,7 @@ from hookfast.ids import is_id
 from hookfast.inbox import BusinessKeys, Provider, compile_expression, provider
 from hookfast.inbox.source_secrets import OpenSecret, open_secrets
 from hookfast.inbox.verified_request import SourceRules
-from hookfast.settings.settings import Network
+from hookfast.settings.types import Network
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import sources

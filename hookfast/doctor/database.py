@@ -17,7 +17,7 @@ from hookfast.doctor.postgresql import check_postgresql
 from hookfast.doctor.workers import check_database_clock, check_workers, count_alive
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.migrate import Schema, newest_revision, schema
+from hookfast.storage.database.migrate import Schema, current_revision, newest_revision, schema
 from hookfast.storage.figures import server_facts
 
 _SQLITE_HEADER = b"SQLite format 3\0"
@@ -122,7 +122,7 @@ async def _check(
         journal = await server_facts.sqlite_journal(connection)
         yield ok("database", f"SQLite, {make_url(database.url).database}.")
         yield _check_journal(journal)
-    found = _check_schema(await schema(connection), await server_facts.revision(connection))
+    found = _check_schema(await schema(connection), await current_revision(connection))
     yield found
     heartbeats = None if found.status == "fail" else await server_facts.last_heartbeats(connection)
     if database.kind == "postgresql":

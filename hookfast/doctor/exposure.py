@@ -15,7 +15,8 @@ from hookfast.clock import Clock
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.settings import secret_files
 from hookfast.settings.local_url import listens_everywhere
-from hookfast.settings.settings import Network, Settings
+from hookfast.settings.settings import Settings
+from hookfast.settings.types import Network
 
 _MOUNTED = Path("/run/secrets")
 """Where Docker mounts secrets for one container, which alone is "everyone" there."""

@@ -1,6 +1,6 @@
-"""Settings from the environment (prefix `HOOKFAST_`) or a `.env` file, secrets also from files
-(`HOOKFAST_…_FILE`). `hookfast config` prints the ones in force; secrets are masked everywhere they
-could be shown.
+"""Settings from the environment (prefix `HOOKFAST_`) or a `.env` file; secrets also from files
+(`HOOKFAST_…_FILE`). `hookfast config` prints the settings in force. Secrets are masked wherever
+settings are shown.
 
 Temporal's address, namespace, key and TLS come from `TEMPORAL_*`, read by `temporalio.envconfig`.
 """
@@ -8,17 +8,14 @@ Temporal's address, namespace, key and TLS come from `TEMPORAL_*`, read by `temp
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -27,29 +24,14 @@ from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
 from hookfast.retention import ages as retention
 from hookfast.settings.local_url import local_url
-from hookfast.settings.port_ranges import parse_port_ranges
 from hookfast.settings.secret_files import SecretFiles
-
-Network = IPv4Network | IPv6Network
-
-
-def _seconds(value: object) -> object:
-    """A number in text counts seconds; whatever else (`PT30S`, `00:00:30`) is pydantic's to read,
-    which takes a number for seconds but not its text."""
-    if isinstance(value, str):
-        with suppress(ValueError):
-            return float(value)
-    return value
-
-
-Seconds = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
-Span = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))]
+from hookfast.settings.types import Networks, Port, Seconds, SecondsOrZero, parse_port_ranges
 
 OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
 
 
 class Settings(BaseSettings):
-    """Everything that can be set, with its default."""
+    """Every setting with its default."""
 
     model_config = SettingsConfigDict(
         env_prefix="HOOKFAST_",
@@ -57,7 +39,7 @@ class Settings(BaseSettings):
         extra="ignore",
         frozen=True,
         env_ignore_empty=True,
-        hide_input_in_errors=True,  # a mistyped key must not end up in a log
+        hide_input_in_errors=True,  # an error in a log must not show a mistyped key
     )
 
     @classmethod
@@ -69,7 +51,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Each source that has variables is also one of the files its variables name."""
+        """Return the sources by priority: before each source of variables, the files it names."""
         return (
             init_settings,
             SecretFiles(settings_cls, env_settings),
@@ -80,22 +62,18 @@ class Settings(BaseSettings):
 
     home: Path = Field(Path("var"), description="Folder of the embedded database, keys and mail.")
     host: str = Field("127.0.0.1", description="Address the API listens on.")
-    port: int = Field(8080, ge=0, le=65535, description="Port of the API; 0 takes a free one.")
+    port: Port = Field(8080, description="Port of the API; 0 takes a free one.")
     public_url: str | None = Field(
         None,
         description="URL under which receivers reach the API, for links in `thin` payloads; "
         "default: the listening address, or loopback when it listens on every address.",
     )
-    temporal_port: int = Field(
+    temporal_port: Port = Field(
         7233,
-        ge=0,
-        le=65535,
         description="Port of the embedded Temporal; a free port when it is taken.",
     )
-    temporal_ui_port: int = Field(
+    temporal_ui_port: Port = Field(
         8233,
-        ge=0,
-        le=65535,
         description="Port of the embedded Temporal UI; a free port when it is taken.",
     )
     temporal_ui_url: str | None = Field(
@@ -118,11 +96,11 @@ class Settings(BaseSettings):
         "first (`hookfast secrets rekey --help` explains how to change them); default: a key file "
         "in the home folder.",
     )
-    allowed_private_networks: Annotated[tuple[Network, ...], NoDecode] = Field(
+    allowed_private_networks: Networks = Field(
         (),
         description="Comma-separated CIDRs that deliveries may go to although they are not public.",
     )
-    denied_networks: Annotated[tuple[Network, ...], NoDecode] = Field(
+    denied_networks: Networks = Field(
         (),
         description="Comma-separated CIDRs that deliveries never go to, such as your own public "
         "addresses.",
@@ -132,7 +110,7 @@ class Settings(BaseSettings):
         description="Comma-separated ports and ranges (`443,8000-8999`) that deliveries may go to; "
         "default: any.",
     )
-    trusted_proxies: Annotated[tuple[Network, ...], NoDecode] = Field(
+    trusted_proxies: Networks = Field(
         (),
         description="Comma-separated CIDRs of the reverse proxies in front of the API: "
         "`X-Forwarded-For` and `X-Forwarded-Proto` are trusted only from them.",
@@ -154,7 +132,7 @@ class Settings(BaseSettings):
         description="Shortest time between two mails of one kind to one owner; news in between "
         "goes into one digest (seconds).",
     )
-    owner_link_lifetime: Span = Field(
+    owner_link_lifetime: SecondsOrZero = Field(
         timedelta(days=7),
         le=timedelta(days=30),
         description="How long the links in mail to owners open the page of the endpoint, "
@@ -163,7 +141,7 @@ class Settings(BaseSettings):
     circuit_failure_threshold: int = Field(
         5, ge=1, description="Consecutive failures that open an endpoint's circuit."
     )
-    circuit_min_span: Span = Field(
+    circuit_min_span: SecondsOrZero = Field(
         timedelta(seconds=10),
         description="Shortest time those failures must span (seconds).",
     )
@@ -173,8 +151,8 @@ class Settings(BaseSettings):
     )
     held_backstop: Seconds = Field(
         timedelta(hours=6),
-        description="How often a held delivery checks by itself whether it may go, should it have "
-        "missed its release (seconds).",
+        description="How often a held delivery checks whether it may be sent, in case it missed "
+        "its release (seconds).",
     )
     job_rate_per_second: float = Field(
         50,
@@ -182,39 +160,39 @@ class Settings(BaseSettings):
         le=1_000,
         description="Deliveries that a job acts on per second, unless the job sets a rate.",
     )
-    event_retention: Span = Field(
+    event_retention: SecondsOrZero = Field(
         timedelta(days=30),
         description="How long events are kept; longer while one of their deliveries is kept "
         "(seconds; 0 keeps for ever, here and in the next eight settings). Whole days are deleted "
         "nightly.",
     )
-    delivery_retention: Span = Field(
+    delivery_retention: SecondsOrZero = Field(
         timedelta(days=30),
         description="How long deliveries are kept after they ended as delivered or cancelled "
         "(seconds).",
     )
-    attempt_retention: Span = Field(
+    attempt_retention: SecondsOrZero = Field(
         timedelta(days=30), description="How long attempts are kept (seconds)."
     )
-    dead_letter_retention: Span = Field(
+    dead_letter_retention: SecondsOrZero = Field(
         timedelta(days=30), description="How long dead letters are kept (seconds)."
     )
-    inbox_retention: Span = Field(
+    inbox_retention: SecondsOrZero = Field(
         timedelta(days=30),
         description="How long received requests are kept; longer while their event is kept "
         "(seconds).",
     )
-    idempotency_retention: Span = Field(
+    idempotency_retention: SecondsOrZero = Field(
         timedelta(days=30),
         description="How long an idempotency key is answered with its event (seconds).",
     )
-    notice_retention: Span = Field(
+    notice_retention: SecondsOrZero = Field(
         timedelta(days=90), description="How long notices to owners are kept (seconds)."
     )
-    job_retention: Span = Field(
+    job_retention: SecondsOrZero = Field(
         timedelta(days=90), description="How long jobs are kept after they ended (seconds)."
     )
-    audit_retention: Span = Field(
+    audit_retention: SecondsOrZero = Field(
         timedelta(days=365), description="How long the audit log is kept (seconds)."
     )
     max_event_bytes: int = Field(
@@ -295,10 +273,10 @@ class Settings(BaseSettings):
     )
     first_attempts: Literal["auto", "workflow", "batch"] = Field(
         "auto",
-        description="`workflow`: every delivery has its own workflow from the start. `batch`: "
-        "first attempts travel up to a hundred to a workflow, and a delivery gets its own when it "
-        "does not succeed at once. `auto`: batches while a worker gets more than 20 new deliveries "
-        "a second, or does not keep up.",
+        description="`workflow`: every delivery has its own workflow from the start. `batch`: up "
+        "to a hundred first attempts share a workflow, and a delivery gets its own if it does not "
+        "succeed at once. `auto`: batches while a worker gets more than 20 new deliveries a "
+        "second, or falls behind.",
     )
     max_concurrent_attempts: int = Field(
         400, ge=1, description="Attempts that one worker makes at once, per lane."
@@ -335,10 +313,8 @@ class Settings(BaseSettings):
         description="API processes that `up` runs on one port; limits per API process apply to "
         "each.",
     )
-    worker_metrics_port: int = Field(
+    worker_metrics_port: Port = Field(
         9464,
-        ge=0,
-        le=65535,
         description="Port of a worker's `/metrics`; a free port when it is taken, named in the "
         "log.",
     )
@@ -354,30 +330,21 @@ class Settings(BaseSettings):
         "info", description="Least severe log line shown."
     )
 
-    @field_validator(
-        "allowed_private_networks", "denied_networks", "trusted_proxies", mode="before"
-    )
-    @classmethod
-    def _split_networks(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(ip_network(part.strip()) for part in value.split(",") if part.strip())
-        return value
-
     @field_validator("allowed_ports")
     @classmethod
-    def _ports_form(cls, value: str) -> str:
+    def _check_ports(cls, value: str) -> str:
         parse_port_ranges(value)
         return value
 
     @field_validator("operator_key")
     @classmethod
-    def _operator_key_form(cls, value: SecretStr | None) -> SecretStr | None:
+    def _check_operator_key(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not OPERATOR_KEY_FORM.fullmatch(value.get_secret_value()):
             raise ValueError("must be 'hf_' followed by at least 32 URL-safe characters")
         return value
 
     @model_validator(mode="after")
-    def _ages_agree(self) -> Self:
+    def _check_ages(self) -> Self:
         names = [name for name in type(self).model_fields if name.endswith("_retention")]
         if found := retention.errors_in({name: getattr(self, name) for name in names}):
             raise ValueError("; ".join(found))
@@ -385,7 +352,7 @@ class Settings(BaseSettings):
 
     @property
     def ages(self) -> dict[str, timedelta]:
-        """How long each of `retention.SWEEPS` is kept; 0 is for ever."""
+        """How long the rows of each of `retention.SWEEPS` are kept; 0 is for ever."""
         return {
             "attempts": self.attempt_retention,
             "dead_letters": self.dead_letter_retention,
@@ -400,12 +367,12 @@ class Settings(BaseSettings):
 
     @property
     def port_ranges(self) -> tuple[range, ...]:
-        """The ports that deliveries may go to; empty: any."""
+        """The ports that deliveries may go to; empty means any."""
         return parse_port_ranges(self.allowed_ports)
 
     @property
     def circuit_policy(self) -> Policy:
-        """When circuits open and endpoints are given up, where an endpoint does not say."""
+        """When circuits open and endpoints are disabled, unless an endpoint has its own policy."""
         return Policy(
             failure_threshold=self.circuit_failure_threshold,
             min_span=self.circuit_min_span,
@@ -414,8 +381,8 @@ class Settings(BaseSettings):
 
     @property
     def resolved_public_url(self) -> str:
-        """Where receivers reach the API, without a trailing slash. Where it is not set and the API
-        listens on every address, only this machine reaches it there."""
+        """The URL at which receivers reach the API, without a trailing slash. If it is not set and
+        the API listens on every address, only this machine can use it."""
         return (self.public_url or local_url(self.host, self.port)).rstrip("/")
 
     @property
@@ -424,9 +391,9 @@ class Settings(BaseSettings):
         if self.database_url is None:
             return f"sqlite+aiosqlite:///{self.home.absolute() / 'hookfast.db'}"
         url = self.database_url.get_secret_value()
-        for given, ours in _DRIVERS.items():
-            if url.startswith(given):
-                return ours + url.removeprefix(given)
+        for scheme, with_driver in _DRIVERS.items():
+            if url.startswith(scheme):
+                return with_driver + url.removeprefix(scheme)
         return url
 
 
@@ -439,5 +406,5 @@ _DRIVERS = {
 
 @lru_cache
 def load_settings() -> Settings:
-    """The settings in force, read once per process."""
+    """Return the settings in force, which are read once per process."""
     return Settings()

@@ -20,7 +20,7 @@ from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.limits import Limits
 from hookfast.endpoints.secrets import open_headers, open_secrets
 from hookfast.errors import HookfastError, Misconfigured
-from hookfast.settings.settings import Network
+from hookfast.settings.types import Network
 from hookfast.signing.encryption import Encryption
 from hookfast.signing.keyring import Keyring
 from hookfast.signing.keys import RsaSigner
@@ -109,7 +109,7 @@ class EndpointCache:
                 "There is no signing key; create one with `hookfast secrets rotate-signing-key`."
             )
         if self._signer is None or self._signer.kid != sealed.kid:
-            self._signer = sealed.opened(self._keyring)
+            self._signer = sealed.open(self._keyring)
         return self._signer
 
     def _open(self, row: Any, *, rsa: RsaSigner | None) -> CachedEndpoint:
