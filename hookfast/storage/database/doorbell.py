@@ -14,9 +14,10 @@ import os
 import secrets
 import socket
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import asyncpg
 import structlog
@@ -32,24 +33,35 @@ _LISTEN_SECONDS = 30.0  # then checks that the server is still there: it may hav
 log = structlog.get_logger()
 
 
-class Doorbell(Protocol):
+class Doorbell(ABC):
     """A bell that any process may ring, and that wakes the processes that listen."""
 
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    @abstractmethod
     def ring(self) -> None:
         """Wake every listener soon. Never blocks and never fails."""
 
-    def wake(self) -> None:
-        """Wake the listener of this process only."""
-
+    @abstractmethod
     async def listen(self) -> None:
         """Start to listen in this process."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop listening, and close sockets and connections."""
+
+    def wake(self) -> None:
+        """Wake the listener of this process only."""
+        self._rung.set()
 
     async def wait(self, timeout: float) -> None:
         """Return at the next ring, at once if it rang since the last wait, or after `timeout`
         seconds."""
-
-    async def close(self) -> None:
-        """Stop listening, and close sockets and connections."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._rung.wait()
+        self._rung.clear()
 
 
 def doorbell_for(database: Database) -> Doorbell:
@@ -59,26 +71,11 @@ def doorbell_for(database: Database) -> Doorbell:
     return SocketDoorbell(make_url(database.url).database or "")
 
 
-class _Flag:
-    """A flag to wait for, with a timeout, which waiting clears."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    async def wait(self, timeout: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._event.wait()
-        self._event.clear()
-
-
-class SocketDoorbell:
+class SocketDoorbell(Doorbell):
     """SQLite's doorbell: a UNIX datagram socket per listener, each of which gets one byte."""
 
     def __init__(self, database_file: str) -> None:
+        super().__init__()
         digest = hashlib.sha256(os.path.realpath(database_file).encode()).hexdigest()[:16]
         # In the system's temporary folder, not the database's: a socket's path may have only 107
         # characters.
@@ -87,7 +84,6 @@ class SocketDoorbell:
         self._sender.setblocking(False)
         self._listener: socket.socket | None = None
         self._path: Path | None = None
-        self._flag = _Flag()
 
     def ring(self) -> None:
         try:
@@ -103,9 +99,6 @@ class SocketDoorbell:
             except (BlockingIOError, FileNotFoundError):
                 pass  # a full buffer already wakes the listener; a missing file means it just left
 
-    def wake(self) -> None:
-        self._flag.set()
-
     async def listen(self) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -113,9 +106,6 @@ class SocketDoorbell:
         self._listener.setblocking(False)
         self._listener.bind(str(self._path))
         asyncio.get_running_loop().add_reader(self._listener, self._drain, self._listener)
-
-    async def wait(self, timeout: float) -> None:
-        await self._flag.wait(timeout)
 
     async def close(self) -> None:
         self._sender.close()
@@ -128,16 +118,16 @@ class SocketDoorbell:
         with contextlib.suppress(BlockingIOError):
             while listener.recv(64):
                 pass
-        self._flag.set()
+        self._rung.set()
 
 
-class NotifyDoorbell:
+class NotifyDoorbell(Doorbell):
     """PostgreSQL's doorbell: NOTIFY on a connection of its own, outside the emitting transaction (a
     NOTIFY inside takes a database-wide lock at commit). Rings while one is sent become one."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self._dsn = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        self._flag = _Flag()
         self._ring_requested = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -145,14 +135,8 @@ class NotifyDoorbell:
         self._ring_requested.set()
         self._run_once("ring", self._ring_forever)
 
-    def wake(self) -> None:
-        self._flag.set()
-
     async def listen(self) -> None:
         self._run_once("listen", self._listen_forever)
-
-    async def wait(self, timeout: float) -> None:
-        await self._flag.wait(timeout)
 
     async def close(self) -> None:
         for task in self._tasks.values():
@@ -181,8 +165,8 @@ class NotifyDoorbell:
                 async with _connection(self._dsn) as connection:
                     gone = asyncio.Event()
                     connection.add_termination_listener(lambda _, gone=gone: gone.set())
-                    await connection.add_listener(_CHANNEL, lambda *_: self._flag.set())
-                    self._flag.set()  # rings may have been missed while disconnected
+                    await connection.add_listener(_CHANNEL, lambda *_: self._rung.set())
+                    self._rung.set()  # rings may have been missed while disconnected
                     while not gone.is_set():
                         with contextlib.suppress(TimeoutError):
                             async with asyncio.timeout(_LISTEN_SECONDS):

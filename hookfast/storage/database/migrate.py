@@ -71,7 +71,7 @@ async def migrate(database: Database, revision: str = "head") -> None:
 
 async def schema(connection: AsyncConnection) -> Schema:
     """Compare the database's schema with the newest one."""
-    current, newest = await connection.run_sync(_current), newest_revision() or ""
+    current, newest = await current_revision(connection), newest_revision() or ""
     if current is None:
         return "none"
     if current == newest:
@@ -92,6 +92,13 @@ async def is_usable(database: Database) -> bool:
         return await schema(connection) in ("current", "ahead")
 
 
+async def current_revision(connection: AsyncConnection) -> str | None:
+    """Return the revision of the database's schema; None if it has none."""
+    return await connection.run_sync(
+        lambda sync: MigrationContext.configure(sync).get_current_revision()
+    )
+
+
 def newest_revision() -> str | None:
     """Return the revision of the newest migration."""
     return ScriptDirectory.from_config(_config()).get_current_head()
@@ -107,7 +114,3 @@ def _upgrade(connection: Connection, revision: str) -> None:
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
-
-
-def _current(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()

@@ -284,7 +284,11 @@ def _range(after: Cursor, *conditions: ColumnElement[bool], limit: int) -> Selec
 async def _with_bodies(
     connection: AsyncConnection, rows: Sequence[Any], sources: Mapping[str, str]
 ) -> list[FeedEvent]:
-    bodies = await _bodies(connection, [row.id for row in rows])
+    if not rows:
+        return []
+    ids = sorted(row.id for row in rows)
+    found = await connection.execute(select(_C.id, _C.body, _C.traceparent).where(_C.id.in_(ids)))
+    bodies = {row.id: row for row in found}
     return [
         FeedEvent(
             id=row.id,
@@ -321,15 +325,6 @@ def deliveries_to(endpoint_id: str, event_ids: Sequence[str]) -> tuple[ColumnEle
     millions, so they are found by event."""
     c = _DELIVERIES.c
     return c.event_id.in_(event_ids), Residual(c.endpoint_id) == endpoint_id
-
-
-async def _bodies(connection: AsyncConnection, ids: Collection[str]) -> dict[str, Any]:
-    if not ids:
-        return {}
-    rows = await connection.execute(
-        select(_C.id, _C.body, _C.traceparent).where(_C.id.in_(sorted(ids)))
-    )
-    return {row.id: row for row in rows}
 
 
 def _microseconds(moment: datetime) -> int:

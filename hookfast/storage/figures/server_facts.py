@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, select, text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
@@ -38,15 +37,6 @@ class Skew:
 
     ahead: timedelta
     within: timedelta
-
-
-async def revision(connection: AsyncConnection) -> str | None:
-    """Return the revision of the database's schema; None if it has none."""
-
-    def read(sync: Connection) -> str | None:
-        return MigrationContext.configure(sync).get_current_revision()
-
-    return await connection.run_sync(read)
 
 
 async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:

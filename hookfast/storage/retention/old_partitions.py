@@ -9,8 +9,6 @@ check under the lock is reliable. It looks up one row in one index, and drops th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import structlog
 from sqlalchemy import ColumnElement, Table, and_, func, select, table
@@ -30,18 +28,6 @@ _EVENTS: Table = Event.__table__
 _INBOX: Table = InboxEntry.__table__
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pinned:
-    """An old partition that stays, and why."""
-
-    partition: str
-    reason: str
-
-    def facts(self) -> dict[str, Any]:
-        """Return the members to store with the run."""
-        return {"partition": self.partition, "reason": self.reason}
 
 
 async def drop_old(
@@ -66,9 +52,9 @@ async def drop_old(
     for one in existing:
         if one.until is None or one.until > end:
             continue
-        stays = await _drop(database, run_id, one, cutoffs=cutoffs, dry_run=dry_run)
-        if stays is not None:
-            pinned.append(stays.facts())
+        reason = await _drop(database, run_id, one, cutoffs=cutoffs, dry_run=dry_run)
+        if reason is not None:
+            pinned.append({"partition": one.name, "reason": reason})
         heartbeat(one.name)
     async with database.write() as connection:
         await retention_runs.set_pinned(connection, run_id, name, pinned)
@@ -76,11 +62,11 @@ async def drop_old(
 
 async def _drop(
     database: Database, run_id: str, one: Partition, *, cutoffs: Cutoffs, dry_run: bool
-) -> Pinned | None:
+) -> str | None:
     """Drop a partition, or return why it stays."""
     async with database.read() as connection:
-        if pinned := await _find_pin(connection, one, cutoffs=cutoffs, dry_run=dry_run):
-            return pinned
+        if reason := await _reason_to_keep(connection, one, cutoffs=cutoffs, dry_run=dry_run):
+            return reason
         # before the lock, because it reads the whole partition; no new row gets such an old id
         rows = await connection.execute(select(func.count()).select_from(table(one.name)))
         count = rows.scalar_one()
@@ -88,8 +74,8 @@ async def _drop(
         async with database.write() as connection:
             if not dry_run:
                 await partitions.lock(connection, one.table)
-                if pinned := await _find_pin(connection, one, cutoffs=cutoffs, dry_run=False):
-                    return pinned
+                if reason := await _reason_to_keep(connection, one, cutoffs=cutoffs, dry_run=False):
+                    return reason
                 await partitions.drop(connection, one)
             await retention_runs.count_dropped(
                 connection, run_id, one.table, rows=0 if dry_run else count
@@ -98,14 +84,14 @@ async def _drop(
         if (reason := partitions.reason_to_skip(error)) is None:
             raise
         log.warning("Could not drop an old partition for now.", partition=one.name, reason=reason)
-        return Pinned(partition=one.name, reason=reason)
+        return reason
     return None
 
 
-async def _find_pin(
+async def _reason_to_keep(
     connection: AsyncConnection, one: Partition, *, cutoffs: Cutoffs, dry_run: bool
-) -> Pinned | None:
-    """Find a row of another table that needs a row of this partition."""
+) -> str | None:
+    """Name a row of another table that needs a row of this partition, if there is one."""
     if one.table == "events":
         c = _DELIVERIES.c
         needing = select(c.id, c.status).where(_within(c.event_id, one))
@@ -113,8 +99,7 @@ async def _find_pin(
             needing = needing.where(kept_deliveries(cutoffs))
         row = (await connection.execute(needing.order_by(c.event_id).limit(1))).first()
         if row is not None:
-            reason = f"The delivery {row.id} ({row.status}) is kept."
-            return Pinned(partition=one.name, reason=reason)
+            return f"The delivery {row.id} ({row.status}) is kept."
     if one.table == "inbox":
         i, e = _INBOX.c, _EVENTS.c
         needing = select(e.id).join_from(_INBOX, _EVENTS, e.id == i.event_id)
@@ -122,7 +107,7 @@ async def _find_pin(
             needing = needing.where(kept_events(cutoffs))
         row = (await connection.execute(needing.where(_within(i.id, one)).limit(1))).first()
         if row is not None:
-            return Pinned(partition=one.name, reason=f"The event {row.id} is kept.")
+            return f"The event {row.id} is kept."
     return None
 
 

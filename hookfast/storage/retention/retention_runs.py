@@ -43,18 +43,8 @@ async def begin(
     await connection.execute(
         insert(_SWEEPS),
         [
-            {
-                "run_id": run.id,
-                "name": name,
-                "position": position,
-                "cutoff": before,
-                "deleted": 0,
-                "kept": 0,
-                "partitions": 0,
-                "pinned": [],
-                "done": False,
-            }
-            for position, (name, before) in enumerate(cutoffs.items())
+            RetentionSweep(run_id=run.id, name=name, position=at, cutoff=before).model_dump()
+            for at, (name, before) in enumerate(cutoffs.items())
         ],
     )
 

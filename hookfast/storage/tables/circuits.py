@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Index, Text, text
+from sqlalchemy import Text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.record import Record
-
-_CIRCUIT_ASKS = text("circuit <> 'closed' AND workflow_started_at IS NULL")
-_CIRCUIT_WAITS = text("circuit <> 'closed'")
+from hookfast.storage.tables.record import Record, partial_index
 
 
 class EndpointHealth(Record, table=True):
@@ -26,18 +23,12 @@ class EndpointHealth(Record, table=True):
 
     __tablename__ = "endpoint_health"
     __table_args__ = (
-        Index(
+        partial_index(
             "ix_endpoint_health_asks",
             "endpoint_id",
-            sqlite_where=_CIRCUIT_ASKS,
-            postgresql_where=_CIRCUIT_ASKS,
+            where="circuit <> 'closed' AND workflow_started_at IS NULL",
         ),
-        Index(
-            "ix_endpoint_health_open",
-            "opened_at",
-            sqlite_where=_CIRCUIT_WAITS,
-            postgresql_where=_CIRCUIT_WAITS,
-        ),
+        partial_index("ix_endpoint_health_open", "opened_at", where="circuit <> 'closed'"),
     )
 
     endpoint_id: str = Field(primary_key=True)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, Text, false, text
+from sqlalchemy import JSON, Index, Text, false
 from sqlmodel import Field
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.record import Record
+from hookfast.storage.tables.record import Record, partial_index
 
 # Most deliveries end as delivered; without those the status indexes stay small and cached.
-_UNDELIVERED = text("status <> 'delivered'")
-_DEAD = text("status IN ('dead', 'gone')")
-_JOB_ASKS = text("workflow_started_at IS NULL")
+_UNDELIVERED = "status <> 'delivered'"
+_DEAD = "status IN ('dead', 'gone')"
 
 
 class Delivery(Record, table=True):
@@ -37,69 +36,30 @@ class Delivery(Record, table=True):
         Index("ix_deliveries_tenant", "tenant_id", "id"),
         Index("ix_deliveries_subscription", "subscription_id", "id"),
         Index("ix_deliveries_type", "event_type", "id"),
-        Index(
-            "ix_deliveries_undelivered",
-            "status",
-            "id",
-            sqlite_where=_UNDELIVERED,
-            postgresql_where=_UNDELIVERED,
+        partial_index("ix_deliveries_undelivered", "status", "id", where=_UNDELIVERED),
+        partial_index(
+            "ix_deliveries_tenant_undelivered", "tenant_id", "status", "id", where=_UNDELIVERED
         ),
-        Index(
-            "ix_deliveries_tenant_undelivered",
-            "tenant_id",
-            "status",
-            "id",
-            sqlite_where=_UNDELIVERED,
-            postgresql_where=_UNDELIVERED,
-        ),
-        Index(
-            "ix_deliveries_endpoint_undelivered",
-            "endpoint_id",
-            "status",
-            "id",
-            sqlite_where=_UNDELIVERED,
-            postgresql_where=_UNDELIVERED,
+        partial_index(
+            "ix_deliveries_endpoint_undelivered", "endpoint_id", "status", "id", where=_UNDELIVERED
         ),
         # dead letters: all, a tenant's, an endpoint's; newest first
-        Index("ix_deliveries_dead", "id", sqlite_where=_DEAD, postgresql_where=_DEAD),
-        Index(
-            "ix_deliveries_tenant_dead",
-            "tenant_id",
-            "id",
-            sqlite_where=_DEAD,
-            postgresql_where=_DEAD,
-        ),
-        Index(
-            "ix_deliveries_endpoint_dead",
-            "endpoint_id",
-            "id",
-            sqlite_where=_DEAD,
-            postgresql_where=_DEAD,
-        ),
+        partial_index("ix_deliveries_dead", "id", where=_DEAD),
+        partial_index("ix_deliveries_tenant_dead", "tenant_id", "id", where=_DEAD),
+        partial_index("ix_deliveries_endpoint_dead", "endpoint_id", "id", where=_DEAD),
         # today's dead letters, and those too old to keep
-        Index(
-            "ix_deliveries_dead_finished",
-            "finished_at",
-            sqlite_where=_DEAD,
-            postgresql_where=_DEAD,
-        ),
+        partial_index("ix_deliveries_dead_finished", "finished_at", where=_DEAD),
         # the outbox, only rows to start or wake: which endpoints wait, and the oldest row of each
-        Index(
+        partial_index(
             "ix_deliveries_outbox",
             "urgency",
             "tenant_id",
             "endpoint_id",
             "id",
-            sqlite_where=text("started_at IS NULL"),
-            postgresql_where=text("started_at IS NULL"),
+            where="started_at IS NULL",
         ),
         # overdue attempts
-        Index(
-            "ix_deliveries_due",
-            "next_attempt_at",
-            sqlite_where=text("next_attempt_at IS NOT NULL"),
-            postgresql_where=text("next_attempt_at IS NOT NULL"),
-        ),
+        partial_index("ix_deliveries_due", "next_attempt_at", where="next_attempt_at IS NOT NULL"),
     )
 
     id: str = Field(primary_key=True)
@@ -169,7 +129,7 @@ class Job(Record, table=True):
     __tablename__ = "jobs"
     __table_args__ = (
         Index("ix_jobs_tenant", "tenant_id", "id"),
-        Index("ix_jobs_asks", "id", sqlite_where=_JOB_ASKS, postgresql_where=_JOB_ASKS),
+        partial_index("ix_jobs_asks", "id", where="workflow_started_at IS NULL"),
     )
 
     id: str = Field(primary_key=True)

@@ -6,11 +6,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, LargeBinary, Text, text
+from sqlalchemy import JSON, Index, LargeBinary, Text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.record import Record
+from hookfast.storage.tables.record import Record, partial_index
 
 
 class Source(Record, table=True):
@@ -68,9 +68,6 @@ class SourceEventType(Record, table=True):
     name: str = Field(primary_key=True)
 
 
-_NOT_ACCEPTED = text("status <> 'accepted'")
-
-
 class InboxEntry(Record, table=True):
     """A verified request, with its exact body and its result. `headers` are the ones worth
     forwarding, as pairs, without any credential. A repeated request adds to `duplicates`; one with
@@ -85,13 +82,7 @@ class InboxEntry(Record, table=True):
         # lists, newest first: a source's, a tenant's, requests that did not become an event
         Index("ix_inbox_source", "source_id", "id"),
         Index("ix_inbox_tenant", "tenant_id", "id"),
-        Index(
-            "ix_inbox_not_accepted",
-            "status",
-            "id",
-            sqlite_where=_NOT_ACCEPTED,
-            postgresql_where=_NOT_ACCEPTED,
-        ),
+        partial_index("ix_inbox_not_accepted", "status", "id", where="status <> 'accepted'"),
         {"postgresql_partition_by": "RANGE (id)"},
     )
 

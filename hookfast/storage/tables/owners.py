@@ -5,15 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, Text, text
+from sqlalchemy import JSON, Index, Text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.record import Record
-
-_NOTICE_PENDING = text("status = 'pending'")
-_NOTICE_ASKS = text("workflow_started_at IS NULL")
-_NOTICE_SENT = text("sent_at IS NOT NULL")
+from hookfast.storage.tables.record import Record, partial_index
 
 
 class Notice(Record, table=True):
@@ -28,28 +24,11 @@ class Notice(Record, table=True):
         Index("uq_notices", "endpoint_id", "episode", "kind", "email", unique=True),
         # an endpoint's notices, newest first
         Index("ix_notices_endpoint", "endpoint_id", "id"),
-        Index(
-            "ix_notices_pending",
-            "owner_hash",
-            "id",
-            sqlite_where=_NOTICE_PENDING,
-            postgresql_where=_NOTICE_PENDING,
-        ),
-        Index(
-            "ix_notices_asks",
-            "owner_hash",
-            "id",
-            sqlite_where=_NOTICE_ASKS,
-            postgresql_where=_NOTICE_ASKS,
-        ),
+        partial_index("ix_notices_pending", "owner_hash", "id", where="status = 'pending'"),
+        partial_index("ix_notices_asks", "owner_hash", "id", where="workflow_started_at IS NULL"),
         # an owner's last mail of a kind
-        Index(
-            "ix_notices_sent",
-            "owner_hash",
-            "kind",
-            "sent_at",
-            sqlite_where=_NOTICE_SENT,
-            postgresql_where=_NOTICE_SENT,
+        partial_index(
+            "ix_notices_sent", "owner_hash", "kind", "sent_at", where="sent_at IS NOT NULL"
         ),
     )
 
