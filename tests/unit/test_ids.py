@@ -39,7 +39,7 @@ def test_the_id_starts_with_its_time_in_milliseconds() -> None:
     assert identifier[16] == "7"
 
 
-def test_without_a_time_an_id_is_made_now() -> None:
+def test_without_a_time_an_id_has_the_current_time() -> None:
     before, identifier, after = utc_now(), new_id("dlv"), utc_now()
     assert first_id_at("dlv", before) <= identifier
     assert identifier < first_id_at("dlv", after + timedelta(microseconds=1))
@@ -63,7 +63,7 @@ def test_ids_sort_by_time_within_a_millisecond(millis: int, micros: int) -> None
 
 
 @given(at=moments)
-def test_a_time_is_a_range_of_ids(at: datetime) -> None:
+def test_time_is_a_lower_bound_of_ids(at: datetime) -> None:
     first = first_id_at("evt", at)
     assert is_id("evt", first)
     assert first <= new_id("evt", at)
@@ -71,12 +71,12 @@ def test_a_time_is_a_range_of_ids(at: datetime) -> None:
         assert new_id("evt", at - timedelta(microseconds=1)) < first
 
 
-def test_a_time_before_the_epoch_is_the_start_of_all_ids() -> None:
+def test_time_before_the_epoch_precedes_all_ids() -> None:
     ancient = datetime(1, 1, 1, tzinfo=UTC)
     assert first_id_at("evt", ancient) == first_id_at("evt", datetime(1970, 1, 1, tzinfo=UTC))
 
 
-def test_a_naive_time_is_refused() -> None:
+def test_naive_time_is_rejected() -> None:
     with pytest.raises(TypeError):
         new_id("evt", AT.replace(tzinfo=None))
 
@@ -97,7 +97,7 @@ def test_a_naive_time_is_refused() -> None:
         "0" * 32,
     ],
 )
-def test_other_text_is_no_id(text: str) -> None:
+def test_other_text_is_not_an_id(text: str) -> None:
     assert not is_id("evt", text)
 
 

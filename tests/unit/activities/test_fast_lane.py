@@ -1,4 +1,4 @@
-"""How the places of the fast lane are shared out among endpoints."""
+"""How endpoints share the slots of the fast lane."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ def entered(lane: FastLane, stack: ExitStack, endpoint: str, tries: int) -> int:
     return sum(stack.enter_context(lane.enter(endpoint)) for _ in range(tries))
 
 
-def test_one_endpoint_takes_at_most_a_third_of_the_places() -> None:
+def test_one_endpoint_takes_at_most_a_third_of_the_slots() -> None:
     with ExitStack() as stack:
-        # the 100th enters beside 201 free places; the 101st would need 100 < 200 / 2
+        # the 100th enters beside 201 free slots; the 101st would need 100 < 200 / 2
         assert entered(FastLane(300), stack, "slow", 300) == 100
 
 
-def test_each_of_several_slow_endpoints_has_its_share_and_some_places_are_left() -> None:
+def test_slow_endpoints_share_the_slots_and_leave_some_free() -> None:
     lane = FastLane(300)
     with ExitStack() as stack:
         taken = [entered(lane, stack, f"slow-{number}", 300) for number in range(10)]
@@ -25,14 +25,14 @@ def test_each_of_several_slow_endpoints_has_its_share_and_some_places_are_left()
         assert entered(lane, stack, "healthy", 1) == 1
 
 
-def test_a_place_is_free_again_after_the_block() -> None:
+def test_slot_is_free_after_the_block() -> None:
     lane = FastLane(2)
     for _ in range(3):
         with lane.enter("one") as first, lane.enter("one") as second:
             assert (first, second) == (True, False)
 
 
-def test_a_block_that_fails_gives_its_place_back() -> None:
+def test_failing_block_frees_its_slot() -> None:
     lane = FastLane(1)
     for _ in range(2):
         try:

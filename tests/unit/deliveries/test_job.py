@@ -1,4 +1,4 @@
-"""A job's arithmetic: when it tells the next delivery, and when it is over."""
+"""A job's arithmetic: when its next turn comes, and when it has ended."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from hookfast.deliveries.job import JobProgress, JobStatus, Rest, Spacing
 
 
 def taken(spacing: Spacing, nows: list[float], *, most: int = 100) -> list[int]:
-    """How many moments have come at each of these times."""
+    """Return how many turns are taken at each of these times."""
     return [spacing.take(now, most=most) for now in nows]
 
 
-def test_moments_are_evenly_spaced() -> None:
+def test_turns_are_evenly_spaced() -> None:
     spacing = Spacing(4, first_at=10, catch_up=0.5)
     # at 10, 10.25, 10.5, 10.75 and 11 s
     assert taken(spacing, [9.9, 10, 10.1, 10.25, 10.6, 11]) == [0, 1, 0, 1, 1, 2]
 
 
-def test_a_small_delay_is_caught_up_with() -> None:
+def test_small_delay_is_caught_up() -> None:
     spacing = Spacing(4, first_at=0, catch_up=0.5)
-    # the moment at 0.25 s is taken 0.5 s late, with those at 0.5 and 0.75 s
+    # the turn at 0.25 s is taken 0.5 s late, with those at 0.5 and 0.75 s
     assert taken(spacing, [0, 0.75, 0.9, 1]) == [1, 3, 0, 1]
 
 
-def test_after_a_long_wait_there_is_no_burst() -> None:
+def test_long_wait_is_not_followed_by_a_burst() -> None:
     spacing = Spacing(4, first_at=0, catch_up=0.5)
     # 99 s late: only half a second of it is made up for, at 98.5, 98.75 and 99 s
     assert taken(spacing, [0, 99, 99, 99.25]) == [1, 3, 0, 1]
 
 
-def test_the_first_moment_may_have_to_be_waited_for() -> None:
+def test_first_turn_may_be_in_the_future() -> None:
     spacing = Spacing(0.1, first_at=107, catch_up=0.25)
     assert taken(spacing, [100, 106.9, 107, 116.9, 117]) == [0, 0, 1, 0, 1]
 
 
-def test_what_there_is_no_room_for_is_taken_later() -> None:
+def test_turns_without_room_are_taken_later() -> None:
     spacing = Spacing(4, first_at=0, catch_up=0.5)
     # three have come by 0.5 s
     assert [spacing.take(0.5, most=most) for most in (0, -1, 2, 2)] == [0, 0, 2, 1]
@@ -50,7 +50,7 @@ def test_what_there_is_no_room_for_is_taken_later() -> None:
 @given(
     steps=st.lists(st.tuples(st.integers(0, 64), st.integers(0, 5)), min_size=1, max_size=50),
 )
-def test_no_time_has_more_moments_than_its_length_and_what_is_caught_up_with(
+def test_turns_never_exceed_the_rate_and_the_catch_up(
     steps: list[tuple[int, int]],
 ) -> None:
     spacing, now, log = Spacing(4, first_at=1, catch_up=0.5), 0.0, []
@@ -65,7 +65,7 @@ def test_no_time_has_more_moments_than_its_length_and_what_is_caught_up_with(
             assert number <= (until - since + 0.5) * 4 + 1
 
 
-def test_no_moment_comes_after_a_stop() -> None:
+def test_no_turn_comes_after_a_stop() -> None:
     spacing = Spacing(4, first_at=0, catch_up=0.5)
     assert spacing.next_at == 0
     assert spacing.take(0, most=1) == 1
@@ -82,20 +82,20 @@ def rests(looks: list[bool], *, until_next: float) -> list[float]:
 
 
 @pytest.mark.parametrize("until_next", [0, -1, math.inf])
-def test_a_job_whose_deliveries_do_not_move_looks_ever_less_often(until_next: float) -> None:
+def test_job_without_progress_checks_less_and_less_often(until_next: float) -> None:
     looks = [True, False, False, False, False, True, True]
     assert rests(looks, until_next=until_next) == [0.5, 1, 2, 3, 3, 0.5, 0.5]
 
 
 @pytest.mark.parametrize(("until_next", "rest"), [(0.1, 0.5), (1.5, 1.5), (9, 2)])
-def test_a_job_asks_the_next_delivery_in_time(until_next: float, rest: float) -> None:
+def test_job_does_not_miss_its_next_turn(until_next: float, rest: float) -> None:
     assert rests([True, False, False], until_next=until_next)[-1] == rest
 
 
 @pytest.mark.parametrize("status", list(JobStatus))
-def test_a_job_that_is_pending_or_running_goes_on(status: JobStatus) -> None:
+def test_only_pending_and_running_jobs_continue(status: JobStatus) -> None:
     assert status.finished is (status not in ("pending", "running"))
 
 
-def test_whatever_came_of_it_a_delivery_was_handled() -> None:
+def test_handled_counts_done_skipped_and_failed() -> None:
     assert JobProgress(total=10, done=4, skipped=2, failed=1).handled == 7

@@ -1,5 +1,4 @@
-"""The life of a delivery by example. What may never happen, in whatever order: see
-`test_life_walks`."""
+"""The life of a delivery, by example. `test_life_walks` has what holds in any order of events."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from hookfast.deliveries.retry_plan import PlanSpec
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TIMEOUT = 10.0
 PLAN: PlanSpec = {"delays_seconds": [60, 600], "jitter": 0.1}
-"""With a jitter in the middle: 60 s, 600 s. It lasts 660 * 1.1 + 3 * 10 = 756 s at most."""
+"""With the jitter in the middle: 60 s, 600 s. It lasts 660 * 1.1 + 3 * 10 = 756 s at most."""
 NO_RETRIES: PlanSpec = {"delays_seconds": []}
 
 WAITING, LIMITED, HELD, PAUSED = Phase.WAITING, Phase.LIMITED, Phase.HELD, Phase.PAUSED
@@ -40,7 +39,7 @@ def at(seconds: float) -> datetime:
 
 
 def answer(status: int, *, duration: float = 1, retry_after: float | None = None) -> Outcome:
-    """The outcome of a request that was answered so, after `duration` seconds."""
+    """Return the outcome of a request with this answer after `duration` seconds."""
     succeeded = 200 <= status < 300
     return Outcome(
         result=Result.SUCCESS if succeeded else Result.STATUS,
@@ -71,14 +70,14 @@ def ended(
 
 
 def planned(life: Life, seconds: float, *, probe: bool = False) -> Attempt:
-    """The attempt that is to be made then."""
+    """Return the attempt that is due at this time."""
     step = next_step(life, at(seconds), probe=probe)
     assert isinstance(step, Attempt), step
     return step
 
 
 def apply(life: Life, *facts: tuple[float, Fact]) -> Life:
-    """The life after these facts, each with the seconds after noon at which it comes."""
+    """Return the life after these facts, each with its time in seconds after noon."""
     for seconds, fact in facts:
         life = apply_fact(life, fact, now=at(seconds))
     return life
@@ -93,7 +92,7 @@ def attempted(
     probe: bool = False,
     retry_after: float | None = None,
 ) -> Life:
-    """The life after the attempt that is due was made, in a second, and answered so."""
+    """Return the life after the due attempt was made, with this answer after a second."""
     attempt = planned(life, started, probe=probe)
     fact = ended(attempt, answer(status, retry_after=retry_after), started=started, plan=plan)
     return apply(life, (started + 1, fact))
@@ -108,7 +107,7 @@ def limited(life: Life, seconds: float, *, until: float) -> Life:
     return apply(life, (seconds, Limited(planned(life, seconds), at(until))))
 
 
-def refused(life: Life, seconds: float) -> Life:
+def undeliverable(life: Life, seconds: float) -> Life:
     fact = Undeliverable(planned(life, seconds), Reason.ENDPOINT_DISABLED, "disabled")
     return apply(life, (seconds, fact))
 
@@ -130,18 +129,18 @@ STARTS = {
 """A delivery in each phase, in the middle of its plan."""
 
 
-def test_there_is_a_delivery_in_each_phase_to_begin_with() -> None:
+def test_starts_has_a_delivery_in_each_phase() -> None:
     assert {phase: life.phase for phase, life in STARTS.items()} == {one: one for one in Phase}
     assert {phase for phase in Phase if phase.ended} == set(ENDED_PHASES)
 
 
 # -- the table ------------------------------------------------------------------------------------
 
-LATER = 100.0  # seconds: whatever waits for a moment is due
+LATER = 100.0  # seconds: every wait has ended by then
 
 
 def retry_of(life: Life) -> Attempt:
-    """The plan's next attempt, as it was planned before a person paused or ended the delivery."""
+    """Return the plan's next attempt, as planned before a person paused or ended the delivery."""
     return replace(planned(FAILED_ONCE, 61), number=life.attempts + 1, round=life.round)
 
 
@@ -153,7 +152,7 @@ def is_limited(life: Life) -> Fact:
     return Limited(retry_of(life), at(200))
 
 
-def is_refused(life: Life) -> Fact:
+def is_undeliverable(life: Life) -> Fact:
     return Undeliverable(retry_of(life), Reason.ENDPOINT_DISABLED, "disabled")
 
 
@@ -173,7 +172,7 @@ def arrives(life: Life) -> Fact:
     return ended(retry_of(life), answer(200), started=LATER - 1)
 
 
-# Where a fact leads from each phase; a dot: the delivery stays as it is.
+# The phase after each fact in each phase; a dot: the delivery stays unchanged.
 TABLE: list[tuple[Action | Callable[[Life], Fact], str]] = [
     # fact                waiting   limited   held      paused    delivered, dead, gone, cancelled
     (Action.PAUSE, "        PAUSED    PAUSED    PAUSED    .         .       .       .       ."),
@@ -191,7 +190,7 @@ TABLE: list[tuple[Action | Callable[[Life], Fact], str]] = [
     (Action.CHECK_LIMITS, "    .         LIMITED   .         .         .       .       .       ."),
     (is_held, "           HELD      HELD      HELD      .         .       .       .       ."),
     (is_limited, "        LIMITED   LIMITED   LIMITED   .         .       .       .       ."),
-    (is_refused, "        DEAD      DEAD      DEAD      .         .       .       .       ."),
+    (is_undeliverable, "        DEAD      DEAD      DEAD      .         .       .       .       ."),
     (fails, "             WAITING   WAITING   WAITING   PAUSED    .       .       .       ."),
     (fails_for_good, "    DEAD      DEAD      DEAD      DEAD      .       .       .       ."),
     (is_gone, "           GONE      GONE      GONE      GONE      .       .       .       ."),
@@ -212,7 +211,7 @@ TABLE: list[tuple[Action | Callable[[Life], Fact], str]] = [
         for phase, cell in zip(Phase, row.split(), strict=True)
     ],
 )
-def test_each_fact_leads_from_each_phase_where_the_table_says(
+def test_each_fact_leads_from_each_phase_as_the_table_says(
     fact: Action | Callable[[Life], Fact], phase: Phase, leads_to: Phase | None
 ) -> None:
     before = STARTS[phase]
@@ -225,21 +224,21 @@ def test_each_fact_leads_from_each_phase_where_the_table_says(
     assert life == replace(before, attempts=before.attempts + recorded)
 
 
-def test_the_table_has_every_wish() -> None:
+def test_table_has_every_action() -> None:
     assert {fact for fact, _ in TABLE if isinstance(fact, Action)} == set(Action)
 
 
-# What happens to a resend that a paused delivery was asked for is in the table, too.
+# A resend of a paused delivery is in the table of `life`, too.
 @pytest.mark.parametrize(
     ("begun", "what", "leads_to"),
     [
         (True, held, PAUSED),
-        (True, refused, PAUSED),
+        (True, undeliverable, PAUSED),
         (False, held, PAUSED),
-        (False, refused, DEAD),  # it would have begun the plan
+        (False, undeliverable, DEAD),  # it would have begun the plan
     ],
 )
-def test_a_paused_deliverys_resend_is_put_off_or_refused(
+def test_resend_of_a_paused_delivery_may_be_held_or_undeliverable(
     begun: bool, what: Callable[[Life, float], Life], leads_to: Phase
 ) -> None:
     life = FAILED_ONCE if begun else NEW
@@ -248,7 +247,7 @@ def test_a_paused_deliverys_resend_is_put_off_or_refused(
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_paused_deliverys_resend_waits_for_the_endpoints_limits(begun: bool) -> None:
+def test_resend_of_a_paused_delivery_waits_for_the_endpoints_limits(begun: bool) -> None:
     life = FAILED_ONCE if begun else NEW
     life = limited(apply(life, (10, Action.PAUSE), (20, Action.RESEND)), 20, until=30)
     assert life.phase is PAUSED
@@ -259,13 +258,13 @@ def test_a_paused_deliverys_resend_waits_for_the_endpoints_limits(begun: bool) -
 # -- the plan -------------------------------------------------------------------------------------
 
 
-def test_a_delivery_is_pending_until_its_first_attempt_and_then_retrying() -> None:
+def test_delivery_is_pending_until_its_first_attempt_and_then_retrying() -> None:
     assert (NEW.status, FAILED_ONCE.status) == (DeliveryStatus.PENDING, DeliveryStatus.RETRYING)
     assert limited(NEW, 0, until=5).status is DeliveryStatus.PENDING
     assert STARTS[LIMITED].status is DeliveryStatus.RETRYING
 
 
-def test_a_plan_is_a_first_attempt_and_a_retry_after_each_delay() -> None:
+def test_plan_is_a_first_attempt_and_a_retry_after_each_delay() -> None:
     first = planned(NEW, 0)
     assert first == Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
     assert (FAILED_ONCE.attempts, FAILED_ONCE.retries) == (1, 0)
@@ -278,7 +277,7 @@ def test_a_plan_is_a_first_attempt_and_a_retry_after_each_delay() -> None:
     assert LAST_RETRY.last_error == "503"
 
 
-def test_a_plan_that_is_used_up_ends_as_a_dead_letter() -> None:
+def test_used_up_plan_ends_as_a_dead_letter() -> None:
     life = attempted(LAST_RETRY, 503, started=662)
     assert (life.phase, life.reason) == (DEAD, Reason.RETRIES_EXHAUSTED)
     assert (life.attempts, life.retries, life.finished_at) == (3, 2, at(663))
@@ -286,8 +285,8 @@ def test_a_plan_that_is_used_up_ends_as_a_dead_letter() -> None:
     assert next_step(life, at(10_000)) == End()
 
 
-def test_a_plan_whose_length_has_passed_ends_as_a_dead_letter() -> None:
-    # it lasts 756 s, and the attempt 1 s: whoever should have made it was away until then
+def test_expired_plan_ends_as_a_dead_letter() -> None:
+    # it lasts 756 s, and the attempt 1 s: no worker was there to make it earlier
     assert attempted(FAILED_ONCE, 503, started=754.9).phase is WAITING
     life = attempted(FAILED_ONCE, 503, started=755.1)
     assert (life.phase, life.reason) == (DEAD, Reason.PLAN_EXPIRED)
@@ -303,7 +302,7 @@ def test_a_plan_whose_length_has_passed_ends_as_a_dead_letter() -> None:
         ("transient", 410, GONE, Reason.GONE),
     ],
 )
-def test_an_answer_may_be_final(
+def test_answer_may_be_final(
     retry_on: str, status: int, phase: Phase, reason: Reason | None
 ) -> None:
     plan: PlanSpec = {"delays_seconds": [60], "retry_on": retry_on}
@@ -327,18 +326,18 @@ def test_retry_after_raises_the_delay(retry_after: float | None, due: float) -> 
 
 
 @pytest.mark.parametrize(("jitter", "delay"), [(0, 54), (0.5, 60), (0.75, 63)])
-def test_the_jitter_places_the_next_delay(jitter: float, delay: float) -> None:
+def test_jitter_places_the_next_delay(jitter: float, delay: float) -> None:
     fact = ended(planned(NEW, 0), answer(503), started=0, jitter=jitter)
     # 60 s * (0.9 + 0.2 * jitter) after the answer, and not after its record
     assert apply(NEW, (5, fact)).due_at == at(1 + delay)
 
 
 @pytest.mark.parametrize("status", [200, 410, 503])
-def test_a_retry_counts_whatever_came_of_it(status: int) -> None:
+def test_retry_counts_whatever_its_outcome(status: int) -> None:
     assert attempted(FAILED_ONCE, status, started=61).retries == 1
 
 
-def test_a_delivered_delivery_has_no_reason_and_does_not_go_again() -> None:
+def test_delivered_delivery_has_no_reason_and_no_next_attempt() -> None:
     life = attempted(NEW, 200, started=0)
     assert (life.phase, life.reason, life.attempts) == (DELIVERED, None, 1)
     assert (life.finished_at, life.next_attempt_at) == (at(1), None)
@@ -349,26 +348,26 @@ def test_a_delivered_delivery_has_no_reason_and_does_not_go_again() -> None:
 
 
 @pytest.mark.parametrize("status", [503, 200, 410])
-def test_an_attempt_that_is_recorded_twice_counts_once(status: int) -> None:
+def test_attempt_recorded_twice_counts_once(status: int) -> None:
     once = attempted(NEW, status, started=0)
     again = ended(planned(NEW, 0), answer(status), started=0)
     assert apply(once, (2, again)) == once
 
 
-def test_another_try_of_an_attempt_that_has_failed_delivers_when_it_arrives() -> None:
-    """Its worker was frozen, another made the attempt again and failed; then the first arrived."""
+def test_late_success_of_a_failed_attempt_delivers() -> None:
+    """The first worker was frozen, another's attempt failed, and then the first one succeeded."""
     late = ended(planned(NEW, 0), answer(200), started=0)
     assert apply(FAILED_ONCE, (5, late)).phase is DELIVERED
 
 
 @pytest.mark.parametrize("status", [503, 200, 410])
-def test_an_attempt_of_an_earlier_round_moves_nothing(status: int) -> None:
+def test_attempt_of_an_earlier_round_changes_nothing(status: int) -> None:
     late = ended(planned(NEW, 0), answer(status), started=0)
     life = apply(NEW, (0.5, Action.CANCEL), (0.6, Action.RESEND))
     assert apply(life, (1, late)) == replace(life, attempts=1)
 
 
-@pytest.mark.parametrize("fact", [is_held, is_limited, is_refused])
+@pytest.mark.parametrize("fact", [is_held, is_limited, is_undeliverable])
 @pytest.mark.parametrize(
     "since",
     [
@@ -380,7 +379,7 @@ def test_an_attempt_of_an_earlier_round_moves_nothing(status: int) -> None:
     ],
     ids=["paused", "cancelled", "resent", "attempted", "limited"],
 )
-def test_an_attempt_is_put_off_only_while_it_is_what_the_delivery_does_next(
+def test_attempt_is_postponed_only_while_it_is_the_next_step(
     fact: Callable[[Life], Fact], since: tuple[float, Fact]
 ) -> None:
     life = apply(FAILED_ONCE, since)
@@ -392,9 +391,7 @@ def test_an_attempt_is_put_off_only_while_it_is_what_the_delivery_does_next(
 
 @pytest.mark.parametrize("phase", ENDED_PHASES)
 @pytest.mark.parametrize("action", [Action.RESEND, Action.RESEND_YIELDING])
-def test_a_resend_of_a_delivery_that_has_ended_begins_its_plan_again(
-    phase: Phase, action: Action
-) -> None:
+def test_resend_of_an_ended_delivery_starts_its_plan_again(phase: Phase, action: Action) -> None:
     before = STARTS[phase]
     life = apply(before, (1_000, action))
     yields_to_circuit = action is Action.RESEND_YIELDING
@@ -423,7 +420,7 @@ def test_a_resend_of_a_delivery_that_has_ended_begins_its_plan_again(
 
 
 @pytest.mark.parametrize("phase", OPEN_PHASES)
-def test_a_persons_resend_goes_at_once_and_leaves_the_plan_as_it_was(phase: Phase) -> None:
+def test_persons_resend_is_due_at_once_and_leaves_the_plan_unchanged(phase: Phase) -> None:
     before = STARTS[phase]
     now = 30 if phase is WAITING else 62  # before its retry is due
     asked = apply(before, (now, Action.RESEND))
@@ -436,14 +433,14 @@ def test_a_persons_resend_goes_at_once_and_leaves_the_plan_as_it_was(phase: Phas
 
 @pytest.mark.parametrize("phase", OPEN_PHASES)
 @pytest.mark.parametrize(("status", "leads_to"), [(200, DELIVERED), (410, GONE)])
-def test_a_resend_that_arrives_or_is_gone_ends_the_delivery(
+def test_resend_that_succeeds_or_gets_410_ends_the_delivery(
     phase: Phase, status: int, leads_to: Phase
 ) -> None:
     life = attempted(apply(STARTS[phase], (62, Action.RESEND)), status, started=62)
     assert (life.phase, life.resend, life.finished_at) == (leads_to, None, at(63))
 
 
-def test_a_resend_before_the_first_attempt_is_the_first_attempt() -> None:
+def test_resend_before_the_first_attempt_is_the_first_attempt() -> None:
     scheduled = Life(due_at=at(3_600))
     asked = apply(scheduled, (5, Action.RESEND))
     assert planned(asked, 5).in_plan
@@ -451,11 +448,11 @@ def test_a_resend_before_the_first_attempt_is_the_first_attempt() -> None:
     assert (life.began_at, life.retries, life.due_at) == (at(5), 0, at(6 + 60))
 
 
-@pytest.mark.parametrize("put_off", [held, limited])
-def test_a_persons_resend_beside_a_first_attempt_that_is_put_off_leaves_it_to_be_made(
-    put_off: Callable[..., Life],
+@pytest.mark.parametrize("postpone", [held, limited])
+def test_persons_resend_leaves_a_postponed_first_attempt_to_be_made(
+    postpone: Callable[..., Life],
 ) -> None:
-    before = put_off(NEW, 0, until=70)
+    before = postpone(NEW, 0, until=70)
     life = attempted(apply(before, (5, Action.RESEND)), 503, started=5)
     assert life == replace(before, attempts=1, last_error="503")
     # the plan has not begun: what comes next uses up none of its retries
@@ -463,7 +460,7 @@ def test_a_persons_resend_beside_a_first_attempt_that_is_put_off_leaves_it_to_be
     assert (life.began_at, life.retries, life.due_at) == (at(70), 0, at(71 + 60))
 
 
-def test_a_second_resend_while_one_is_under_way_is_made_after_it() -> None:
+def test_resend_requested_during_a_resend_is_made_after_it() -> None:
     asked = apply(FAILED_ONCE, (10, Action.RESEND))
     under_way = planned(asked, 10)
     life = apply(asked, (11, Action.RESEND), (12, ended(under_way, answer(503), started=10)))
@@ -473,10 +470,10 @@ def test_a_second_resend_while_one_is_under_way_is_made_after_it() -> None:
 
 @pytest.mark.parametrize("phase", [WAITING, PAUSED])
 @pytest.mark.parametrize("action", [Action.RESEND, Action.RESEND_YIELDING])
-def test_a_resend_asked_for_during_a_plans_last_attempt_begins_the_plan_again(
+def test_resend_requested_during_the_last_attempt_starts_the_plan_again(
     phase: Phase, action: Action
 ) -> None:
-    """As if it had been asked for a moment later; paused or not, like a resend after the end."""
+    """As if it was requested a moment later, after the end; whether paused or not."""
     last = planned(LAST_RETRY, 662)
     life = LAST_RETRY if phase is WAITING else apply(LAST_RETRY, (662.1, Action.PAUSE))
     life = apply(life, (662.5, action), (663, ended(last, answer(503), started=662)))
@@ -488,7 +485,7 @@ def test_a_resend_asked_for_during_a_plans_last_attempt_begins_the_plan_again(
 
 @pytest.mark.parametrize("action", [Action.RESEND, Action.RESEND_YIELDING])
 @pytest.mark.parametrize(("status", "leads_to"), [(200, DELIVERED), (410, GONE)])
-def test_a_resend_asked_for_during_an_attempt_that_arrives_is_not_made(
+def test_resend_requested_during_a_successful_attempt_is_not_made(
     action: Action, status: int, leads_to: Phase
 ) -> None:
     under_way = planned(FAILED_ONCE, 61)
@@ -497,7 +494,7 @@ def test_a_resend_asked_for_during_an_attempt_that_arrives_is_not_made(
     assert next_step(life, at(63)) == End()
 
 
-def test_a_resend_asked_for_during_an_attempt_that_fails_is_made_beside_the_plan() -> None:
+def test_resend_requested_during_a_failing_attempt_is_made_beside_the_plan() -> None:
     under_way = planned(FAILED_ONCE, 61)
     life = apply(
         FAILED_ONCE, (61.5, Action.RESEND), (62, ended(under_way, answer(503), started=61))
@@ -508,7 +505,7 @@ def test_a_resend_asked_for_during_an_attempt_that_fails_is_made_beside_the_plan
 
 
 @pytest.mark.parametrize("phase", OPEN_PHASES)
-def test_a_resend_waits_for_its_endpoints_limits_and_the_plan_does_not(phase: Phase) -> None:
+def test_limited_resend_waits_for_its_turn_and_the_plan_does_not(phase: Phase) -> None:
     before = STARTS[phase]
     asked = apply(before, (62, Action.RESEND))
     life = limited(asked, 62, until=65)
@@ -516,7 +513,7 @@ def test_a_resend_waits_for_its_endpoints_limits_and_the_plan_does_not(phase: Ph
     assert planned(life, 65).resend_asked_at == at(62)
 
 
-def test_a_plan_that_begins_with_a_limited_resend_does_not_begin_before_it() -> None:
+def test_plan_that_begins_with_a_limited_resend_does_not_begin_before_it() -> None:
     life = limited(apply(NEW, (5, Action.RESEND)), 5, until=65)
     assert next_step(life, at(64)) == Wait(at(65))
     assert planned(life, 65).trigger is Trigger.RESEND
@@ -528,24 +525,24 @@ def test_a_plan_that_begins_with_a_limited_resend_does_not_begin_before_it() -> 
     [
         (WAITING, WAITING),
         (LIMITED, LIMITED),
-        (HELD, WAITING),  # so that its own attempt is refused too, now
+        (HELD, WAITING),  # so that its own attempt is found undeliverable now, too
         (PAUSED, PAUSED),
     ],
 )
-def test_a_refused_resend_is_dropped_and_the_plan_is_left_as_it_was(
+def test_undeliverable_resend_is_dropped_and_leaves_the_plan_unchanged(
     phase: Phase, leads_to: Phase
 ) -> None:
     before = STARTS[phase]
-    life = refused(apply(before, (62, Action.RESEND)), 62)
+    life = undeliverable(apply(before, (62, Action.RESEND)), 62)
     assert (life.phase, life.resend, life.last_error) == (leads_to, None, "disabled")
     assert (life.attempts, life.retries, life.due_at) == (1, 0, before.due_at)
     assert life.next_attempt_at == (None if phase is PAUSED else before.due_at)
 
 
-# -- gentle resends -------------------------------------------------------------------------------
+# -- resends that yield to the circuit ------------------------------------------------------------
 
 
-def test_a_gentle_resend_waits_where_deliveries_are_held() -> None:
+def test_yielding_resend_waits_while_deliveries_are_held() -> None:
     asked = apply(FAILED_ONCE, (10, Action.RESEND_YIELDING))
     life = held(asked, 10, until=9_000)
     assert (life.phase, life.resend, life.due_at) == (
@@ -555,8 +552,8 @@ def test_a_gentle_resend_waits_where_deliveries_are_held() -> None:
     )
     # the plan's retry falls due meanwhile, and waits with it
     assert next_step(life, at(8_999)) == Wait(at(9_000))
-    for let_go in (apply(life, (500, Action.RELEASE)), apply(life, (9_000, Action.CHECK_LIMITS))):
-        attempt = planned(let_go, 9_000)
+    for released in (apply(life, (500, Action.RELEASE)), apply(life, (9_000, Action.CHECK_LIMITS))):
+        attempt = planned(released, 9_000)
         assert (attempt.trigger, attempt.yields_to_circuit, attempt.in_plan) == (
             Trigger.RESEND,
             True,
@@ -564,13 +561,13 @@ def test_a_gentle_resend_waits_where_deliveries_are_held() -> None:
         )
 
 
-def test_a_gentle_resend_that_was_held_and_fails_leaves_its_delivery_held_no_more() -> None:
+def test_failed_yielding_resend_ends_the_hold() -> None:
     life = held(apply(FAILED_ONCE, (10, Action.RESEND_YIELDING)), 10)
     life = attempted(apply(life, (30, Action.RELEASE)), 503, started=30)
     assert life == replace(FAILED_ONCE, attempts=2, excluded=timedelta(seconds=30 - 10))
 
 
-def test_a_gentle_resend_that_was_let_go_and_is_limited_is_held_no_more() -> None:
+def test_limited_yielding_resend_ends_the_hold() -> None:
     life = held(apply(FAILED_ONCE, (10, Action.RESEND_YIELDING)), 10)
     life = limited(apply(life, (30, Action.RELEASE)), 30, until=50)
     assert (life.phase, life.excluded) == (WAITING, timedelta(seconds=30 - 10))
@@ -579,16 +576,16 @@ def test_a_gentle_resend_that_was_let_go_and_is_limited_is_held_no_more() -> Non
 
 
 @pytest.mark.parametrize("action", [Action.RESEND, Action.RESEND_YIELDING])
-def test_a_gentle_resend_adds_nothing_to_one_that_was_asked_for(action: Action) -> None:
+def test_yielding_resend_adds_nothing_to_a_requested_resend(action: Action) -> None:
     asked = apply(FAILED_ONCE, (10, action))
     assert apply(asked, (11, Action.RESEND_YIELDING)) == asked
 
 
-def test_a_gentle_resend_of_a_held_delivery_adds_nothing() -> None:
+def test_yielding_resend_of_a_held_delivery_adds_nothing() -> None:
     assert apply(STARTS[HELD], (62, Action.RESEND_YIELDING)) == STARTS[HELD]
 
 
-def test_a_persons_resend_does_not_wait_with_a_gentle_one() -> None:
+def test_persons_resend_does_not_wait_with_a_yielding_one() -> None:
     life = held(apply(FAILED_ONCE, (10, Action.RESEND_YIELDING)), 10)
     life = apply(life, (20, Action.RESEND))
     assert planned(life, 20).resend_asked_at == at(20)
@@ -596,13 +593,13 @@ def test_a_persons_resend_does_not_wait_with_a_gentle_one() -> None:
     assert (life.phase, life.resend) == (HELD, None)
 
 
-def test_a_gentle_resend_goes_although_its_delivery_is_paused() -> None:
+def test_yielding_resend_of_a_paused_delivery_is_made() -> None:
     life = apply(STARTS[PAUSED], (62, Action.RESEND_YIELDING))
     assert planned(life, 62).yields_to_circuit
     assert attempted(life, 503, started=62).phase is PAUSED
 
 
-def test_a_gentle_resend_that_begins_a_plan_again_may_be_held_first() -> None:
+def test_yielding_resend_that_starts_a_plan_again_may_be_held_first() -> None:
     life = held(apply(STARTS[DEAD], (100, Action.RESEND_YIELDING)), 100)
     assert life.phase is HELD
     attempt = planned(apply(life, (200, Action.RELEASE)), 200)
@@ -612,7 +609,7 @@ def test_a_gentle_resend_that_begins_a_plan_again_may_be_held_first() -> None:
 # -- held deliveries ------------------------------------------------------------------------------
 
 
-def test_a_held_delivery_waits_until_it_is_let_go_or_looks_by_itself() -> None:
+def test_held_delivery_waits_for_its_release_or_its_recheck() -> None:
     life = held(FAILED_ONCE, 61, until=9_000)
     assert (life.reason, life.recheck_at, life.waiting_since) == (
         Reason.CIRCUIT_OPEN,
@@ -622,22 +619,22 @@ def test_a_held_delivery_waits_until_it_is_let_go_or_looks_by_itself() -> None:
     assert (life.attempts, life.retries, life.due_at) == (1, 0, at(61))
     assert next_step(life, at(8_999)) == Wait(at(9_000))
     assert planned(life, 9_000).trigger is Trigger.RETRY
-    let_go = apply(life, (100, Action.RELEASE))
-    assert (let_go.phase, let_go.released) == (HELD, True)
-    assert planned(let_go, 100).trigger is Trigger.RETRY
-    failed = attempted(let_go, 503, started=100)
+    released = apply(life, (100, Action.RELEASE))
+    assert (released.phase, released.released) == (HELD, True)
+    assert planned(released, 100).trigger is Trigger.RETRY
+    failed = attempted(released, 503, started=100)
     assert (failed.phase, failed.released, failed.retries) == (WAITING, False, 1)
 
 
-def test_a_delivery_that_is_held_again_has_to_be_let_go_again() -> None:
-    let_go = apply(STARTS[HELD], (100, Action.RELEASE))
-    again = held(let_go, 100, until=9_000)
+def test_delivery_held_again_must_be_released_again() -> None:
+    released = apply(STARTS[HELD], (100, Action.RELEASE))
+    again = held(released, 100, until=9_000)
     assert (again.phase, again.released, again.recheck_at) == (HELD, False, at(9_000))
     assert again.waiting_since == at(61)  # it has waited since then
 
 
 @pytest.mark.parametrize("released", [False, True])
-def test_a_probe_is_made_beside_the_plan_and_its_failure_leaves_the_delivery_held(
+def test_failed_probe_leaves_plan_and_hold_unchanged(
     released: bool,
 ) -> None:
     before = apply(STARTS[HELD], (62, Action.RELEASE)) if released else STARTS[HELD]
@@ -649,7 +646,7 @@ def test_a_probe_is_made_beside_the_plan_and_its_failure_leaves_the_delivery_hel
     assert attempted(before, 410, started=65, probe=True).phase is GONE
 
 
-def test_only_a_held_delivery_is_a_probe() -> None:
+def test_only_held_deliveries_are_probes() -> None:
     assert next_step(FAILED_ONCE, at(60), probe=True) == Wait(at(61))
     assert planned(FAILED_ONCE, 61, probe=True).trigger is Trigger.RETRY
     assert next_step(STARTS[PAUSED], at(100), probe=True) == Wait(None)
@@ -658,7 +655,7 @@ def test_only_a_held_delivery_is_a_probe() -> None:
     assert planned(asked, 62, probe=True).trigger is Trigger.RESEND
 
 
-def test_a_limited_probe_stays_held_and_looks_again_when_its_turn_has_come() -> None:
+def test_limited_probe_stays_held_until_its_turn() -> None:
     before = STARTS[HELD]
     probe = planned(before, 65, probe=True)
     life = apply(before, (65, Limited(probe, at(66))))
@@ -666,7 +663,7 @@ def test_a_limited_probe_stays_held_and_looks_again_when_its_turn_has_come() -> 
     assert planned(life, 66, probe=True) == probe
 
 
-def test_a_held_delivery_that_was_let_go_and_is_limited_is_held_no_more() -> None:
+def test_released_delivery_that_is_limited_is_not_held() -> None:
     life = limited(apply(STARTS[HELD], (100, Action.RELEASE)), 100, until=150)
     assert (life.phase, life.reason) == (LIMITED, Reason.ENDPOINT_LIMIT)
     assert (life.due_at, life.recheck_at) == (at(150), None)
@@ -677,14 +674,14 @@ def test_a_held_delivery_that_was_let_go_and_is_limited_is_held_no_more() -> Non
 # -- limits ---------------------------------------------------------------------------------------
 
 
-def test_a_limited_delivery_goes_at_its_turn_and_no_attempt_is_spent() -> None:
+def test_limited_delivery_is_attempted_at_its_turn_and_uses_no_attempt() -> None:
     life = limited(FAILED_ONCE, 61, until=70)
     assert (life.phase, life.reason, life.due_at) == (LIMITED, Reason.ENDPOINT_LIMIT, at(70))
     assert (life.attempts, life.retries) == (1, 0)
     assert planned(life, 70) == planned(FAILED_ONCE, 61)
 
 
-def test_limits_that_were_raised_are_asked_at_once() -> None:
+def test_raised_limits_are_checked_at_once() -> None:
     assert apply(STARTS[LIMITED], (65, Action.CHECK_LIMITS)).due_at == at(65)
     resend = limited(apply(FAILED_ONCE, (10, Action.RESEND)), 10, until=40)
     assert planned(apply(resend, (20, Action.CHECK_LIMITS)), 20).trigger is Trigger.RESEND
@@ -694,7 +691,7 @@ def test_limits_that_were_raised_are_asked_at_once() -> None:
 
 
 @pytest.mark.parametrize("phase", [WAITING, LIMITED, HELD])
-def test_a_paused_delivery_waits_for_a_person(phase: Phase) -> None:
+def test_paused_delivery_waits_for_a_person(phase: Phase) -> None:
     life = apply(STARTS[phase], (62, Action.RELEASE), (63, Action.PAUSE))
     assert (life.phase, life.reason, life.recheck_at, life.released) == (PAUSED, None, None, False)
     assert next_step(life, at(1_000_000)) == Wait(None)
@@ -707,7 +704,7 @@ def test_a_paused_delivery_waits_for_a_person(phase: Phase) -> None:
         (80, 80),  # it fell due meanwhile
     ],
 )
-def test_a_resumed_delivery_goes_on_where_it_was(resumed: float, goes: float) -> None:
+def test_resumed_delivery_continues_its_plan(resumed: float, goes: float) -> None:
     life = apply(FAILED_ONCE, (10, Action.PAUSE), (resumed, Action.RESUME))
     assert (life.phase, life.waiting_since) == (WAITING, None)
     assert planned(life, goes).trigger is Trigger.RETRY
@@ -715,13 +712,13 @@ def test_a_resumed_delivery_goes_on_where_it_was(resumed: float, goes: float) ->
         assert next_step(life, at(resumed)) == Wait(at(goes))
 
 
-def test_a_resumed_delivery_makes_a_resend_that_was_limited_at_once() -> None:
+def test_resume_makes_a_limited_resend_at_once() -> None:
     life = apply(FAILED_ONCE, (10, Action.PAUSE), (20, Action.RESEND))
     life = apply(limited(life, 20, until=50), (30, Action.RESUME))
     assert planned(life, 30).trigger is Trigger.RESEND
 
 
-def test_a_retry_under_way_when_its_delivery_is_paused_counts_and_the_plan_waits() -> None:
+def test_retry_in_progress_at_a_pause_counts_and_the_plan_waits() -> None:
     retry = planned(FAILED_ONCE, 61)
     life = apply(FAILED_ONCE, (61.5, Action.PAUSE), (62, ended(retry, answer(503), started=61)))
     assert (life.phase, life.retries, life.due_at) == (PAUSED, 1, at(662))
@@ -740,12 +737,12 @@ def is_held_then_paused(life: Life) -> Life:
     return apply(held(life, 61), (1_000, Action.PAUSE), (5_000, Action.RESUME))
 
 
-def is_let_go_and_limited(life: Life) -> Life:
+def is_released_and_limited(life: Life) -> Life:
     return limited(apply(held(life, 61), (1_000, Action.RELEASE)), 1_000, until=5_000)
 
 
-def is_refused_a_resend_while_held(life: Life) -> Life:
-    return refused(apply(held(life, 61), (5_000, Action.RESEND)), 5_000)
+def has_an_undeliverable_resend_while_held(life: Life) -> Life:
+    return undeliverable(apply(held(life, 61), (5_000, Action.RESEND)), 5_000)
 
 
 @pytest.mark.parametrize(
@@ -758,10 +755,18 @@ def is_refused_a_resend_while_held(life: Life) -> Life:
         (is_paused_from(61), 5_000 - 61),
         # one wait, however often it changes its name
         (is_held_then_paused, 5_000 - 61),
-        (is_let_go_and_limited, 5_000 - 61),
-        (is_refused_a_resend_while_held, 5_000 - 61),
+        (is_released_and_limited, 5_000 - 61),
+        (has_an_undeliverable_resend_while_held, 5_000 - 61),
     ],
-    ids=["held", "limited", "paused early", "paused", "held, paused", "held, limited", "refused"],
+    ids=[
+        "held",
+        "limited",
+        "paused early",
+        "paused",
+        "held, paused",
+        "held, limited",
+        "undeliverable",
+    ],
 )
 def test_time_that_is_paused_held_or_limited_does_not_use_up_the_plan(
     waits: Callable[[Life], Life], excluded: float
@@ -781,21 +786,21 @@ def test_time_that_is_paused_held_or_limited_does_not_use_up_the_plan(
     ],
     ids=["held", "limited", "paused"],
 )
-def test_a_wait_before_the_first_attempt_is_no_part_of_the_plan(
+def test_wait_before_the_first_attempt_does_not_use_up_the_plan(
     waits: Callable[[Life], Life],
 ) -> None:
     life = attempted(waits(NEW), 503, started=5_000)
     assert (life.began_at, life.excluded) == (at(5_000), timedelta(0))
 
 
-def test_a_pause_that_began_during_the_first_attempt_counts_from_there() -> None:
+def test_pause_during_the_first_attempt_is_excluded_from_its_start() -> None:
     first = planned(NEW, 0)
     life = apply(NEW, (0.25, Action.PAUSE), (1, ended(first, answer(503), started=0)))
     life = apply(life, (100, Action.RESUME))
     assert life.excluded == timedelta(seconds=100 - 0.25)
 
 
-def test_a_hold_that_ended_with_a_retry_does_not_use_up_the_plan_when_that_is_paused() -> None:
+def test_hold_before_a_paused_retry_does_not_use_up_the_plan() -> None:
     life = apply(held(FAILED_ONCE, 61), (5_000, Action.RELEASE))
     retry = planned(life, 5_000)
     life = apply(life, (5_000.5, Action.PAUSE), (5_001, ended(retry, answer(503), started=5_000)))
@@ -808,11 +813,11 @@ def test_time_until_an_attempt_is_recorded_does_not_use_up_the_plan() -> None:
     assert (life.phase, life.due_at) == (WAITING, at(62 + 600))
 
 
-def test_an_attempt_that_is_merely_late_uses_up_the_plan() -> None:
+def test_lateness_of_workers_uses_up_the_plan() -> None:
     assert attempted(FAILED_ONCE, 503, started=5_000).reason is Reason.PLAN_EXPIRED
 
 
-# -- what lists and limits are told ---------------------------------------------------------------
+# -- what lists and limits see --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -837,7 +842,7 @@ def test_an_attempt_that_is_merely_late_uses_up_the_plan() -> None:
         (apply(STARTS[HELD], (65, Action.RELEASE)), 65),
     ],
 )
-def test_the_next_attempt_is_at_the_first_moment_at_which_a_delivery_moves_by_itself(
+def test_next_attempt_at_is_when_a_delivery_first_moves_by_itself(
     life: Life, moment: float | None
 ) -> None:
     assert life.next_attempt_at == (None if moment is None else at(moment))
@@ -858,30 +863,30 @@ def test_the_next_attempt_is_at_the_first_moment_at_which_a_delivery_moves_by_it
         (limited(apply(STARTS[PAUSED], (62, Action.RESEND)), 62, until=70), True),
     ],
 )
-def test_those_who_come_back_for_their_turn_say_so(life: Life, waited: bool) -> None:
+def test_waited_is_true_after_a_limit_or_a_hold(life: Life, waited: bool) -> None:
     assert life.waited is waited
 
 
 # -- turns, late attempts and time that was not the plan's -----------------------------------------
 
 
-def test_a_held_deliverys_limited_resend_does_not_go_before_its_turn() -> None:
-    """It is planned whenever the delivery looks by itself or is let go. Where the limits put it off
-    once more, `recheck_at` stays past, and the workflow steps in a loop until the turn has come."""
+def test_limited_resend_of_a_held_delivery_waits_for_its_turn() -> None:
+    """Otherwise it is planned at each recheck or release. If the limits postpone it again,
+    `recheck_at` stays in the past, and the workflow steps in a loop until the turn comes."""
     life = limited(apply(STARTS[HELD], (62, Action.RESEND)), 62, until=90)
     assert planned(life, 70).trigger is Trigger.RETRY  # `recheck_at` is 70 s
 
 
-def test_a_limited_probe_of_a_delivery_that_was_let_go_waits_for_its_turn() -> None:
-    """`next_attempt_at` says 90 s, and `next_step` says now."""
+def test_limited_probe_of_a_released_delivery_waits_for_its_turn() -> None:
+    """Otherwise `next_attempt_at` is 90 s, while `next_step` says now."""
     life = apply(STARTS[HELD], (62, Action.RELEASE))
     life = apply(life, (65, Limited(planned(life, 65, probe=True), at(90))))
     assert life.next_attempt_at == at(90)
     assert next_step(life, at(66)) == Wait(at(90))
 
 
-def test_a_plan_that_begins_again_waits_for_the_turn_of_its_limited_resend() -> None:
-    """A retry goes at once and begins the plan, and the resend is made beside it."""
+def test_restarted_plan_waits_for_the_turn_of_its_limited_resend() -> None:
+    """Otherwise a retry is made at once and begins the plan, with the resend beside it."""
     life = limited(apply(LAST_RETRY, (600, Action.RESEND)), 600, until=700)
     life = attempted(life, 503, started=662)
     assert life.round == 1
@@ -890,16 +895,16 @@ def test_a_plan_that_begins_again_waits_for_the_turn_of_its_limited_resend() -> 
     assert (attempt.trigger, attempt.in_plan) == (Trigger.RESEND, True)
 
 
-def test_a_plan_that_begins_with_a_resend_that_is_limited_twice_does_not_begin_before_it() -> None:
-    """The first turn, 110 s, stays in `due_at`, where a retry begins the plan before the resend."""
+def test_plan_does_not_begin_before_a_resend_that_is_limited_twice() -> None:
+    """Otherwise the first turn, 110 s, stays in `due_at`, and a retry begins the plan then."""
     life = limited(apply(STARTS[DEAD], (100, Action.RESEND)), 100, until=110)
     life = limited(apply(life, (105, Action.RESEND)), 105, until=120)
     assert next_step(life, at(110)) == Wait(at(120))
 
 
-def test_an_attempt_counts_although_one_of_an_earlier_round_had_its_number() -> None:
-    """The first worker is frozen while its delivery is cancelled and resent. What the second sends
-    does not count, so it is sent once more."""
+def test_attempt_counts_if_an_earlier_round_had_its_number() -> None:
+    """The first worker is frozen while its delivery is cancelled and resent. If the second worker's
+    attempt did not count, it would be sent once more."""
     frozen = planned(NEW, 0)
     life = apply(NEW, (0.5, Action.CANCEL), (0.6, Action.RESEND))
     resend = planned(life, 0.7)
@@ -908,26 +913,26 @@ def test_an_attempt_counts_although_one_of_an_earlier_round_had_its_number() -> 
     assert (life.resend, life.began_at) == (None, at(0.7))
 
 
-def test_a_retry_counts_although_a_resend_had_its_number() -> None:
-    """The retry's worker is frozen while another makes the resend. It is made once more."""
+def test_retry_counts_if_a_resend_had_its_number() -> None:
+    """The retry's worker is frozen while another makes the resend. If the retry did not count, it
+    would be made once more."""
     frozen = planned(FAILED_ONCE, 61)
     life = attempted(apply(FAILED_ONCE, (62, Action.RESEND)), 503, started=62)
     life = apply(life, (64, ended(frozen, answer(503), started=61)))
     assert (life.retries, life.due_at) == (1, at(62 + 600))
 
 
-def test_a_hold_since_an_attempt_began_does_not_use_up_the_plan() -> None:
-    """The retry's worker is frozen, and another finds that the delivery is held. The hold ends with
-    the record of the retry, but as of the retry's start, which was before it."""
+def test_hold_since_an_attempt_began_does_not_use_up_the_plan() -> None:
+    """The retry's worker is frozen, and another finds that the delivery is held. The retry's record
+    ends the hold now, and not as of the retry's start, which was before the hold."""
     frozen = planned(FAILED_ONCE, 61)
     life = held(FAILED_ONCE, 80, until=9_000)
     life = apply(life, (5_000, ended(frozen, answer(503), started=61)))
     assert (life.phase, life.excluded) == (WAITING, timedelta(seconds=5_000 - 80))
 
 
-def test_a_slow_resend_does_not_use_up_the_plan() -> None:
-    """Two resends of 10 s are in the way of a retry, which is then too late to be followed by
-    another: the plan ends a retry too early."""
+def test_slow_resend_does_not_use_up_the_plan() -> None:
+    """Two resends of 10 s delay a retry. If that time counted, the plan would end a retry early."""
     plan: PlanSpec = {"delays_seconds": [1, 1], "jitter": 0}  # 2 + 3 * 10 = 32 s at most
     life = apply(NEW, (10, ended(planned(NEW, 0), answer(503, duration=10), started=0, plan=plan)))
     for started in (11, 21):

@@ -1,9 +1,9 @@
-"""Whatever happens to a delivery, in whatever order: it is never stuck, what has ended stays ended,
-and what comes late or twice does no harm.
+"""In any order of events, a delivery is never stuck, an ended delivery stays ended, and late or
+repeated facts do no harm.
 
-Deliveries go on random walks. On a *calm* one, one worker at a time steps, as a delivery's workflow
-has it, and people, jobs and the circuit ask what they like meanwhile. On a *wild* one, workers
-freeze too: others make the same attempts beside them, and facts are applied late, or once more.
+Deliveries go on random walks. On a *calm* walk, one worker at a time steps, as a delivery's
+workflow does, and people, jobs and the circuit act at any time. On a *wild* walk, workers also
+freeze: others make the same attempts beside them, and facts are applied late or repeatedly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TIMEOUT = 10.0
 FAR = START + timedelta(days=10_000)
 
 FAILS = Outcome(result=Result.STATUS, duration_ms=1000, status_code=503, error="503")
-ARRIVES = Outcome(result=Result.SUCCESS, duration_ms=1000, status_code=200)
+SUCCEEDS = Outcome(result=Result.SUCCESS, duration_ms=1000, status_code=200)
 IS_GONE = Outcome(result=Result.STATUS, duration_ms=1000, status_code=410, error="410")
 
 RESENDS = (Action.RESEND, Action.RESEND_YIELDING)
@@ -69,7 +69,7 @@ class Try:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happened, and the life before and after it; None: time passed."""
+    """A fact, and the life before and after it. `fact` is None if time passed."""
 
     before: Life
     fact: Fact | None
@@ -80,7 +80,7 @@ class Step:
 
 @dataclass
 class Walk:
-    """A delivery, the workers that make its attempts, and everything that happened so far."""
+    """A delivery, the attempts that workers are making, and all steps so far."""
 
     wild: bool = False
     life: Life = field(default_factory=lambda: Life(due_at=START))
@@ -89,7 +89,7 @@ class Walk:
     late: list[Fact] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
-    def tell(self, fact: Fact) -> None:
+    def apply(self, fact: Fact) -> None:
         before, self.life = self.life, apply_fact(self.life, fact, now=self.now)
         self.steps.append(Step(before, fact, self.life, self.now, bool(self.tries)))
 
@@ -102,68 +102,68 @@ class Walk:
         self.pass_time(self.now + timedelta(seconds=seconds))
 
     def pass_time_to_the_next_attempt(self) -> None:
-        """As the workflow's timer does."""
+        """Pass time as the workflow's timer does."""
         if self.life.next_attempt_at is not None and (self.wild or not self.tries):
             self.pass_time(self.life.next_attempt_at)
 
     def planned(self, *, probe: bool = False) -> Attempt | None:
-        """What a worker that looks now is to do; None: nothing, or another is at it."""
+        """Return the attempt that a worker finds due; None if there is none or another makes it."""
         if self.tries and not self.wild:
             return None
         step = next_step(self.life, self.now, probe=probe)
         return step if isinstance(step, Attempt) else None
 
     def begin(self, *, probe: bool = False) -> None:
-        """A worker sends the request that is due."""
+        """Let a worker send the request that is due."""
         if (attempt := self.planned(probe=probe)) is not None:
             self.tries.append(Try(attempt, self.now))
 
     def end(self, outcome: Outcome) -> None:
-        """An attempt is answered, and recorded; on a wild walk also by a worker that was frozen
-        while others went on."""
+        """Answer and record an attempt; on a wild walk also one whose worker was frozen while
+        others continued."""
         if self.tries:
             # alternately the one that was begun first and the one that was begun last
             one = self.tries[0 if len(self.steps) % 2 else -1]
             self.pass_time(one.started_at + timedelta(milliseconds=outcome.duration_ms))
             self.tries.remove(one)
-            self.tell(one.ended(outcome))
+            self.apply(one.ended(outcome))
 
     def attempt(self, outcome: Outcome, *, probe: bool = False) -> None:
         self.begin(probe=probe)
         self.end(outcome)
 
-    def put_off(self, verdict: str, *, probe: bool = False) -> None:
-        """The attempt that is due is not to be made now."""
-        fact = put_off(self.planned(probe=probe), verdict, self.now)
+    def postpone(self, decision: str, *, probe: bool = False) -> None:
+        """Postpone the attempt that is due."""
+        fact = postpone(self.planned(probe=probe), decision, self.now)
         if fact is not None:
-            self.tell(fact)
+            self.apply(fact)
 
-    def put_off_late(self, verdict: str) -> None:
-        """The same, by a worker that freezes before it can say so."""
-        if self.wild and (fact := put_off(self.planned(), verdict, self.now)) is not None:
+    def postpone_late(self, decision: str) -> None:
+        """Let a worker decide to postpone, and freeze before that is recorded."""
+        if self.wild and (fact := postpone(self.planned(), decision, self.now)) is not None:
             self.late.append(fact)
 
-    def come_late(self) -> None:
+    def apply_late(self) -> None:
         if self.late:
-            self.tell(self.late.pop(0))
+            self.apply(self.late.pop(0))
 
     def repeat(self) -> None:
-        """The last attempt is recorded once more."""
-        told = [step.fact for step in self.steps if isinstance(step.fact, AttemptEnded)]
-        if self.wild and told:
-            self.tell(told[-1])
+        """Record the last attempt once more."""
+        recorded = [step.fact for step in self.steps if isinstance(step.fact, AttemptEnded)]
+        if self.wild and recorded:
+            self.apply(recorded[-1])
 
 
-def put_off(attempt: Attempt | None, verdict: str, now: datetime) -> Fact | None:
-    """The fact that an attempt is held, limited or refused; None where that does not happen."""
+def postpone(attempt: Attempt | None, decision: str, now: datetime) -> Fact | None:
+    """Return the fact that an attempt is held, limited or undeliverable; None if it cannot be."""
     if attempt is None:
         return None
-    match verdict:
+    match decision:
         case "held" if attempt.trigger is not Trigger.RESEND or attempt.yields_to_circuit:
             return Held(attempt, Reason.CIRCUIT_OPEN, now + timedelta(hours=6))
         case "limited":
             return Limited(attempt, now + timedelta(seconds=40))
-        case "refused":
+        case "undeliverable":
             return Undeliverable(attempt, Reason.ENDPOINT_DISABLED, "disabled")
         case _:
             return None
@@ -171,31 +171,31 @@ def put_off(attempt: Attempt | None, verdict: str, now: datetime) -> Fact | None
 
 Move = Callable[[Walk], None]
 CALM: dict[str, Move] = {
-    **{action.value: partial(Walk.tell, fact=action) for action in Action},
+    **{action.value: partial(Walk.apply, fact=action) for action in Action},
     "begins": lambda walk: walk.begin(),
     "fails": lambda walk: walk.end(FAILS),
     "begins and fails": lambda walk: walk.attempt(FAILS),
     "probe begins": lambda walk: walk.begin(probe=True),
     "probe fails": lambda walk: walk.attempt(FAILS, probe=True),
-    "is held": lambda walk: walk.put_off("held"),
-    "probe is held": lambda walk: walk.put_off("held", probe=True),
-    "is limited": lambda walk: walk.put_off("limited"),
-    "probe is limited": lambda walk: walk.put_off("limited", probe=True),
+    "is held": lambda walk: walk.postpone("held"),
+    "probe is held": lambda walk: walk.postpone("held", probe=True),
+    "is limited": lambda walk: walk.postpone("limited"),
+    "probe is limited": lambda walk: walk.postpone("limited", probe=True),
     "1 s": lambda walk: walk.pass_seconds(1),
     "25 s": lambda walk: walk.pass_seconds(25),
     "2000 s": lambda walk: walk.pass_seconds(2_000),
     "time": lambda walk: walk.pass_time_to_the_next_attempt(),
 }
 ENDS: dict[str, Move] = {
-    "arrives": lambda walk: walk.end(ARRIVES),
+    "arrives": lambda walk: walk.end(SUCCEEDS),
     "is gone": lambda walk: walk.end(IS_GONE),
-    "is refused": lambda walk: walk.put_off("refused"),
+    "is undeliverable": lambda walk: walk.postpone("undeliverable"),
 }
 WILD: dict[str, Move] = {
-    "is held late": lambda walk: walk.put_off_late("held"),
-    "is limited late": lambda walk: walk.put_off_late("limited"),
-    "is refused late": lambda walk: walk.put_off_late("refused"),
-    "comes late": lambda walk: walk.come_late(),
+    "is held late": lambda walk: walk.postpone_late("held"),
+    "is limited late": lambda walk: walk.postpone_late("limited"),
+    "is undeliverable late": lambda walk: walk.postpone_late("undeliverable"),
+    "comes late": lambda walk: walk.apply_late(),
     "is repeated": lambda walk: walk.repeat(),
 }
 MOVES = CALM | ENDS | WILD
@@ -205,7 +205,7 @@ OFTEN += ["resend", "resend_yields", "release", "resume"]
 
 @st.composite
 def names(draw: st.DrawFn, *kinds: Iterable[str]) -> list[str]:
-    """Moves of these kinds, and most of what leads somewhere."""
+    """Draw moves of these kinds, most often those that change much."""
     known = [name for kind in kinds for name in kind]
     length = draw(st.integers(0, 80))  # lists without a length of their own are of about five
     each = st.sampled_from([*known, *OFTEN])
@@ -221,7 +221,7 @@ def walked(moves: Sequence[str], *, wild: bool = False) -> Walk:
 
 @st.composite
 def walks(draw: st.DrawFn) -> Walk:
-    """Walks of both kinds."""
+    """Draw walks of both kinds."""
     if draw(st.booleans()):
         return walked(draw(names(CALM, ENDS, WILD)), wild=True)
     return walked(draw(names(CALM, ENDS)))
@@ -230,7 +230,7 @@ def walks(draw: st.DrawFn) -> Walk:
 # -- what holds after every step ------------------------------------------------------------------
 
 
-def the_parts_of_a_life_agree(step: Step) -> None:
+def fields_of_a_life_agree(step: Step) -> None:
     life = step.after
     assert life.retries <= len(DELAYS)
     assert life.excluded >= timedelta(0)
@@ -260,7 +260,7 @@ def the_parts_of_a_life_agree(step: Step) -> None:
             assert life.reason is not None
 
 
-def an_open_delivery_moves_by_itself_or_waits_for_a_person(step: Step) -> None:
+def open_delivery_moves_by_itself_or_waits_for_a_person(step: Step) -> None:
     life, moment = step.after, step.after.next_attempt_at
     if moment is not None:
         assert isinstance(next_step(life, max(step.now, moment)), Attempt)
@@ -271,14 +271,14 @@ def an_open_delivery_moves_by_itself_or_waits_for_a_person(step: Step) -> None:
         assert next_step(life, FAR) == Wait(None)
 
 
-def a_life_is_the_same_when_it_comes_back_from_storage(step: Step) -> None:
+def life_is_unchanged_by_storage(step: Step) -> None:
     values = _values(Change("dlv_1", "ep_1", "tnt_1", step.before, step.after), step.now)
     row = {name.removeprefix("b_"): value for name, value in values.items()}
     assert row.keys() == WRITTEN | {"id"}
     assert life_of([row[column.name] for column in COLUMNS]) == step.after
 
 
-def only_a_resend_moves_what_has_ended(step: Step) -> None:
+def ended_delivery_moves_only_by_a_resend(step: Step) -> None:
     if not step.before.phase.ended:
         return
     if step.fact in RESENDS:
@@ -287,27 +287,27 @@ def only_a_resend_moves_what_has_ended(step: Step) -> None:
         assert step.after == replace(step.before, attempts=step.after.attempts)
 
 
-def only_a_resend_begins_a_plan_again(step: Step) -> None:
+def plan_starts_again_only_by_a_resend(step: Step) -> None:
     if step.after.round != step.before.round:
         assert step.after.round == step.before.round + 1
         assert step.after.resend is not None
         assert step.fact in RESENDS or step.before.resend == step.after.resend
 
 
-def no_attempt_is_taken_back(step: Step) -> None:
+def counts_never_decrease(step: Step) -> None:
     assert step.after.attempts >= step.before.attempts
     assert step.after.retries >= step.before.retries or step.after.round > step.before.round
 
 
-def only_an_attempt_spends_an_attempt(step: Step) -> None:
-    """Being held, limited or paused does not, for however long."""
+def only_attempts_use_up_attempts(step: Step) -> None:
+    """Being held, limited or paused uses up none, however long it lasts."""
     if not isinstance(step.fact, AttemptEnded):
         assert step.after.attempts == step.before.attempts
         assert step.after.retries == step.before.retries or step.fact in RESENDS
 
 
-def what_fails_beside_the_plan_leaves_the_plan_as_it_was(step: Step) -> None:
-    """A person's resend, a job's, a probe."""
+def failure_beside_the_plan_leaves_the_plan_unchanged(step: Step) -> None:
+    """An attempt beside the plan is a person's resend, a job's resend or a probe."""
     fact, before, life = step.fact, step.before, step.after
     if isinstance(fact, AttemptEnded) and not fact.attempt.in_plan and fact.outcome is FAILS:
         assert life.phase.ended is before.phase.ended
@@ -315,27 +315,27 @@ def what_fails_beside_the_plan_leaves_the_plan_as_it_was(step: Step) -> None:
         assert (life.began_at, life.round) == (before.began_at, before.round)
 
 
-def a_delivery_goes_when_it_says_and_not_before(step: Step) -> None:
+def delivery_is_not_attempted_before_next_attempt_at(step: Step) -> None:
     moment = step.after.next_attempt_at
     if moment is not None and moment > step.now:
         just_before = moment - timedelta(microseconds=1)
         assert next_step(step.after, just_before) == Wait(moment)
 
 
-def a_resend_goes_in_its_turn(step: Step) -> None:
+def resend_waits_for_its_turn(step: Step) -> None:
     planned = next_step(step.after, step.now)
     if isinstance(planned, Attempt) and planned.trigger is Trigger.RESEND:
         assert step.after.resend is not None
         assert step.after.resend.at <= step.now
 
 
-def what_is_held_or_limited_does_not_ask_again_at_once(step: Step) -> None:
-    """Its workflow would step in a loop."""
+def held_or_limited_attempt_is_not_planned_again_at_once(step: Step) -> None:
+    """Otherwise its workflow would step in a loop."""
     if isinstance(step.fact, Held | Limited) and step.after != step.before:
         assert next_step(step.after, step.now) != step.fact.attempt
 
 
-def a_plan_that_begins_again_begins_with_the_resend(step: Step) -> None:
+def restarted_plan_begins_with_the_resend(step: Step) -> None:
     if step.after.round != step.before.round:
         assert step.after.next_attempt_at is not None
         planned = next_step(step.after, max(step.now, step.after.next_attempt_at))
@@ -343,31 +343,31 @@ def a_plan_that_begins_again_begins_with_the_resend(step: Step) -> None:
         assert (planned.trigger, planned.in_plan) == (Trigger.RESEND, True)
 
 
-HOLDS = [
-    the_parts_of_a_life_agree,
-    an_open_delivery_moves_by_itself_or_waits_for_a_person,
-    a_life_is_the_same_when_it_comes_back_from_storage,
-    only_a_resend_moves_what_has_ended,
-    only_a_resend_begins_a_plan_again,
-    no_attempt_is_taken_back,
-    only_an_attempt_spends_an_attempt,
-    what_fails_beside_the_plan_leaves_the_plan_as_it_was,
-    a_delivery_goes_when_it_says_and_not_before,
-    a_resend_goes_in_its_turn,
-    what_is_held_or_limited_does_not_ask_again_at_once,
-    a_plan_that_begins_again_begins_with_the_resend,
+RULES = [
+    fields_of_a_life_agree,
+    open_delivery_moves_by_itself_or_waits_for_a_person,
+    life_is_unchanged_by_storage,
+    ended_delivery_moves_only_by_a_resend,
+    plan_starts_again_only_by_a_resend,
+    counts_never_decrease,
+    only_attempts_use_up_attempts,
+    failure_beside_the_plan_leaves_the_plan_unchanged,
+    delivery_is_not_attempted_before_next_attempt_at,
+    resend_waits_for_its_turn,
+    held_or_limited_attempt_is_not_planned_again_at_once,
+    restarted_plan_begins_with_the_resend,
 ]
 
 
-@pytest.mark.parametrize("holds", HOLDS, ids=lambda holds: holds.__name__)
+@pytest.mark.parametrize("holds", RULES, ids=lambda holds: holds.__name__)
 @given(walk=walks())
-def test_this_holds_after_every_step(holds: Callable[[Step], None], walk: Walk) -> None:
+def test_rule_holds_after_every_step(holds: Callable[[Step], None], walk: Walk) -> None:
     for step in walk.steps:
         holds(step)
 
 
 @given(walk=walks())
-def test_a_cancelled_delivery_is_not_attempted_until_someone_resends_it(walk: Walk) -> None:
+def test_cancelled_delivery_is_not_attempted_until_it_is_resent(walk: Walk) -> None:
     cancelled = False
     for step in walk.steps:
         if step.fact is Action.CANCEL:
@@ -379,7 +379,7 @@ def test_a_cancelled_delivery_is_not_attempted_until_someone_resends_it(walk: Wa
 
 
 def long_walk(seed: int) -> Walk:
-    """Two thousand moves, of which few end the delivery, so that plans are used up."""
+    """Make two thousand moves, few of which end the delivery, so that plans are used up."""
     dice, walk = random.Random(seed), Walk(wild=seed % 2 == 1)
     known = [*CALM, *OFTEN * 3, *(WILD if walk.wild else [])]
     for _ in range(2_000):
@@ -390,10 +390,10 @@ def long_walk(seed: int) -> Walk:
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(one, marks=pytest.mark.slow) for one in range(4, 20))]
 )
-def test_all_of_this_holds_in_a_long_life(seed: int) -> None:
+def test_all_rules_hold_in_a_long_life(seed: int) -> None:
     walk = long_walk(seed)
     for step in walk.steps:
-        for holds in HOLDS:
+        for holds in RULES:
             holds(step)
     assert walk.life.round > 10
 
@@ -402,18 +402,16 @@ def test_all_of_this_holds_in_a_long_life(seed: int) -> None:
     excluded=st.timedeltas(timedelta(0), timedelta(days=10_000)),
     due_at=st.datetimes(datetime(2000, 1, 1), timezones=st.just(UTC)),
 )
-def test_times_come_back_from_storage_to_the_microsecond(
-    excluded: timedelta, due_at: datetime
-) -> None:
+def test_stored_times_are_exact_to_the_microsecond(excluded: timedelta, due_at: datetime) -> None:
     life = Life(due_at=due_at, excluded=excluded)
-    a_life_is_the_same_when_it_comes_back_from_storage(Step(life, None, life, START, False))
+    life_is_unchanged_by_storage(Step(life, None, life, START, False))
 
 
 # -- how long a plan lasts ------------------------------------------------------------------------
 
 
 def used_up(life: Life, now: datetime) -> timedelta:
-    """How much of its plan's time a delivery has used up."""
+    """Return how much of its plan's time a delivery has used up."""
     if life.began_at is None:
         return timedelta(0)
     waits = timedelta(0)
@@ -424,7 +422,7 @@ def used_up(life: Life, now: datetime) -> timedelta:
 
 @given(moves=names(CALM, ENDS))
 def test_time_that_is_paused_held_or_limited_does_not_use_up_the_plan(moves: list[str]) -> None:
-    """What is used up is at least the time of WAITING, and at most that of WAITING or sending."""
+    """The time used up is at least that of WAITING, and at most that of WAITING or sending."""
     least = most = timedelta(0)
     then = START
     for step in walked(moves).steps:
@@ -447,11 +445,11 @@ FAIL_ONLY += ["release", "ask_again", "1 s", "25 s", "2000 s", "time"]
 
 
 @given(moves=names(FAIL_ONLY))
-def test_a_plan_that_only_fails_makes_a_first_attempt_and_each_of_its_retries(
+def test_failing_plan_makes_its_first_attempt_and_every_retry(
     moves: list[str],
 ) -> None:
-    """However often its delivery is resent, paused, held and limited in between, provided that the
-    workers are there when an attempt is due."""
+    """Resends, pauses, holds and limits in between do not matter, if workers are there when an
+    attempt is due."""
     walk = Walk()
     for move in moves:
         due = walk.life.next_attempt_at
@@ -462,13 +460,13 @@ def test_a_plan_that_only_fails_makes_a_first_attempt_and_each_of_its_retries(
             MOVES[move](walk)
     for _ in range(100):
         walk.end(FAILS)
-        walk.tell(Action.RESUME)
+        walk.apply(Action.RESUME)
         walk.pass_time_to_the_next_attempt()
         walk.begin()
     attempts = [step.fact.attempt for step in walk.steps if isinstance(step.fact, AttemptEnded)]
     for number in range(walk.life.round + 1):
-        of_plan = [one for one in attempts if one.round == number and one.in_plan]
-        assert len(of_plan) == 1 + len(DELAYS)
+        in_plan = [one for one in attempts if one.round == number and one.in_plan]
+        assert len(in_plan) == 1 + len(DELAYS)
     assert walk.life.attempts == len(attempts)
     assert walk.life.reason is Reason.RETRIES_EXHAUSTED
 
@@ -485,7 +483,7 @@ class State:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What two lives have in common that do the same: all but how often and how long ago."""
+        """Everything that decides what a life does, without counts and exact times."""
         life, now = self.life, self.now
 
         def side(moment: datetime | None) -> str:
@@ -513,26 +511,26 @@ class State:
 
 
 def computed(state: State) -> Iterator[Fact]:
-    """What workers that look now may find of the attempt that is due."""
+    """Yield the facts that workers may find now about the due attempt."""
     for probe in (False, True):
         step = next_step(state.life, state.now, probe=probe)
         if not isinstance(step, Attempt) or (probe and step.trigger is not Trigger.PROBE):
             continue
-        for verdict in ("held", "limited", "refused"):
-            if (fact := put_off(step, verdict, state.now)) is not None:
+        for decision in ("held", "limited", "undeliverable"):
+            if (fact := postpone(step, decision, state.now)) is not None:
                 yield fact
-        for outcome in (FAILS, ARRIVES, IS_GONE):
+        for outcome in (FAILS, SUCCEEDS, IS_GONE):
             yield Try(step, state.now).ended(outcome)
 
 
 def moved(state: State, fact: Fact) -> State:
-    """A second later, so that what is told after one another has times of its own."""
+    """Apply a fact a second later, so that facts in a row have different times."""
     now = state.now + SECOND
     return State(apply_fact(state.life, fact, now=now), now)
 
 
 def neighbours(state: State) -> Iterator[State]:
-    """Where one fact leads, or one fact and then another that was computed before it, or time."""
+    """Yield the states after one fact, after a stale second fact, and after time has passed."""
     facts = list(computed(state))
     for fact in [*Action, *facts]:
         first = moved(state, fact)
@@ -544,7 +542,7 @@ def neighbours(state: State) -> Iterator[State]:
 
 @cache
 def reachable() -> tuple[State, ...]:
-    """One state of every shape that a delivery can come to have."""
+    """Return one state of every shape that a delivery can reach."""
     first = State(Life(due_at=START), START)
     found = {first.shape: first}
     waiting = deque([first, State(Life(due_at=START + 100 * SECOND), START)])
@@ -557,7 +555,7 @@ def reachable() -> tuple[State, ...]:
 
 
 def single_steps() -> Iterator[Step]:
-    """Every state, and every fact."""
+    """Yield a step for every fact in every state."""
     for state in reachable():
         for fact in [*Action, *computed(state)]:
             after = moved(state, fact)
@@ -565,7 +563,7 @@ def single_steps() -> Iterator[Step]:
 
 
 def stale_pairs() -> Iterator[tuple[State, Fact, State, Fact, State]]:
-    """Every state, a fact, the state after it, a fact that was computed before, the state then."""
+    """Yield each state, a fact, the state after it, a stale fact, and the state after that."""
     for state in reachable():
         late = list(computed(state))
         for fact in [*Action, *late]:
@@ -574,25 +572,25 @@ def stale_pairs() -> Iterator[tuple[State, Fact, State, Fact, State]]:
                 yield state, fact, first, second, moved(first, second)
 
 
-def test_every_phase_is_reached() -> None:
+def test_every_phase_is_reachable() -> None:
     assert {state.life.phase for state in reachable()} == set(Phase)
     assert len(reachable()) > 500
 
 
-def test_all_of_this_holds_in_every_state() -> None:
+def test_all_rules_hold_in_every_state() -> None:
     for step in single_steps():
-        for holds in HOLDS:
+        for holds in RULES:
             holds(step)
 
 
-def test_all_of_this_holds_after_a_fact_that_was_computed_before_another_one() -> None:
+def test_all_rules_hold_after_a_stale_fact() -> None:
     for *_, first, late, last in stale_pairs():
         step = Step(first.life, late, last.life, last.now, under_way=False)
-        for holds in HOLDS:
+        for holds in RULES:
             holds(step)
 
 
-def test_an_attempt_that_is_recorded_late_moves_nothing_that_has_ended() -> None:
+def test_late_record_does_not_move_an_ended_delivery() -> None:
     for *_, first, late, last in stale_pairs():
         if first.life.phase.ended:
             number = late.attempt.number if isinstance(late, AttemptEnded) else 0
@@ -600,7 +598,7 @@ def test_an_attempt_that_is_recorded_late_moves_nothing_that_has_ended() -> None
             assert last.life == replace(first.life, attempts=attempts)
 
 
-def test_an_attempt_that_is_not_planned_any_more_is_not_held_limited_or_refused() -> None:
+def test_stale_hold_or_limit_changes_nothing() -> None:
     for *_, first, late, last in stale_pairs():
         if isinstance(late, Held | Limited | Undeliverable):
             probe = late.attempt.trigger is Trigger.PROBE

@@ -18,11 +18,11 @@ def test_only_success_is_success(result: Result) -> None:
 @pytest.mark.parametrize(
     ("code", "gone"), [(None, False), (200, False), (404, False), (410, True), (500, False)]
 )
-def test_410_and_nothing_else_is_gone(code: int | None, gone: bool) -> None:
+def test_only_410_is_gone(code: int | None, gone: bool) -> None:
     assert Outcome(result=Result.STATUS, duration_ms=1.0, status_code=code).gone is gone
 
 
-def test_the_finished_statuses_are_those_only_a_person_can_leave() -> None:
+def test_finished_statuses_end_a_delivery() -> None:
     assert {status.value for status in DeliveryStatus if status.finished} == {
         "delivered",
         "dead",
@@ -31,7 +31,7 @@ def test_the_finished_statuses_are_those_only_a_person_can_leave() -> None:
     }
 
 
-def test_the_statuses_are_those_of_the_api() -> None:
+def test_statuses_are_those_of_the_api() -> None:
     assert [status.value for status in DeliveryStatus] == [
         "pending",
         "retrying",
@@ -44,7 +44,7 @@ def test_the_statuses_are_those_of_the_api() -> None:
     ]
 
 
-def test_an_outcome_cannot_be_changed() -> None:
+def test_outcome_is_immutable() -> None:
     outcome = Outcome(result=Result.STATUS, duration_ms=1.0, status_code=500)
     with pytest.raises(dataclasses.FrozenInstanceError):
         outcome.status_code = 200  # type: ignore[misc]

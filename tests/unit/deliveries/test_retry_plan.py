@@ -44,7 +44,7 @@ def failure(result: Result) -> Outcome:
 
 
 def first(plan: RetryPlan, outcome: Outcome) -> Decision:
-    """What follows the first attempt, in the middle of the jitter."""
+    """Return what follows the first attempt, in the middle of the jitter."""
     return decide(plan, outcome, retries_used=0, elapsed=0, random=0.5)
 
 
@@ -65,7 +65,7 @@ def first(plan: RetryPlan, outcome: Outcome) -> Decision:
         ),
     ],
 )
-def test_a_preset_waits_as_documented(name: str, delays: list[int], total: int) -> None:
+def test_preset_waits_as_documented(name: str, delays: list[int], total: int) -> None:
     plan = PRESETS[name]
     assert list(plan.delays) == delays
     assert sum(plan.delays) == total
@@ -80,7 +80,7 @@ def test_a_preset_waits_as_documented(name: str, delays: list[int], total: int) 
         ("standard", -0.2, 0.2, 15, RetryOn.ALL),
     ],
 )
-def test_a_preset_has_the_documented_jitter_timeout_and_rule(
+def test_preset_has_the_documented_jitter_timeout_and_rule(
     name: str, jitter_low: float, jitter_high: float, timeout: float, retry_on: RetryOn
 ) -> None:
     plan = PRESETS[name]
@@ -103,7 +103,7 @@ def test_there_are_no_other_presets() -> None:
         ("standard", 272_105 * 1.2 + 10 * 15),
     ],
 )
-def test_a_plans_length_leaves_room_for_every_jitter_and_timeout(name: str, length: float) -> None:
+def test_length_of_a_plan_includes_every_jitter_and_timeout(name: str, length: float) -> None:
     assert PRESETS[name].length == pytest.approx(length)
 
 
@@ -164,14 +164,14 @@ def test_retry_after_raises_the_delay_to_a_day_at_most(
     assert next_delay(PRESETS["hourly"], outcome, retries_used=0, random=0.5) == expected
 
 
-def test_retry_after_does_not_shorten_a_delay_that_jitter_took_past_a_day() -> None:
+def test_retry_after_does_not_shorten_a_delay_over_a_day() -> None:
     # 24 h + 20 %
     delay = next_delay(PRESETS["standard"], status(429, 10 * MAX_DELAY), retries_used=8, random=1)
     assert delay == pytest.approx(1.2 * MAX_DELAY)
 
 
 @given(plan=plans, random=fractions, wished=st.floats() | st.none())
-def test_the_delay_is_always_a_usable_time(
+def test_delay_is_always_finite_and_bounded(
     plan: RetryPlan, random: float, wished: float | None
 ) -> None:
     delay = next_delay(plan, status(503, wished), retries_used=0, random=random)
@@ -188,7 +188,7 @@ def test_the_delay_is_always_a_usable_time(
         ("standard", [301, 304, 400, 401, 404, 408, 409, 422, 429, 451, 500, 503, 599], []),
     ],
 )
-def test_the_rule_says_which_statuses_are_retried(
+def test_rule_decides_which_statuses_are_retried(
     name: str, retried: list[int], final: list[int]
 ) -> None:
     plan = PRESETS[name]
@@ -231,7 +231,7 @@ def test_410_ends_the_delivery_in_every_plan(plan: RetryPlan) -> None:
         (status(500), 5, 46_185, Decision(Next.RETRY, delay=28_800)),
     ],
 )
-def test_the_rules_apply_in_order(
+def test_reasons_to_end_apply_in_order(
     outcome: Outcome, used: int, elapsed: float, expected: Decision
 ) -> None:
     plan = PRESETS["stepped"]
@@ -239,7 +239,7 @@ def test_the_rules_apply_in_order(
 
 
 @given(plan=plans, random=fractions)
-def test_the_slowest_receiver_still_gets_every_retry(plan: RetryPlan, random: float) -> None:
+def test_slowest_receiver_still_gets_every_retry(plan: RetryPlan, random: float) -> None:
     elapsed, attempts = plan.timeout, 1
     while True:
         decision = decide(
@@ -258,11 +258,11 @@ def test_the_slowest_receiver_still_gets_every_retry(plan: RetryPlan, random: fl
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
-def test_a_name_stands_for_its_preset(name: str) -> None:
+def test_name_of_a_preset_is_parsed(name: str) -> None:
     assert parse_plan(name) is PRESETS[name]
 
 
-def test_a_custom_plan_is_parsed() -> None:
+def test_custom_plan_is_parsed() -> None:
     assert parse_plan(
         {"delays_seconds": [1, 5, 30.5], "jitter": 0.25, "retry_on": "transient"}
     ) == RetryPlan(
@@ -275,7 +275,7 @@ def test_a_custom_plan_is_parsed() -> None:
     )
 
 
-def test_a_custom_plan_defaults_to_ten_percent_and_all_failures() -> None:
+def test_custom_plan_defaults_to_ten_percent_and_all_failures() -> None:
     plan = parse_plan({"delays_seconds": [1]})
     assert (plan.jitter_low, plan.jitter_high, plan.retry_on) == (-0.1, 0.1, RetryOn.ALL)
 
@@ -290,7 +290,7 @@ def test_a_custom_plan_defaults_to_ten_percent_and_all_failures() -> None:
         [86_400] * 14,  # 14 days together
     ],
 )
-def test_a_custom_plan_may_go_to_its_limits(delays: list[int]) -> None:
+def test_custom_plan_may_reach_its_limits(delays: list[int]) -> None:
     assert parse_plan({"delays_seconds": delays}).delays == tuple(delays)
 
 
@@ -332,18 +332,18 @@ def test_a_custom_plan_may_go_to_its_limits(delays: list[int]) -> None:
         ({"delays_seconds": [1], "a/b~c": 3}, "/retry_plan/a~1b~0c"),
     ],
 )
-def test_a_wrong_plan_is_refused_where_it_is_wrong(spec: Any, pointer: str) -> None:
+def test_invalid_plan_is_rejected_with_a_pointer(spec: Any, pointer: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_plan(spec)
     assert caught.value.code == "invalid_retry_plan"
     assert [error.pointer for error in caught.value.errors] == [pointer]
 
 
-def test_the_pointer_starts_where_the_caller_says() -> None:
+def test_pointer_starts_with_the_callers_prefix() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_plan({"delays_seconds": [1, -1]}, pointer="/endpoint/plan")
     assert caught.value.errors[0].pointer == "/endpoint/plan/delays_seconds/1"
 
 
-def test_hourly_never_waits_less_than_it_did_before() -> None:
+def test_hourly_plan_never_waits_less_than_before() -> None:
     assert all(one <= other for one, other in pairwise(PRESETS["hourly"].delays))

@@ -1,4 +1,4 @@
-"""A request, its record and the hand-over of a record that fails fit into what Temporal grants."""
+"""A request, its record and handing over a failed record fit into the time that Temporal grants."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ LANES = {FAST_LANE: LOCAL_STEP, LONGEST_REQUEST: REGULAR_STEP}
 
 
 @pytest.mark.parametrize("request_time", LANES)
-def test_a_request_its_record_and_the_hand_over_fit_into_a_step(request_time: timedelta) -> None:
+def test_request_record_and_handover_fit_into_a_step(request_time: timedelta) -> None:
     # 5 + 2 + 1 = 8 s in the fast lane; 30 + 2 + 1 = 33 <= 75 s in the regular one
     assert request_time + RECORD_SHARE + SLACK <= LANES[request_time]
 
 
-def test_a_batch_that_another_worker_repeats_has_its_deliveries_for_long_enough() -> None:
+def test_repeated_batch_keeps_its_deliveries_for_long_enough() -> None:
     # 10 + 5 + 2 + 1 = 18 <= 20 s
     assert WORKFLOW_TASK + FAST_LANE + RECORD_SHARE + SLACK <= BATCH_LEASE
 
 
-def test_a_local_step_ends_before_its_workflow_task_has_to_ask_for_more_time() -> None:
+def test_local_step_ends_before_its_task_needs_more_time() -> None:
     # 8 <= 0.8 * 10 s
     assert LOCAL_STEP <= HEARTBEAT_AT * WORKFLOW_TASK
 
 
-def test_the_fast_lane_takes_requests_that_fit_into_it_by_default_and_at_most() -> None:
+def test_fast_lane_timeout_is_bounded_by_its_share() -> None:
     default = Settings.model_fields["fast_lane_timeout"].get_default()
     assert default <= FAST_LANE
     assert Settings(fast_lane_timeout=FAST_LANE).fast_lane_timeout == FAST_LANE
@@ -52,7 +52,7 @@ def test_the_fast_lane_takes_requests_that_fit_into_it_by_default_and_at_most() 
 
 
 @pytest.mark.parametrize("text", ["5.001", "30", "PT6S"])
-def test_a_longer_fast_lane_is_refused_by_name_with_the_most_it_may_be(
+def test_longer_fast_lane_timeout_is_rejected_with_its_maximum(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setenv("HOOKFAST_FAST_LANE_TIMEOUT", text)
@@ -62,18 +62,18 @@ def test_a_longer_fast_lane_is_refused_by_name_with_the_most_it_may_be(
         Settings()
 
 
-def test_the_recorder_gives_up_before_the_activity_that_does_nothing_but_record() -> None:
-    # 20 < 30 s: it is told why, and not merely timed out
+def test_database_timeout_is_shorter_than_the_record_activity() -> None:
+    # 20 < 30 s: the activity gets the reason, and not only a timeout
     assert timedelta(seconds=_PATIENCE_SECONDS) < RECORD_ACTIVITY
 
 
-def test_no_endpoint_may_have_a_longer_timeout_than_the_longest_request() -> None:
+def test_endpoint_timeout_is_at_most_the_longest_request() -> None:
     bounds = EndpointForm.model_fields["timeout_seconds"].metadata
     assert bounds == [Ge(ge=1), Le(le=LONGEST_REQUEST.total_seconds())]
     assert max(plan.timeout for plan in PRESETS.values()) <= LONGEST_REQUEST.total_seconds()
 
 
-def test_a_worker_that_stops_waits_for_the_longest_request_and_its_record() -> None:
+def test_shutdown_waits_for_the_longest_request_and_its_record() -> None:
     grace = Settings.model_fields["shutdown_grace"].get_default()
     # 40 > 30 + 2 s
     assert grace > LONGEST_REQUEST + RECORD_SHARE

@@ -1,4 +1,4 @@
-"""The batches a worker has in hand: what may be added to one, and until when."""
+"""The batches of a worker: which deliveries may be added to a batch, and until when."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(count: int, *, first: int = 0) -> list[PendingDelivery]:
 
 
 class Taken:
-    """What a batch is given to attempt."""
+    """Records the deliveries that a batch is to attempt."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -34,7 +34,7 @@ class Taken:
         self.ids.extend(delivery_ids)
 
 
-async def test_one_takes_no_more_before_its_attempts_begin() -> None:
+async def test_batch_takes_no_deliveries_before_it_is_open() -> None:
     batch = Batch("btc_1", rows(1))
     assert batch.is_opening
     assert not batch.is_open
@@ -44,7 +44,7 @@ async def test_one_takes_no_more_before_its_attempts_begin() -> None:
     assert batch.opens.done()
 
 
-async def test_what_is_added_is_attempted() -> None:
+async def test_added_deliveries_are_attempted() -> None:
     batch, taken = Batch("btc_1", rows(1)), Taken()
     batch.open(taken)
     assert batch.add(rows(2, first=1))
@@ -54,8 +54,8 @@ async def test_what_is_added_is_attempted() -> None:
     assert not batch.complete.done()
 
 
-async def test_what_has_ended_takes_no_room_in_hand_but_its_place_in_the_batch() -> None:
-    """Else a batch that waits for one slow receiver would keep a busy endpoint out."""
+async def test_finished_delivery_keeps_its_place_but_is_not_in_progress() -> None:
+    """Otherwise a batch that waits for one slow receiver would keep a busy endpoint out."""
     batch = Batch("btc_1", rows(3))
     batch.open(Taken())
     batch.finished(["dlv_0", "dlv_2", "dlv_unknown"])
@@ -63,14 +63,14 @@ async def test_what_has_ended_takes_no_room_in_hand_but_its_place_in_the_batch()
     assert batch.room == MOST - 3
 
 
-async def test_one_without_deliveries_waits_for_them() -> None:
+async def test_empty_batch_waits_for_deliveries() -> None:
     batch, taken = Batch("btc_1"), Taken()
     batch.open(taken)
     assert batch.add(rows(1))
     assert taken.ids == ["dlv_0"]
 
 
-async def test_the_next_is_due_when_one_is_half_full() -> None:
+async def test_next_batch_is_due_when_one_is_half_full() -> None:
     batch = Batch("btc_1", rows(1))
     batch.open(Taken())
     assert not batch.closes_soon
@@ -79,7 +79,7 @@ async def test_the_next_is_due_when_one_is_half_full() -> None:
     assert batch.is_open
 
 
-async def test_the_next_is_due_shortly_before_one_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_next_batch_is_due_shortly_before_one_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_NEXT_SECONDS", -0.001)
     batch = Batch("btc_1", rows(1))
     assert not batch.closes_soon  # nothing can be added yet
@@ -88,7 +88,7 @@ async def test_the_next_is_due_shortly_before_one_closes(monkeypatch: pytest.Mon
     assert batch.is_open
 
 
-async def test_a_full_one_is_complete() -> None:
+async def test_full_batch_is_complete() -> None:
     full, filled = Batch("btc_1", rows(MOST)), Batch("btc_2", rows(1))
     for one in (full, filled):
         one.open(Taken())
@@ -98,7 +98,7 @@ async def test_a_full_one_is_complete() -> None:
     assert not filled.is_open
 
 
-async def test_one_is_open_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batch_closes_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_OPEN_SECONDS", 0.01)
     batch = Batch("btc_1", rows(1))
     batch.open(Taken())
@@ -107,7 +107,7 @@ async def test_one_is_open_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> 
     assert not batch.is_open
 
 
-async def test_one_that_closes_waits_for_what_is_being_leased_for_it() -> None:
+async def test_closing_batch_waits_for_deliveries_that_are_being_leased() -> None:
     batch, taken = Batch("btc_1", rows(1)), Taken()
     batch.open(taken)
     with batch.adding():
@@ -119,7 +119,7 @@ async def test_one_that_closes_waits_for_what_is_being_leased_for_it() -> None:
     assert taken.ids == ["dlv_0"]
 
 
-async def test_one_whose_attempts_are_over_takes_nothing() -> None:
+async def test_ended_batch_takes_no_deliveries() -> None:
     batch, taken = Batch("btc_1", rows(1)), Taken()
     batch.open(taken)
     with batch.adding():
@@ -129,7 +129,7 @@ async def test_one_whose_attempts_are_over_takes_nothing() -> None:
     assert taken.ids == []
 
 
-async def test_a_batch_that_another_worker_started_takes_no_more() -> None:
+async def test_batch_of_another_worker_takes_no_deliveries() -> None:
     batch = closed_batch("btc_1")
     batch.open(Taken())
     assert batch.complete.done()

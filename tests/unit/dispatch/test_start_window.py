@@ -1,4 +1,4 @@
-"""How many workflows are started at once: fewer while Temporal answers slowly, the urgent first."""
+"""The window limits concurrent starts while Temporal is slow, and admits urgent ones first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUICK, SLOW = 0.01, 1.0
 
 
 class Clock:
-    """A monotonic clock that stands still."""
+    """A monotonic clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -28,7 +28,7 @@ class Clock:
 
 @pytest.fixture
 async def window(clock: Clock) -> StartWindow:
-    """A window that knows how quickly Temporal can answer."""
+    """A window that has seen how quickly Temporal can answer."""
     window = StartWindow()
     await answered(window, clock, QUICK)
     return window
@@ -47,21 +47,19 @@ async def answered(window: StartWindow, clock: Clock, seconds: float, *, times: 
             clock.now += seconds
 
 
-async def test_it_grows_to_its_most_while_answers_are_quick(
-    window: StartWindow, clock: Clock
-) -> None:
+async def test_window_grows_while_answers_are_quick(window: StartWindow, clock: Clock) -> None:
     await answered(window, clock, QUICK, times=2_000)
     assert window.size == MOST
 
 
-async def test_one_answer_after_the_other_that_is_slow_leaves_one_at_a_time(
+async def test_slow_answers_in_a_row_shrink_the_window_to_one(
     window: StartWindow, clock: Clock
 ) -> None:
     await answered(window, clock, SLOW, times=20)
     assert window.size == 1
 
 
-async def test_answers_to_what_was_under_way_together_halve_it_once(
+async def test_slow_answers_to_concurrent_starts_halve_the_window_once(
     window: StartWindow, clock: Clock
 ) -> None:
     before = window.size
@@ -72,13 +70,13 @@ async def test_answers_to_what_was_under_way_together_halve_it_once(
     assert window.size == before // 2
 
 
-async def test_a_temporal_that_is_far_away_is_not_a_slow_one(clock: Clock) -> None:
+async def test_distant_temporal_does_not_count_as_slow(clock: Clock) -> None:
     window = StartWindow()
     await answered(window, clock, 0.3, times=2_000)
     assert window.size == MOST
 
 
-async def test_it_recovers_after_a_slow_time(window: StartWindow, clock: Clock) -> None:
+async def test_window_recovers_after_slow_answers(window: StartWindow, clock: Clock) -> None:
     await answered(window, clock, SLOW, times=20)
     await answered(window, clock, QUICK, times=100)
     assert window.size > 8
@@ -94,13 +92,13 @@ async def failed(window: StartWindow, clock: Clock, seconds: float) -> None:
         await fail()
 
 
-async def test_what_fails_slowly_halves_it(window: StartWindow, clock: Clock) -> None:
+async def test_slow_failure_halves_the_window(window: StartWindow, clock: Clock) -> None:
     before = window.size
     await failed(window, clock, SLOW)
     assert window.size == before // 2
 
 
-async def test_what_fails_at_once_does_not_make_far_answers_slow(clock: Clock) -> None:
+async def test_quick_failure_does_not_make_distant_answers_slow(clock: Clock) -> None:
     window = StartWindow()
     for _ in range(100):
         await failed(window, clock, 0.001)
@@ -109,7 +107,7 @@ async def test_what_fails_at_once_does_not_make_far_answers_slow(clock: Clock) -
     assert window.size == MOST
 
 
-async def test_no_more_are_under_way_than_its_size_and_the_urgent_go_first(
+async def test_starts_are_limited_to_the_window_and_admitted_by_urgency(
     window: StartWindow, clock: Clock
 ) -> None:
     order: list[int] = []
@@ -133,7 +131,7 @@ async def test_no_more_are_under_way_than_its_size_and_the_urgent_go_first(
     assert order == [1, 1, 2, 3, 4]
 
 
-async def test_who_stops_waiting_takes_nobodys_place(window: StartWindow, clock: Clock) -> None:
+async def test_cancelled_wait_takes_no_place(window: StartWindow, clock: Clock) -> None:
     async with AsyncExitStack() as stack:
         for _ in range(window.size):
             await stack.enter_async_context(window.turn(3))
@@ -142,7 +140,7 @@ async def test_who_stops_waiting_takes_nobodys_place(window: StartWindow, clock:
         await asyncio.sleep(0)
         impatient.cancel()
         await asyncio.wait([impatient])
-    admitted.cancel()  # in the moment in which it was admitted
+    admitted.cancel()  # at the moment at which it was admitted
     await asyncio.wait([admitted])
     async with AsyncExitStack() as stack, asyncio.timeout(5):
         for _ in range(window.size):

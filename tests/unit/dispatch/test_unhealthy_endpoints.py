@@ -28,7 +28,7 @@ def fail(known: UnhealthyEndpoints, endpoint_id: str, times: int) -> None:
         known.mark_unhealthy(endpoint_id)
 
 
-def test_an_endpoint_that_fails_again_and_again_is_troubled_for_a_while(clock: Clock) -> None:
+def test_repeatedly_failing_endpoint_is_unhealthy_for_a_while(clock: Clock) -> None:
     known = UnhealthyEndpoints()
     fail(known, "ep_1", 2)
     assert "ep_1" not in known
@@ -38,11 +38,11 @@ def test_an_endpoint_that_fails_again_and_again_is_troubled_for_a_while(clock: C
     assert "ep_2" not in known
     clock.now += 2
     assert "ep_1" not in known
-    fail(known, "ep_1", 2)  # what was before is forgotten
+    fail(known, "ep_1", 2)  # earlier failures are forgotten
     assert "ep_1" not in known
 
 
-def test_one_failure_among_many_is_no_trouble(clock: Clock) -> None:
+def test_one_failure_among_many_is_healthy(clock: Clock) -> None:
     known = UnhealthyEndpoints()
     for _ in range(100):
         fail(known, "ep_1", 1)
@@ -51,7 +51,7 @@ def test_one_failure_among_many_is_no_trouble(clock: Clock) -> None:
         assert "ep_1" not in known
 
 
-def test_an_endpoint_that_is_well_again_is_no_trouble(clock: Clock) -> None:
+def test_recovered_endpoint_is_healthy(clock: Clock) -> None:
     known = UnhealthyEndpoints()
     fail(known, "ep_1", 1_000)
     for _ in range(3):
@@ -61,7 +61,7 @@ def test_an_endpoint_that_is_well_again_is_no_trouble(clock: Clock) -> None:
     assert "ep_1" not in known
 
 
-def test_what_is_known_is_bounded_and_the_oldest_is_forgotten() -> None:
+def test_oldest_scores_are_forgotten_first() -> None:
     known = UnhealthyEndpoints()
     for number in range(10_001):
         fail(known, f"ep_{number}", 3)

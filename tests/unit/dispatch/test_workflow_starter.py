@@ -1,4 +1,4 @@
-"""The starter starts what is asked for, whatever becomes of one of them."""
+"""The starter starts requested workflows, even if Temporal rejects one of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Rows:
-    """A kind of row that asks, of which nothing is stored."""
+    """A kind of row that requests workflows, without a database."""
 
     def __init__(self, *workflow_ids: str) -> None:
         self.asking = list(workflow_ids)
@@ -43,7 +43,7 @@ class Rows:
 
 
 class Temporal:
-    """Refuses some workflows, each with its status."""
+    """Rejects some workflows, each with its own status."""
 
     def __init__(self, **refused: RPCStatusCode) -> None:
         self._refused = refused
@@ -59,7 +59,7 @@ def conducting(temporal: Temporal, *kinds: Rows) -> WorkflowStarter:
     return WorkflowStarter(temporal, kinds[0], kinds)  # type: ignore[arg-type]
 
 
-async def test_a_workflow_that_temporal_rejects_delays_no_other() -> None:
+async def test_rejected_workflow_delays_no_other() -> None:
     temporal = Temporal(b=RPCStatusCode.INVALID_ARGUMENT)
     circuits, jobs = Rows("a", "b", "c"), Rows("d")
     with capture_logs() as lines:
@@ -69,7 +69,7 @@ async def test_a_workflow_that_temporal_rejects_delays_no_other() -> None:
     assert [line["workflow_id"] for line in lines] == ["b"]
 
 
-async def test_a_page_of_refused_ones_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_of_rejected_workflows_ends_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflow_starter, "_BATCH", 2)
     refused = {id: RPCStatusCode.INVALID_ARGUMENT for id in ("a", "b")}
     circuits, jobs = Rows("a", "b", "c"), Rows("d")
@@ -79,7 +79,7 @@ async def test_a_page_of_refused_ones_comes_to_an_end(monkeypatch: pytest.Monkey
     assert temporal.told == ["d"]
 
 
-async def test_a_temporal_that_is_away_is_told_of_and_nothing_is_marked() -> None:
+async def test_unreachable_temporal_raises_and_marks_nothing() -> None:
     circuits = Rows("a", "b")
     with pytest.raises(RPCError):
         await conducting(Temporal(b=RPCStatusCode.UNAVAILABLE), circuits).start_requested()

@@ -1,8 +1,7 @@
-"""A small world around the circuit: deliveries, workers, the circuit's workflow and people act one
-step at a time. Signals get lost, workers and Temporal forget what they had. The state moves only by
-the functions of `endpoints.circuit` and `deliveries.life`, as the activities and the
-storage apply them. Each step asserts what it may not do; what holds between steps and in the end is
-in `test_circuit_world`.
+"""A small world around the circuit. Deliveries, workers, the circuit's workflow and people act one
+step at a time; signals get lost, workers die, and Temporal loses its data. The state changes only
+by the functions of `endpoints.circuit` and `deliveries.life`, as activities and storage apply them.
+Each step asserts its own rules; `test_circuit_world` has those between steps and at the end.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from hookfast.endpoints.circuit import (
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 THRESHOLD, SPAN = 3, timedelta(seconds=10)
 POLICY = Policy(failure_threshold=THRESHOLD, min_span=SPAN, probe_delays=(60, 120, 3600))
-# A margin that is short beside the timeout: what it has to be long enough for happens more often.
+# The margin is short beside the timeout, so that probes run into it more often.
 TIMEOUT = timedelta(seconds=60)
 LEASE = TIMEOUT + timedelta(seconds=10)
 PLAN: PlanSpec = {"delays_seconds": [60] * 100, "jitter": 0}
@@ -56,20 +55,19 @@ BACKSTOP = timedelta(hours=6)
 
 WAITING = (State.OPEN, State.HALF_OPEN)
 MOST = 5
-DEEDS = ["pause", "resume", "disable", "enable", "probe"]
+ACTIONS = ["pause", "resume", "disable", "enable", "probe"]
 SPANS = [1, 12, 25, 40, 4_000, 22_000]
 
 
 @dataclass
 class Delivery:
-    """A delivery's row and workflow. `order` is an attempt that a worker is about to make, and is
-    until it is recorded; `sent_at` is when its request began, None when none was made. `awake`: the
-    workflow was told to look."""
+    """A delivery's row and workflow. `attempt_due` is the attempt that a worker makes, until it is
+    recorded; `sent_at` is when its request began, if it did. `awake`: the workflow was woken."""
 
     id: str
     life: Life
     awake: bool = True
-    order: Attempt | None = None
+    attempt_due: Attempt | None = None
     sent_at: datetime | None = None
     is_the_probe: bool = False
 
@@ -78,13 +76,13 @@ class Delivery:
         return self.life.phase is Phase.HELD
 
     def is_due(self, now: datetime) -> bool:
-        """Whether its workflow looks, by itself or because it was told to."""
+        """Whether its workflow reads the row, by its timer or because it was woken."""
         moment = self.life.next_attempt_at
         return self.awake or (moment is not None and moment <= now)
 
 
-def is_by_hand(attempt: Attempt) -> bool:
-    """Whether a person asked for it, who finds out what the circuit does not ask."""
+def is_by_person(attempt: Attempt) -> bool:
+    """Whether a person requested the attempt, which is sent whatever the circuit's state."""
     return attempt.trigger is Trigger.RESEND and not attempt.yields_to_circuit
 
 
@@ -100,12 +98,12 @@ class World(RuleBasedStateMachine):
         self.deliveries: list[Delivery] = []  # those that have not ended
         self.emitted = 0
         self.failures: list[datetime] = []
-        # the circuit's workflow: whether there is one, and until when it waits
-        self.conducts = False
+        # the circuit's workflow: whether it runs, and until when it waits
+        self.workflow_runs = False
         self.wakes_at = START
         self.ramp_step = 0
 
-    # -- what the storage does --------------------------------------------------------------
+    # -- storage ----------------------------------------------------------------------------
 
     def store(self, changed: Circuit, *, by_probe: bool = False) -> None:
         before, self.circuit = self.circuit, changed
@@ -115,15 +113,15 @@ class World(RuleBasedStateMachine):
                 assert max(self.failures) - min(self.failures) >= SPAN
         if changed.state is State.OPEN and before.state is State.HALF_OPEN:
             assert by_probe
-        if changed.state is State.DRAINING:  # a probe that is still under way decides nothing now
+        if changed.state is State.DRAINING:  # a probe that is still in progress decides nothing now
             for one in self.deliveries:
                 one.is_the_probe = False
         self.workflow_started_at = (
             (self.workflow_started_at or self.now) if changed.workflow_started else None
         )
 
-    def tell(self, one: Delivery, fact: Fact) -> None:
-        """A delivery's row changes by a fact."""
+    def apply(self, one: Delivery, fact: Fact) -> None:
+        """Apply a fact to a delivery's row."""
         one.life = apply_fact(one.life, fact, now=self.now)
         if one.life.phase.ended:
             self.deliveries.remove(one)
@@ -145,7 +143,7 @@ class World(RuleBasedStateMachine):
         number=st.integers(1, MOST), failures=st.integers(0, THRESHOLD), probe=st.booleans()
     )
     def begin(self, number: int, failures: int, probe: bool) -> None:
-        """Some deliveries, one of which has just failed that often."""
+        """Begin with some deliveries, after this many failures."""
         for _ in range(failures):
             self.failures.append(self.now)
             result = AttemptResult(delivery_id="dlv_0", at=self.now, succeeded=False)
@@ -156,7 +154,7 @@ class World(RuleBasedStateMachine):
         if probe and self.circuit.next_probe_at is not None:
             self.work_on_all(succeeds=True, steps=2)
             self.now = self.circuit.next_probe_at
-            self.conduct_and_turn([])
+            self.start_and_turn([])
 
     @rule()
     def emit(self) -> None:
@@ -166,7 +164,7 @@ class World(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, MOST - 1), succeeds=st.booleans())
     def work(self, which: int, succeeds: bool) -> None:
-        """The next thing that can happen to a delivery happens."""
+        """Take a delivery's next step."""
         if which < len(self.deliveries):
             self._work(self.deliveries[which], succeeds)
 
@@ -177,15 +175,15 @@ class World(RuleBasedStateMachine):
                 self._work(one, succeeds)
 
     def _work(self, one: Delivery, succeeds: bool) -> None:
-        if one.order is None:
-            one.order = self._next_order(one)
+        if one.attempt_due is None:
+            one.attempt_due = self._next_attempt(one)
         elif one.sent_at is None:
-            self._attempt(one, one.order)
+            self._attempt(one, one.attempt_due)
         else:
-            self._record(one, one.order, one.sent_at, succeeds)
+            self._record(one, one.attempt_due, one.sent_at, succeeds)
 
-    def _next_order(self, one: Delivery) -> Attempt | None:
-        """What the delivery's workflow does when it looks at the row."""
+    def _next_attempt(self, one: Delivery) -> Attempt | None:
+        """Return the attempt that the delivery's workflow finds due in the row."""
         if not one.is_due(self.now):
             return None
         one.awake = False
@@ -193,32 +191,32 @@ class World(RuleBasedStateMachine):
         return step if isinstance(step, Attempt) else None
 
     def _attempt(self, one: Delivery, attempt: Attempt) -> None:
-        """The attempt's activity, up to the request."""
+        """Run the attempt's activity up to the request."""
         gate, state = self.gate(), self.circuit.state
         if next_step(one.life, self.now, probe=gate.probes(one.id)) != attempt:
-            one.order, one.awake = None, True  # the delivery has moved on: look again
+            one.attempt_due, one.awake = None, True  # the delivery has moved on: read again
             return
-        by_hand = is_by_hand(attempt)
-        verdict = admit(gate, one.id, attempt=attempt, released=one.life.released)
-        if verdict is Admission.CLAIM:
+        by_person = is_by_person(attempt)
+        decision = admit(gate, one.id, attempt=attempt, released=one.life.released)
+        if decision is Admission.CLAIM:
             self.store(claim_probe(self.circuit, one.id, until=self.now + LEASE))
             assert self.circuit.probe_delivery_id == one.id
-            verdict = Admission.SEND
-        match verdict:
+            decision = Admission.SEND
+        match decision:
             case Admission.SEND:
                 assert not self.endpoint.stopped
-                assert by_hand or self.endpoint is EndpointState.ENABLED
-                assert by_hand or state is not State.OPEN
+                assert by_person or self.endpoint is EndpointState.ENABLED
+                assert by_person or state is not State.OPEN
                 one.sent_at = self.now
-                one.is_the_probe = state is State.HALF_OPEN and not by_hand
+                one.is_the_probe = state is State.HALF_OPEN and not by_person
             case Admission.HOLD:
-                assert not by_hand
-                one.order = None
-                self.tell(one, Held(attempt, Reason.CIRCUIT_OPEN, self.now + BACKSTOP))
+                assert not by_person
+                one.attempt_due = None
+                self.apply(one, Held(attempt, Reason.CIRCUIT_OPEN, self.now + BACKSTOP))
                 assert one.held
             case Admission.DEAD_LETTER:
-                one.order = None
-                self.tell(one, Undeliverable(attempt, Reason.ENDPOINT_DISABLED, "disabled"))
+                one.attempt_due = None
+                self.apply(one, Undeliverable(attempt, Reason.ENDPOINT_DISABLED, "disabled"))
 
     def _record(self, one: Delivery, attempt: Attempt, sent_at: datetime, succeeds: bool) -> None:
         old = self.circuit.opened_at is not None and sent_at < self.circuit.opened_at
@@ -228,9 +226,9 @@ class World(RuleBasedStateMachine):
             self.failures.clear()
         is_probe = self.circuit.probe_delivery_id == one.id
         was_held = one.held
-        one.order = one.sent_at = None
+        one.attempt_due = one.sent_at = None
         one.is_the_probe = False
-        self.tell(one, ended(attempt, sent_at, self.now, succeeds=succeeds))
+        self.apply(one, ended(attempt, sent_at, self.now, succeeds=succeeds))
         result = AttemptResult(
             delivery_id=one.id,
             at=sent_at,
@@ -242,37 +240,37 @@ class World(RuleBasedStateMachine):
 
     @rule(which=st.sets(st.integers(0, MOST - 1), min_size=1))
     def workers_die(self, which: set[int]) -> None:
-        """Their requests are broken off; the attempts will be made again."""
+        """Break off the requests of these deliveries; their attempts will be made again."""
         for index in which & set(range(len(self.deliveries))):
             self.deliveries[index].sent_at = None
 
     @rule()
     def temporal_forgets(self) -> None:
-        """Every workflow and signal is lost; what is left is the rows. Attempts under way are begun
-        anew as the sweep for lost deliveries does."""
-        self.conducts = False
+        """Lose every workflow and signal, and keep the rows. Attempts in progress are started
+        again, as by the sweep for lost deliveries."""
+        self.workflow_runs = False
         for one in self.deliveries:
             one.awake = False
-            one.order = one.sent_at = None
+            one.attempt_due = one.sent_at = None
 
     # -- the circuit's workflow -------------------------------------------------------------
 
     @rule()
     def start_requested(self) -> None:
-        """The workflow_starter starts or wakes the workflow of a circuit that asks."""
+        """Start or wake the workflow that a circuit requests, as the workflow starter does."""
         if self.circuit.state is not State.CLOSED and not self.circuit.workflow_started:
             self.store(replace(self.circuit, workflow_started=True))
-            self.conducts, self.wakes_at = True, self.now
+            self.workflow_runs, self.wakes_at = True, self.now
 
     @rule(arrive=st.lists(st.booleans(), max_size=MOST))
-    def conduct_and_turn(self, arrive: list[bool]) -> None:
+    def start_and_turn(self, arrive: list[bool]) -> None:
         self.start_requested()
         for _ in range(3):
             self.turn(arrive)
 
     @rule()
     def sweep(self) -> None:
-        """Circuits that have not moved for an hour ask again."""
+        """Let a circuit without progress for an hour request its workflow again."""
         since, due = self.now - HOUR, self.circuit.next_probe_at
         unmoved = self.workflow_started_at is not None and self.workflow_started_at < since
         if self.circuit.state is not State.CLOSED and unmoved and (due is None or due < since):
@@ -280,8 +278,8 @@ class World(RuleBasedStateMachine):
 
     @rule(arrive=st.lists(st.booleans(), max_size=MOST))
     def turn(self, arrive: list[bool]) -> None:
-        """The workflow does the next thing; `arrive` says which of its signals do."""
-        if not self.conducts or self.now < self.wakes_at:
+        """Let the workflow take its next step; `arrive` says which of its signals arrive."""
+        if not self.workflow_runs or self.now < self.wakes_at:
             return
         if self.endpoint.stopped and self.circuit.state in WAITING:
             self.store(release_all(self.circuit, Cause.DISABLED, now=self.now))
@@ -292,7 +290,7 @@ class World(RuleBasedStateMachine):
             return
         match self.circuit.state:
             case State.CLOSED:
-                self.conducts = False
+                self.workflow_runs = False
             case State.DRAINING:
                 self._drain(arrive)
             case State.OPEN | State.HALF_OPEN:
@@ -328,11 +326,11 @@ class World(RuleBasedStateMachine):
         self.ramp_step += 1
         for index, one in enumerate(self.held()):
             if not one.life.released and (index >= len(arrive) or arrive[index]):
-                self.tell(one, Action.RELEASE)
+                self.apply(one, Action.RELEASE)
                 one.awake = True
 
     def _wake_probe(self, delivery_id: str, arrives: bool) -> bool:
-        """False when the delivery has ended: there is nothing to wait for."""
+        """Wake the probe. Return False if the delivery has ended."""
         for one in self.deliveries:
             if one.id == delivery_id:
                 one.awake |= arrives
@@ -342,10 +340,10 @@ class World(RuleBasedStateMachine):
     # -- people and time --------------------------------------------------------------------
 
     @rule(which=st.integers(0, MOST - 1), yields_to_circuit=st.booleans())
-    def send_again(self, which: int, yields_to_circuit: bool) -> None:
-        """A person asks, or a job for many."""
+    def resend(self, which: int, yields_to_circuit: bool) -> None:
+        """Resend by a person, or by a job for many."""
         if which < len(self.deliveries):
-            self.tell(
+            self.apply(
                 self.deliveries[which],
                 Action.RESEND_YIELDING if yields_to_circuit else Action.RESEND,
             )
@@ -354,11 +352,11 @@ class World(RuleBasedStateMachine):
     @rule(which=st.integers(0, MOST - 1))
     def cancel(self, which: int) -> None:
         if which < len(self.deliveries) and self.deliveries[which].sent_at is None:
-            self.tell(self.deliveries[which], Action.CANCEL)
+            self.apply(self.deliveries[which], Action.CANCEL)
 
-    @rule(does=st.sampled_from(DEEDS))
-    def somebody(self, does: str) -> None:
-        """As `hookfast.storage.endpoints.endpoint_state` does it."""
+    @rule(does=st.sampled_from(ACTIONS))
+    def person_acts(self, does: str) -> None:
+        """Apply a person's action as `hookfast.storage.endpoints.endpoint_state` does."""
         match does, self.endpoint:
             case "pause", EndpointState.ENABLED:
                 self.endpoint = EndpointState.PAUSED
@@ -388,7 +386,7 @@ class World(RuleBasedStateMachine):
         self.store(release_all(self.circuit, cause, now=self.now))
 
     @rule(cause=st.sampled_from([Cause.GONE, Cause.GAVE_UP]))
-    def it_is_given_up(self, cause: Cause) -> None:
+    def endpoint_is_disabled_by_itself(self, cause: Cause) -> None:
         if not self.endpoint.stopped and (cause is Cause.GONE or self.circuit.state in WAITING):
             self._disable(cause)
 
@@ -399,13 +397,13 @@ class World(RuleBasedStateMachine):
     @rule()
     def time_passes_until_something_is_due(self) -> None:
         due = [one.life.next_attempt_at for one in self.deliveries]
-        due += [self.wakes_at] if self.conducts else []
+        due += [self.wakes_at] if self.workflow_runs else []
         later = (moment for moment in due if moment is not None and moment > self.now)
         self.now = min(later, default=self.now)
 
 
 def ended(attempt: Attempt, sent_at: datetime, now: datetime, *, succeeds: bool) -> AttemptEnded:
-    """An attempt that was answered, at its deadline at the latest, whenever it is recorded."""
+    """Return an attempt that ended at its deadline at the latest, even if recorded later."""
     return AttemptEnded(
         attempt_id=f"att_{attempt.number}",
         attempt=attempt,

@@ -1,4 +1,4 @@
-"""The circuit by example. What may never happen, in whatever order: see `test_circuit_world`."""
+"""The circuit, by example. `test_circuit_world` has what holds in any order of events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def result(seconds: float, *, succeeded: bool = False, delivery_id: str = "dlv_1
 
 
 def after(circuit: Circuit, *results: AttemptResult, policy: Policy = POLICY) -> Circuit:
-    """The circuit after these results, each recorded as it began."""
+    """Return the circuit after these results, each recorded when it began."""
     for one in results:
         circuit = after_attempt(circuit, one, policy=policy, now=one.at)
     return circuit
@@ -66,7 +66,7 @@ DRAINING = after(PROBING, result(90, succeeded=True))
 # -- opening ------------------------------------------------------------------------------------
 
 
-def test_the_fifth_failure_in_ten_seconds_or_more_opens() -> None:
+def test_fifth_failure_within_ten_seconds_or_more_opens_the_circuit() -> None:
     four = after(Circuit(), *failing(4))
     assert (four.state, four.consecutive_failures, four.episode) == (State.CLOSED, 4, 0)
     assert (OPEN.state, OPEN.cause, OPEN.episode) == (State.OPEN, Cause.FAILURES, 1)
@@ -76,28 +76,28 @@ def test_the_fifth_failure_in_ten_seconds_or_more_opens() -> None:
     assert not after(four, result(20)).workflow_started
 
 
-def test_a_burst_of_failures_opens_only_once_it_has_lasted() -> None:
+def test_burst_of_failures_opens_only_after_ten_seconds() -> None:
     burst = after(Circuit(), *failing(50, apart=0.2))  # 0 to 9.8 s
     assert (burst.state, burst.consecutive_failures) == (State.CLOSED, 50)
     assert after(burst, result(9.999)).state is State.CLOSED
     assert after(burst, result(10)).state is State.OPEN
 
 
-def test_failures_open_in_whatever_order_they_are_recorded() -> None:
-    """A quick refusal is recorded before a timeout that began earlier."""
+def test_failures_count_in_any_order_of_records() -> None:
+    """A refused connection is recorded before a timeout that began earlier."""
     for order in permutations([0, 2.5, 5, 7.5, 10]):
         circuit = after(Circuit(), *map(result, order))
         assert circuit.state is State.OPEN, order
         assert (circuit.first_failure_at, circuit.last_failure_at) == (at(0), at(10))
 
 
-def test_late_records_of_failures_before_a_success_span_no_more_than_they_do() -> None:
+def test_late_records_count_only_their_own_span() -> None:
     healed = after(Circuit(), result(50), result(55, succeeded=True))
     assert after(healed, *map(result, range(20, 29))).state is State.CLOSED
     assert after(healed, *map(result, range(20, 31))).state is State.OPEN
 
 
-def test_a_success_starts_the_count_and_the_span_anew() -> None:
+def test_success_resets_count_and_span() -> None:
     healed = after(Circuit(), *failing(4), result(30, succeeded=True))
     assert (healed.consecutive_failures, healed.first_failure_at) == (0, None)
     assert healed.clean
@@ -106,7 +106,7 @@ def test_a_success_starts_the_count_and_the_span_anew() -> None:
     assert after(healed, *(result(40 + 3 * n) for n in range(5))).state is State.OPEN
 
 
-def test_each_outage_is_an_episode_of_its_own() -> None:
+def test_each_outage_has_its_own_number() -> None:
     again = after(closed(DRAINING, held=0), *(result(1000 + 5 * n) for n in range(5)))
     assert (again.state, again.episode, again.opened_at) == (State.OPEN, 2, at(1020))
     assert (again.probes, again.drained, again.probed_last) == (0, 0, None)
@@ -114,7 +114,9 @@ def test_each_outage_is_an_episode_of_its_own() -> None:
 
 @pytest.mark.parametrize("cause", FOR_GOOD)
 @pytest.mark.parametrize("flushed", [False, True])
-def test_a_disabled_endpoints_last_failures_open_nothing(cause: Cause, flushed: bool) -> None:
+def test_last_failures_of_a_disabled_endpoint_do_not_open_its_circuit(
+    cause: Cause, flushed: bool
+) -> None:
     circuit = release_all(OPEN, cause, now=at(30))
     if flushed:
         circuit = closed(circuit, held=0)
@@ -125,14 +127,14 @@ def test_a_disabled_endpoints_last_failures_open_nothing(cause: Cause, flushed: 
 
 
 @pytest.mark.parametrize("circuit", [OPEN, PROBING, ARMED])
-def test_a_success_that_began_before_the_opening_says_nothing(circuit: Circuit) -> None:
+def test_success_that_began_before_the_opening_is_ignored(circuit: Circuit) -> None:
     late = after(circuit, result(19.999, succeeded=True))
     assert late == replace(circuit, last_success_at=at(19.999))
 
 
 @pytest.mark.parametrize("circuit", [OPEN, PROBING, ARMED])
 @pytest.mark.parametrize("delivery_id", ["dlv_1", "dlv_sent_by_hand"])
-def test_any_success_since_the_opening_begins_the_drain(circuit: Circuit, delivery_id: str) -> None:
+def test_any_success_since_the_opening_starts_the_drain(circuit: Circuit, delivery_id: str) -> None:
     drains = after(circuit, result(20, succeeded=True, delivery_id=delivery_id))
     assert (drains.state, drains.cause, drains.episode) == (State.DRAINING, Cause.FAILURES, 1)
     assert (drains.consecutive_failures, drains.probes, drains.drain_rate) == (0, 0, None)
@@ -140,7 +142,7 @@ def test_any_success_since_the_opening_begins_the_drain(circuit: Circuit, delive
     assert not drains.workflow_started
 
 
-def test_probes_are_made_after_1_2_4_to_32_minutes_and_then_hourly() -> None:
+def test_probes_come_after_1_2_4_to_32_minutes_and_then_hourly() -> None:
     circuit, waits = OPEN, []
     for number in range(9):
         assert circuit.next_probe_at is not None
@@ -161,7 +163,7 @@ def test_only_the_probes_failure_ends_the_probing(circuit: Circuit) -> None:
     assert counted.consecutive_failures == 6
 
 
-def test_only_an_open_or_an_armed_circuit_begins_a_probe() -> None:
+def test_only_open_or_armed_circuits_begin_a_probe() -> None:
     assert (PROBING.state, PROBING.probe_delivery_id) == (State.HALF_OPEN, "dlv_1")
     assert (PROBING.probe_until, PROBING.probed_last) == (at(200), "dlv_1")
     assert (ARMED.state, ARMED.probe_delivery_id, ARMED.probe_until) == (
@@ -174,18 +176,18 @@ def test_only_an_open_or_an_armed_circuit_begins_a_probe() -> None:
         assert begin_probe(busy, "dlv_2", until=at(300)) == busy
 
 
-def test_only_an_armed_circuit_is_claimed_and_only_by_one() -> None:
+def test_armed_circuit_is_claimed_by_one_delivery_only() -> None:
     claimed = claim_probe(ARMED, "dlv_2", until=at(300))
     assert (claimed.probe_delivery_id, claimed.probe_until) == ("dlv_2", at(300))
     for other in (Circuit(), OPEN, PROBING, DRAINING, claimed):
         assert claim_probe(other, "dlv_3", until=at(400)) == other
     assert not claimed.workflow_started
-    # one that was chosen, and of which the workflow knows: its time runs from when it is sent
+    # a chosen probe, which the workflow knows: its time runs from when it is sent
     claimed = replace(claimed, workflow_started=True)
     assert claim_probe(claimed, "dlv_2", until=at(400)) == replace(claimed, probe_until=at(400))
 
 
-def test_a_lost_probe_teaches_nothing_and_is_passed_over_next() -> None:
+def test_lost_probe_counts_as_nothing_and_is_skipped_next() -> None:
     lost = abandon_probe(PROBING, "dlv_1")
     assert lost == replace(OPEN, probed_last="dlv_1")
     for other in (Circuit(), OPEN, ARMED, DRAINING, begin_probe(OPEN, "dlv_2", until=at(200))):
@@ -196,7 +198,7 @@ def test_a_lost_probe_teaches_nothing_and_is_passed_over_next() -> None:
 
 
 @pytest.mark.parametrize("cause", [Cause.FAILURES, Cause.RESUMED])
-def test_five_failures_in_a_row_end_a_drain_however_fast_they_come(cause: Cause) -> None:
+def test_five_failures_in_a_row_end_a_drain_at_any_speed(cause: Cause) -> None:
     draining = replace(DRAINING, cause=cause, drain_rate=80)
     four = after(draining, *(result(100 + n / 100) for n in range(4)))
     assert four.state is State.DRAINING
@@ -208,7 +210,7 @@ def test_five_failures_in_a_row_end_a_drain_however_fast_they_come(cause: Cause)
     assert again.drain_rate is None
 
 
-def test_a_drain_ends_when_nothing_is_held() -> None:
+def test_drain_ends_when_nothing_is_held() -> None:
     assert closed(DRAINING, held=1) == DRAINING
     done = closed(DRAINING, held=0)
     assert (done.state, done.drain_rate, done.workflow_started) == (State.CLOSED, None, True)
@@ -218,9 +220,7 @@ def test_a_drain_ends_when_nothing_is_held() -> None:
 
 @pytest.mark.parametrize("circuit", [Circuit(), OPEN, PROBING, ARMED, DRAINING])
 @pytest.mark.parametrize("cause", FOR_GOOD)
-def test_everything_held_is_let_go_of_whatever_the_circuit_does(
-    circuit: Circuit, cause: Cause
-) -> None:
+def test_release_all_drains_any_circuit(circuit: Circuit, cause: Cause) -> None:
     let_go = release_all(circuit, cause, now=at(500))
     assert (let_go.state, let_go.cause, let_go.workflow_started) == (State.DRAINING, cause, False)
     assert (let_go.next_probe_at, let_go.probe_delivery_id, let_go.probe_until) == (None,) * 3
@@ -228,13 +228,13 @@ def test_everything_held_is_let_go_of_whatever_the_circuit_does(
     assert let_go.opened_at == (at(20) if circuit.episode else at(500))
 
 
-def test_a_drain_of_dead_letters_leaves_no_rate_to_the_endpoint_that_is_enabled_again() -> None:
+def test_enabled_endpoint_does_not_inherit_the_rate_of_dead_letters() -> None:
     flushing = replace(release_all(OPEN, Cause.DISABLED, now=at(30)), drain_rate=200)
     assert release_all(flushing, Cause.RESUMED, now=at(40)).drain_rate is None
 
 
-def test_a_pause_within_an_outage_does_not_change_what_began_it() -> None:
-    """Its owners were told that it opened, and are told that it recovered."""
+def test_pause_within_an_outage_keeps_its_cause() -> None:
+    """Its owners were notified of the opening, and will be of the recovery."""
     assert release_all(DRAINING, Cause.RESUMED, now=at(500)).cause is Cause.FAILURES
 
 
@@ -246,7 +246,7 @@ def test_a_pause_within_an_outage_does_not_change_what_began_it() -> None:
         (0.5, [0.5] * 9),
     ],
 )
-def test_the_ramp_doubles_up_to_the_limit(limit: float | None, rates: list[float]) -> None:
+def test_ramp_doubles_up_to_the_limit(limit: float | None, rates: list[float]) -> None:
     assert [ramp_rate(step, limit) for step in range(9)] == rates
     assert ramp_rate(10**9, None) == RAMP_LAST
 
@@ -264,13 +264,13 @@ def test_the_ramp_doubles_up_to_the_limit(limit: float | None, rates: list[float
         ({"probe_delays_seconds": [1, 2.5]}, Policy(probe_delays=(1, 2.5))),
     ],
 )
-def test_an_endpoints_own_values_override_the_policy(
+def test_endpoints_own_values_override_the_policy(
     overrides: dict[str, Any], policy: Policy
 ) -> None:
     assert POLICY.with_overrides(overrides) == policy
 
 
-def test_a_policy_without_a_span_opens_by_the_count_alone() -> None:
+def test_policy_without_a_span_opens_by_count_alone() -> None:
     own = POLICY.with_overrides({"failure_threshold": 2, "min_span_seconds": 0})
     assert after(Circuit(), result(0), policy=own).state is State.CLOSED
     assert after(Circuit(), result(0), result(0), policy=own).state is State.OPEN
@@ -299,16 +299,21 @@ def attempt(trigger: Trigger, *, yields_to_circuit: bool = False) -> Attempt:
     )
 
 
-SEND, HOLD, CLAIM, DEAD_LETTER = Admission.SEND, Admission.HOLD, Admission.CLAIM, Admission.DEAD_LETTER
+SEND, HOLD, CLAIM, DEAD_LETTER = (
+    Admission.SEND,
+    Admission.HOLD,
+    Admission.CLAIM,
+    Admission.DEAD_LETTER,
+)
 
 
 @pytest.mark.parametrize(
-    ("stands", "plain", "released", "resend"),
+    ("endpoint_gate", "plain", "released", "resend"),
     [
         (gate("enabled"), SEND, SEND, SEND),
         (gate("enabled", State.OPEN), HOLD, HOLD, SEND),
         (gate("enabled", State.HALF_OPEN), CLAIM, CLAIM, SEND),
-        # the probe claims, too, what it has: so that its time runs from when it is sent
+        # the chosen probe claims too, so that its time runs from when it is sent
         (gate("enabled", State.HALF_OPEN, "dlv_1"), CLAIM, CLAIM, SEND),
         (gate("enabled", State.HALF_OPEN, "dlv_2"), HOLD, HOLD, SEND),
         (gate("enabled", State.DRAINING), HOLD, SEND, SEND),
@@ -325,35 +330,37 @@ SEND, HOLD, CLAIM, DEAD_LETTER = Admission.SEND, Admission.HOLD, Admission.CLAIM
         (gate("deleted", State.OPEN), DEAD_LETTER, DEAD_LETTER, DEAD_LETTER),
     ],
 )
-def test_the_gate(stands: Gate, plain: Admission, released: Admission, resend: Admission) -> None:
+def test_admission_depends_on_endpoint_circuit_and_attempt(
+    endpoint_gate: Gate, plain: Admission, released: Admission, resend: Admission
+) -> None:
     for trigger in (Trigger.FIRST, Trigger.RETRY, Trigger.PROBE):
-        assert admit(stands, "dlv_1", attempt=attempt(trigger), released=False) is plain
-        assert admit(stands, "dlv_1", attempt=attempt(trigger), released=True) is released
-    # a person's resend goes where others are held, and one of many does not
-    by_hand, gentle = attempt(Trigger.RESEND), attempt(Trigger.RESEND, yields_to_circuit=True)
-    assert admit(stands, "dlv_1", attempt=by_hand, released=False) is resend
-    assert admit(stands, "dlv_1", attempt=gentle, released=False) is plain
-    assert admit(stands, "dlv_1", attempt=gentle, released=True) is released
+        assert admit(endpoint_gate, "dlv_1", attempt=attempt(trigger), released=False) is plain
+        assert admit(endpoint_gate, "dlv_1", attempt=attempt(trigger), released=True) is released
+    # a person's resend is sent while others are held, and one of many is not
+    by_person, by_job = attempt(Trigger.RESEND), attempt(Trigger.RESEND, yields_to_circuit=True)
+    assert admit(endpoint_gate, "dlv_1", attempt=by_person, released=False) is resend
+    assert admit(endpoint_gate, "dlv_1", attempt=by_job, released=False) is plain
+    assert admit(endpoint_gate, "dlv_1", attempt=by_job, released=True) is released
 
 
 @pytest.mark.parametrize(
-    ("stands", "is_the_probe"),
+    ("endpoint_gate", "is_the_probe"),
     [
         (gate("enabled", State.HALF_OPEN, "dlv_1"), True),
         (gate("enabled", State.HALF_OPEN, "dlv_2"), False),
-        (gate("enabled", State.HALF_OPEN), False),  # it may become it, but was not chosen
+        (gate("enabled", State.HALF_OPEN), False),  # it may become the probe, but was not chosen
         (gate("enabled", State.OPEN, "dlv_1"), False),
         (gate("enabled"), False),
     ],
 )
-def test_a_half_open_circuits_probe_is_the_delivery_that_it_chose(
-    stands: Gate, is_the_probe: bool
+def test_probe_is_the_delivery_that_the_circuit_chose(
+    endpoint_gate: Gate, is_the_probe: bool
 ) -> None:
-    assert stands.probes("dlv_1") is is_the_probe
+    assert endpoint_gate.probes("dlv_1") is is_the_probe
 
 
 @pytest.mark.parametrize("state", list(EndpointState))
-def test_nothing_is_sent_any_more_to_an_endpoint_that_is_disabled_or_deleted(
+def test_disabled_and_deleted_endpoints_are_stopped(
     state: EndpointState,
 ) -> None:
     assert state.stopped is (state in ("disabled", "deleted"))

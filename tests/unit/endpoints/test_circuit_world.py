@@ -1,5 +1,5 @@
-"""Whatever happens in the circuit's world, in whatever order: no delivery is lost or stranded, one
-probe at most is under way, and nothing opens below the threshold."""
+"""In any order of events around a circuit, no delivery is lost or stuck, at most one probe is in
+progress, and the circuit does not open below the threshold."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from hookfast.deliveries.life import Phase
 from hookfast.endpoints.circuit import Cause, EndpointState, State
-from tests.unit.endpoints.circuit_world import DEEDS, MOST, SPANS, TIMEOUT, WAITING, World
+from tests.unit.endpoints.circuit_world import ACTIONS, MOST, SPANS, TIMEOUT, WAITING, World
 
 
 class WatchedWorld(World):
-    """The world, and what always holds in it."""
+    """The world of `circuit_world`, with the rules that always hold."""
 
     @invariant()
     def always(self) -> None:
-        # one probe at most is under way: a request is over at its deadline, whenever it is recorded
+        # at most one probe is in progress; a request ends at its deadline, even if recorded later
         under_way = [
             one.id
             for one in self.deliveries
@@ -35,11 +35,11 @@ class WatchedWorld(World):
             assert self.circuit.state not in WAITING
 
     def teardown(self) -> None:
-        """From now on everything works and the receiver is well: every delivery ends, and sooner
-        than a held one would look by itself."""
+        """From now on everything works: every delivery ends, and sooner than a held one would be
+        checked by itself."""
         if self.endpoint is EndpointState.PAUSED:
-            self.somebody("resume")
-        self.emit()  # an open circuit with nothing held waits for the next delivery that comes
+            self.person_acts("resume")
+        self.emit()  # an open circuit that holds nothing waits for the next delivery
         left = self.deliveries.copy()
         for _ in range(60):  # four hours; the last delay before a probe is one of them
             self.now += timedelta(minutes=4)
@@ -50,12 +50,12 @@ class WatchedWorld(World):
             if self.circuit.state is State.CLOSED and not self.deliveries:
                 break
         assert self.circuit.state is State.CLOSED
-        # what was under way to an endpoint that was disabled meanwhile may still arrive
+        # a request in progress to an endpoint that was disabled meanwhile may still succeed
         ends = {Phase.DELIVERED, Phase.DEAD} if self.endpoint.stopped else {Phase.DELIVERED}
         assert {one.life.phase for one in left} <= ends
 
-    def live_on(self, dice: random.Random) -> Callable[[], None]:
-        """The next step of a long life, in which more works than fails."""
+    def next_step_of_a_long_life(self, dice: random.Random) -> Callable[[], None]:
+        """Choose the next step of a long life, in which more succeeds than fails."""
         which, succeeds = dice.randrange(MOST), dice.random() < 0.4
         arrive = [dice.random() < 0.7 for _ in range(MOST)]
         return dice.choices(
@@ -68,10 +68,12 @@ class WatchedWorld(World):
                 self.sweep,
                 partial(self.workers_die, {which}),
                 self.temporal_forgets,
-                partial(self.send_again, which, dice.random() < 0.3),
+                partial(self.resend, which, dice.random() < 0.3),
                 partial(self.cancel, which),
-                partial(self.somebody, dice.choices(DEEDS, [2, 3, 1, 6, 3])[0]),
-                partial(self.it_is_given_up, dice.choice([Cause.GONE, Cause.GAVE_UP])),
+                partial(self.person_acts, dice.choices(ACTIONS, [2, 3, 1, 6, 3])[0]),
+                partial(
+                    self.endpoint_is_disabled_by_itself, dice.choice([Cause.GONE, Cause.GAVE_UP])
+                ),
                 partial(self.time_passes, dice.choice(SPANS)),
                 self.time_passes_until_something_is_due,
             ],
@@ -86,11 +88,11 @@ def test_no_order_of_events_loses_a_delivery_or_opens_too_early() -> None:
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(one, marks=pytest.mark.slow) for one in range(4, 40))]
 )
-def test_nor_does_a_long_life(seed: int) -> None:
+def test_long_life_loses_no_delivery_and_opens_no_circuit_too_early(seed: int) -> None:
     dice, world = random.Random(seed), WatchedWorld()
     lived = []
     for _ in range(5_000):
-        step = world.live_on(dice)
+        step = world.next_step_of_a_long_life(dice)
         lived.append(step)
         step()
         world.always()

@@ -1,4 +1,4 @@
-"""Limits, in simulated time: what may never happen, and what it costs to be sure of that."""
+"""Limits in simulated time: what must never happen, and what that costs."""
 
 from __future__ import annotations
 
@@ -35,46 +35,46 @@ def seconds(number: float) -> timedelta:
 
 @dataclass
 class Simulation:
-    """One endpoint and its deliveries, each of which asks, waits and asks again, in virtual time.
-    `duration` is how long a request takes, `delay` how much later than told a delivery comes back
-    (both in seconds)."""
+    """One endpoint and its deliveries, each of which checks, waits and checks again, in virtual
+    time. `duration` is how long a request takes, and `delay` how much later than its hint a
+    delivery comes back (both in seconds)."""
 
     limits: Limits
     duration: Callable[[], float] = lambda: 0.1
     delay: Callable[[], float] = lambda: 0.02
     vanishing: Callable[[], bool] = lambda: False
-    pace: LimitState = field(default_factory=lambda: LimitState.fresh(START))
+    state: LimitState = field(default_factory=lambda: LimitState.fresh(START))
     starts: list[datetime] = field(default_factory=list)
     delivered: list[int] = field(default_factory=list)
-    questions: int = 0
+    checks: int = 0
     most_in_flight: int = 0
     ended_at: datetime = START
 
-    def run(self, arrivals: Sequence[float], *, most_questions: int = 200_000) -> None:
-        """Let deliveries arrive at these times (seconds after the start) until all are through."""
-        order = count()
+    def run(self, arrivals: Sequence[float], *, most_checks: int = 200_000) -> None:
+        """Let deliveries arrive at these times (seconds after the start) until all are sent."""
+        sequence = count()
         agenda: list[tuple[datetime, int, str, int]] = []
 
         def plan(at: datetime, what: str, number: int) -> None:
-            heapq.heappush(agenda, (at, next(order), what, number))
+            heapq.heappush(agenda, (at, next(sequence), what, number))
 
         for number, arrival in enumerate(arrivals):
-            plan(START + seconds(arrival), "newcomer", number)
+            plan(START + seconds(arrival), "new", number)
         in_flight = 0
-        took: dict[int, float] = {}
+        durations: dict[int, float] = {}
         while agenda:
             now, _, what, number = heapq.heappop(agenda)
             if what == "end":
                 in_flight -= 1
-                mean = mean_after(self.pace.mean_seconds, [took[number]])
-                self.pace = replace(self.pace, mean_seconds=mean)
+                mean = mean_after(self.state.mean_seconds, [durations[number]])
+                self.state = replace(self.state, mean_seconds=mean)
                 self.delivered.append(number)
                 self.ended_at = now
                 continue
-            self.questions += 1
-            assert self.questions <= most_questions, "it does not end"
-            answer, self.pace = decide(
-                self.pace,
+            self.checks += 1
+            assert self.checks <= most_checks, "too many checks"
+            answer, self.state = decide(
+                self.state,
                 limits=self.limits,
                 in_flight=in_flight,
                 waited=what == "back",
@@ -86,8 +86,8 @@ class Simulation:
                 in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, in_flight)
                 self.starts.append(answer.at)
-                took[number] = self.duration()
-                plan(answer.at + seconds(took[number]), "end", number)
+                durations[number] = self.duration()
+                plan(answer.at + seconds(durations[number]), "end", number)
             elif not self.vanishing():
                 assert now < answer.until <= now + HORIZON + SECOND
                 plan(answer.until + seconds(self.delay()), "back", number)
@@ -99,7 +99,7 @@ class Simulation:
 
 
 def most_within(starts: Sequence[datetime], window: timedelta) -> int:
-    """The most starts that any half-open window of this length holds."""
+    """Return the most starts within any half-open window of this length."""
     starts = sorted(starts)
     most = first = 0
     for last, start in enumerate(starts):
@@ -115,7 +115,7 @@ ROOM = st.integers(1, 20)
 
 @st.composite
 def scenes(draw: st.DrawFn, *, limits: st.SearchStrategy[Limits]) -> tuple[Simulation, list[float]]:
-    """An endpoint with these limits, and when deliveries for it arrive: together, or spread."""
+    """Draw an endpoint with these limits, and its deliveries' arrivals: together or spread."""
     dice = random.Random(draw(st.integers(0, 2**32)))
     slowest, latest = draw(st.sampled_from([0.01, 0.3, 3.0])), draw(st.sampled_from([0.0, 0.1, 2]))
     simulation = Simulation(
@@ -148,7 +148,7 @@ def test_no_second_has_more_starts_than_the_rate(scene: tuple[Simulation, list[f
 
 @settings(max_examples=60)
 @given(scene=scenes(limits=any_limits(st.none() | rates, ROOM)))
-def test_no_more_requests_are_in_flight_than_allowed(
+def test_requests_in_flight_never_exceed_the_limit(
     scene: tuple[Simulation, list[float]],
 ) -> None:
     simulation, arrivals = scene
@@ -159,7 +159,7 @@ def test_no_more_requests_are_in_flight_than_allowed(
 
 @settings(max_examples=60)
 @given(scene=scenes(limits=any_limits(st.none() | rates, st.none() | ROOM)))
-def test_every_delivery_gets_through_once(scene: tuple[Simulation, list[float]]) -> None:
+def test_every_delivery_is_sent_exactly_once(scene: tuple[Simulation, list[float]]) -> None:
     simulation, arrivals = scene
     simulation.run(arrivals)
     assert sorted(simulation.delivered) == list(range(len(arrivals)))
@@ -167,7 +167,7 @@ def test_every_delivery_gets_through_once(scene: tuple[Simulation, list[float]])
 
 @pytest.mark.parametrize("late", [0.02, 0.15, 0.5])
 @pytest.mark.parametrize(("rate", "number"), [(20, 1000), (200, 1000), (1, 100), (0.1, 30)])
-def test_a_burst_is_sent_at_nearly_the_rate(rate: float, number: int, late: float) -> None:
+def test_burst_is_sent_at_nearly_the_rate(rate: float, number: int, late: float) -> None:
     dice = random.Random(7)
     simulation = Simulation(
         Limits(rate_per_second=rate), duration=lambda: 0.0, delay=lambda: dice.uniform(0, late)
@@ -175,13 +175,13 @@ def test_a_burst_is_sent_at_nearly_the_rate(rate: float, number: int, late: floa
     simulation.run([0.0] * number)
     ideal = (number - 1) / rate
     assert simulation.length <= ideal * 1.15
-    # a first question and one more for each, and a few whose place was taken
-    assert simulation.questions <= number * 3
+    # a first check and one more for each, and a few whose place was taken
+    assert simulation.checks <= number * 3
 
 
 @pytest.mark.parametrize("mean", [0.2, 5.0])
 @pytest.mark.parametrize("room", [1, 2, 5, 50])
-def test_a_full_endpoint_is_kept_busy(room: int, mean: float) -> None:
+def test_full_endpoint_is_kept_busy(room: int, mean: float) -> None:
     dice = random.Random(7)
     spent: list[float] = []
 
@@ -194,10 +194,10 @@ def test_a_full_endpoint_is_kept_busy(room: int, mean: float) -> None:
     )
     simulation.run([0.0] * 1000)
     assert simulation.length <= sum(spent) / room * 1.2
-    assert simulation.questions <= 1000 * 8
+    assert simulation.checks <= 1000 * 8
 
 
-def test_deliveries_that_vanish_while_they_wait_cost_rate_and_hold_up_nobody() -> None:
+def test_cancelled_waits_cost_rate_but_block_nobody() -> None:
     dice = random.Random(7)
     simulation = Simulation(
         Limits(rate_per_second=20, max_in_flight=20), vanishing=lambda: dice.random() < 0.5
@@ -207,8 +207,8 @@ def test_deliveries_that_vanish_while_they_wait_cost_rate_and_hold_up_nobody() -
     assert simulation.length <= 1000 / 20 * 1.15
 
 
-def test_newcomers_do_not_overtake_those_who_wait() -> None:
-    """100 wait for a rate of 10 per second when twice as many begin to come as can be sent."""
+def test_new_deliveries_do_not_overtake_waiting_ones() -> None:
+    """100 wait for a rate of 10 per second when deliveries begin to come at twice that rate."""
     simulation = Simulation(Limits(rate_per_second=10), duration=lambda: 0.0)
     simulation.run([0.0] * 100 + [1 + index / 20 for index in range(200)])
     first_hundred = simulation.delivered[:110]
@@ -218,8 +218,8 @@ def test_newcomers_do_not_overtake_those_who_wait() -> None:
 TEN = Limits(rate_per_second=10)  # a slot every 102 ms
 
 
-def ask(
-    pace: LimitState,
+def check(
+    state: LimitState,
     limits: Limits = TEN,
     *,
     at: float = 0.0,
@@ -227,9 +227,9 @@ def ask(
     waited: bool = False,
     spread: float = 0.5,
 ) -> tuple[Go | Wait, LimitState]:
-    """Ask `at` seconds after the start."""
+    """Check `at` seconds after the start."""
     return decide(
-        pace,
+        state,
         limits=limits,
         in_flight=in_flight,
         waited=waited,
@@ -250,17 +250,17 @@ def ask(
         (1e-300, 365 * 86_400.0),  # and not an overflow
     ],
 )
-def test_the_spacing_is_a_little_more_than_the_rate_asks_for(
+def test_spacing_is_a_little_longer_than_the_rate_requires(
     rate: float | None, spacing: float
 ) -> None:
     assert Limits(rate_per_second=rate).spacing == seconds(spacing)
 
 
-def test_the_first_goes_at_once_the_next_few_wait_here_and_the_rest_elsewhere() -> None:
-    pace = LimitState.fresh(START)
+def test_near_slots_are_waited_for_and_distant_ones_get_hints() -> None:
+    state = LimitState.fresh(START)
     answers = []
     for _ in range(5):
-        answer, pace = ask(pace)
+        answer, state = check(state)
         answers.append(answer)
     # slots at 0, 102, 204, 306, 408 ms; up to 250 ms are waited for, the others come 100 ms early
     assert answers == [
@@ -272,78 +272,76 @@ def test_the_first_goes_at_once_the_next_few_wait_here_and_the_rest_elsewhere() 
     ]
 
 
-def test_a_hint_is_no_permission() -> None:
-    pace = LimitState(
+def test_hint_is_not_a_permission() -> None:
+    state = LimitState(
         next_slot_at=START + seconds(0.3), promised_until=START + seconds(5), mean_seconds=1
     )
-    answer, after = ask(pace, waited=True)
+    answer, after = check(state, waited=True)
     assert isinstance(answer, Wait)
-    # late by less than a place: it keeps its own, and nobody else's hint moves
-    assert answer.until == pace.next_slot_at - EARLY
-    assert after == pace
+    # late by less than a place: it keeps its own, and no other hint moves
+    assert answer.until == state.next_slot_at - EARLY
+    assert after == state
 
 
-def test_no_one_lines_up_behind_deliveries_that_do_not_come() -> None:
-    pace = LimitState(next_slot_at=START, promised_until=START + seconds(600), mean_seconds=1)
-    behind, _ = ask(pace, at=0.5)
+def test_deliveries_that_do_not_come_back_block_nobody() -> None:
+    state = LimitState(next_slot_at=START, promised_until=START + seconds(600), mean_seconds=1)
+    behind, _ = check(state, at=0.5)
     assert behind == Wait(START + seconds(600) - EARLY)
-    # a slot unused for more than a second: nobody is coming
-    first, healed = ask(pace, at=1.5)
+    # the slot is unused for more than a second: no delivery will come
+    first, healed = check(state, at=1.5)
     assert first == Go(START + seconds(1.5))
-    second, _ = ask(healed, at=1.5)
+    second, _ = check(healed, at=1.5)
     assert second == Go(START + seconds(1.602))
 
 
-def test_hints_beyond_the_horizon_are_scattered_and_promise_nothing() -> None:
-    pace = LimitState(
+def test_hints_beyond_the_horizon_are_scattered() -> None:
+    state = LimitState(
         next_slot_at=START + SECOND, promised_until=START + 2 * HORIZON, mean_seconds=1
     )
     untils = []
     for spread in (0.0, 0.5, 0.999):
-        answer, pace = ask(pace, waited=True, spread=spread)
+        answer, state = check(state, waited=True, spread=spread)
         assert isinstance(answer, Wait)
         untils.append((answer.until - START) / HORIZON)
-        assert pace.promised_until == START + HORIZON
+        assert state.promised_until == START + HORIZON
     assert untils == pytest.approx([0.5, 0.75, 0.9995])
 
 
-def test_a_slower_limit_of_before_does_not_hold_up_a_new_one() -> None:
-    _, pace = ask(LimitState.fresh(START), Limits(rate_per_second=0.001))
-    assert pace.next_slot_at == START + seconds(1000.02)
-    answer, _ = ask(pace, at=1.0, waited=True)
-    # the longest a slot of 10 per second can be away, and the place in front
+def test_earlier_slower_limit_does_not_delay_a_new_one() -> None:
+    _, state = check(LimitState.fresh(START), Limits(rate_per_second=0.001))
+    assert state.next_slot_at == START + seconds(1000.02)
+    answer, _ = check(state, at=1.0, waited=True)
+    # the furthest that a slot of 10 per second can be, and the place in front
     assert answer == Wait(START + seconds(1) + PATIENCE + seconds(0.102) - EARLY)
 
 
 @pytest.mark.parametrize("waited", [False, True], ids=["a new one", "one that waits"])
 @pytest.mark.parametrize("before", [0.001, 0.01, 1], ids="{} a second".format)
-def test_once_a_limit_is_raised_the_next_to_ask_goes_at_its_second_question(
-    before: float, waited: bool
-) -> None:
-    _, pace = ask(LimitState.fresh(START), Limits(rate_per_second=before))
-    pace = replace(pace, promised_until=START)  # as a change of limits leaves it
-    answer, pace = ask(pace, Limits(rate_per_second=100), at=0.1, waited=waited)
+def test_after_a_raised_limit_the_second_check_succeeds(before: float, waited: bool) -> None:
+    _, state = check(LimitState.fresh(START), Limits(rate_per_second=before))
+    state = replace(state, promised_until=START)  # as a change of limits leaves it
+    answer, state = check(state, Limits(rate_per_second=100), at=0.1, waited=waited)
     assert isinstance(answer, Wait)
     at = (answer.until - START).total_seconds()
-    answer, _ = ask(pace, Limits(rate_per_second=100), at=at, waited=True)
+    answer, _ = check(state, Limits(rate_per_second=100), at=at, waited=True)
     assert isinstance(answer, Go)
     assert answer.at <= START + seconds(0.1) + PATIENCE + Limits(rate_per_second=100).spacing
 
 
-def test_a_full_endpoint_takes_no_slot() -> None:
+def test_full_endpoint_uses_no_slot() -> None:
     limits = Limits(rate_per_second=10, max_in_flight=2)
-    answer, after = ask(LimitState.fresh(START), limits, in_flight=2)
+    answer, after = check(LimitState.fresh(START), limits, in_flight=2)
     assert isinstance(answer, Wait)
     assert after.next_slot_at == START
 
 
-def test_questions_become_rare_while_nothing_ends() -> None:
-    """Of 30 s in which the one request under way hangs, where 100 ms are usual."""
+def test_checks_become_rare_while_a_request_hangs() -> None:
+    """The only request in progress hangs for 30 s, when 100 ms are usual."""
     limits = Limits(max_in_flight=1)
-    _, pace = ask(LimitState.fresh(START), limits)
+    _, state = check(LimitState.fresh(START), limits)
     at, gaps = START, []
     while at < START + seconds(30):
-        answer, pace = decide(pace, limits=limits, in_flight=1, waited=True, spread=0.5, now=at)
+        answer, state = decide(state, limits=limits, in_flight=1, waited=True, spread=0.5, now=at)
         assert isinstance(answer, Wait)
         gaps.append(answer.until - at)
         at = answer.until
@@ -351,7 +349,7 @@ def test_questions_become_rare_while_nothing_ends() -> None:
     assert all(earlier <= later for earlier, later in pairwise(gaps))
 
 
-def test_the_mean_follows_the_last_ten_or_so() -> None:
+def test_mean_follows_about_the_last_ten_durations() -> None:
     assert mean_after(1.0, []) == 1.0
     # 1 + 0.2 * (2 - 1) = 1.2; 1.2 + 0.2 * (0.2 - 1.2) = 1.0
     assert mean_after(1.0, [2.0, 0.2]) == pytest.approx(1.0)

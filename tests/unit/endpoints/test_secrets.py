@@ -1,4 +1,4 @@
-"""An endpoint's secrets and headers at rest: rotation, what signs when, and what opens where."""
+"""An endpoint's sealed secrets and headers: rotation, which secrets sign, and what opens them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _keys(secrets: list[Secret], now: datetime) -> list[bytes]:
     return list(open_secrets(secrets, KEYRING, endpoint_id=ENDPOINT, now=now).hmac)
 
 
-def test_old_and_new_sign_until_the_overlap_is_over() -> None:
+def test_old_and_new_secrets_sign_until_the_overlap_ends() -> None:
     old = generate_secret()
     secrets, new = _rotated(_first(old))
     assert _keys(secrets, NOW) == [secret_key(new), secret_key(old)]
@@ -57,13 +57,13 @@ def test_old_and_new_sign_until_the_overlap_is_over() -> None:
     assert _keys(secrets, NOW + DAY) == [secret_key(new)]
 
 
-def test_without_an_overlap_the_old_secret_is_gone_at_once() -> None:
+def test_without_an_overlap_the_old_secret_ends_at_once() -> None:
     secrets, new = _rotated(_first(generate_secret()), overlap=timedelta())
     assert len(secrets) == 1
     assert _keys(secrets, NOW) == [secret_key(new)]
 
 
-def test_a_second_rotation_ends_what_is_live_no_later_than_the_first_said() -> None:
+def test_second_rotation_does_not_extend_the_first_overlap() -> None:
     old = generate_secret()
     secrets, middle = _rotated(_first(old), overlap=DAY)
     secrets, new = _rotated(secrets, overlap=7 * DAY, now=NOW + DAY / 2)
@@ -71,13 +71,13 @@ def test_a_second_rotation_ends_what_is_live_no_later_than_the_first_said() -> N
     assert _keys(secrets, NOW + DAY) == [secret_key(new), secret_key(middle)]
 
 
-def test_expired_secrets_are_dropped_at_the_next_rotation() -> None:
+def test_expired_secrets_are_removed_at_the_next_rotation() -> None:
     secrets, _ = _rotated(_first(generate_secret()), overlap=DAY)
     secrets, _ = _rotated(secrets, overlap=DAY, now=NOW + 2 * DAY)
     assert len(secrets) == 2
 
 
-def test_no_more_than_five_sign_at_once_but_a_leak_can_always_be_ended() -> None:
+def test_at_most_five_secrets_sign_but_a_leak_can_always_be_ended() -> None:
     secrets = _first(generate_secret())
     for _ in range(MAX_LIVE - 1):
         secrets, _ = _rotated(secrets)
@@ -89,7 +89,7 @@ def test_no_more_than_five_sign_at_once_but_a_leak_can_always_be_ended() -> None
     assert _keys(secrets, NOW) == [secret_key(new)]
 
 
-def test_an_ed25519_key_rotates_with_the_secret() -> None:
+def test_ed25519_key_rotates_with_the_secret() -> None:
     first = new_ed25519_secret(KEYRING, endpoint_id=ENDPOINT, at=NOW)
     secrets, _ = _rotated([*_first(generate_secret()), first])
     during = open_secrets(secrets, KEYRING, endpoint_id=ENDPOINT, now=NOW).ed25519
@@ -109,7 +109,7 @@ def test_an_ed25519_key_rotates_with_the_secret() -> None:
         st.tuples(st.integers(0, 7 * 86_400), st.integers(0, 3 * 86_400)), min_size=1, max_size=12
     )
 )
-def test_whoever_was_told_of_a_secret_can_verify_for_as_long_as_was_promised(
+def test_receivers_can_verify_for_the_whole_overlap(
     steps: list[tuple[int, int]],
 ) -> None:
     now = NOW
@@ -128,7 +128,7 @@ def test_whoever_was_told_of_a_secret_can_verify_for_as_long_as_was_promised(
         assert set(_keys(secrets, now)) == promised
 
 
-def test_nothing_of_a_value_can_be_read_in_what_is_stored() -> None:
+def test_stored_values_are_unreadable() -> None:
     secret = generate_secret()
     stored = json.dumps(
         [
@@ -141,7 +141,7 @@ def test_nothing_of_a_value_can_be_read_in_what_is_stored() -> None:
         assert clear not in stored
 
 
-def test_a_header_opens_under_its_own_name_and_endpoint_only() -> None:
+def test_header_opens_only_with_its_own_name_and_endpoint() -> None:
     stored = seal_headers({"Authorization": "a", "X-Env": "b"}, KEYRING, endpoint_id=ENDPOINT)
     assert open_headers(stored, KEYRING, endpoint_id=ENDPOINT) == {
         "Authorization": "a",
@@ -153,18 +153,18 @@ def test_a_header_opens_under_its_own_name_and_endpoint_only() -> None:
             open_headers(row, KEYRING, endpoint_id=endpoint_id)
 
 
-def test_an_ed25519_key_does_not_open_as_a_secret() -> None:
+def test_ed25519_key_does_not_open_as_a_secret() -> None:
     key = new_ed25519_secret(KEYRING, endpoint_id=ENDPOINT, at=NOW)
     del key["kind"]
     with pytest.raises(Misconfigured):
         open_secrets([key], KEYRING, endpoint_id=ENDPOINT, now=NOW)
 
 
-def test_headers_from_before_they_were_sealed_are_sent_as_they_are() -> None:
+def test_unsealed_headers_are_sent_unchanged() -> None:
     assert open_headers({"X-A": "plain"}, KEYRING, endpoint_id=ENDPOINT) == {"X-A": "plain"}
 
 
-def test_resealing_puts_everything_under_the_newest_key_and_changes_nothing_else() -> None:
+def test_reseal_uses_the_newest_key_and_changes_nothing_else() -> None:
     secret = generate_secret()
     secrets = [*_first(secret), new_ed25519_secret(KEYRING, endpoint_id=ENDPOINT, at=NOW)]
     headers = seal_headers({"X-A": "a"}, KEYRING, endpoint_id=ENDPOINT) | {"X-B": "plain"}

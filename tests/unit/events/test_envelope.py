@@ -14,7 +14,7 @@ from hookfast.events.envelope import full_body, thin_body
 CREATED = datetime(2026, 11, 20, 11, 15, 0, 250, tzinfo=UTC)
 
 
-def test_a_full_body_is_compact_and_in_order() -> None:
+def test_full_body_is_compact_and_in_order() -> None:
     body = full_body(
         event_id="evt_1",
         event_type="order.invoice.paid",
@@ -28,7 +28,7 @@ def test_a_full_body_is_compact_and_in_order() -> None:
     )
 
 
-def test_a_broadcast_has_a_null_tenant() -> None:
+def test_broadcast_has_a_null_tenant() -> None:
     body = full_body(
         event_id="evt_1", event_type="a.b.c", created_at=CREATED, tenant_id=None, data="null"
     )
@@ -44,14 +44,14 @@ def test_a_broadcast_has_a_null_tenant() -> None:
         "[]",
     ],
 )
-def test_the_data_keeps_every_byte(data: str) -> None:
+def test_data_is_kept_byte_for_byte(data: str) -> None:
     body = full_body(
         event_id="evt_1", event_type="a.b.c", created_at=CREATED, tenant_id=None, data=data
     )
     assert body.endswith(b'"data":' + data.encode() + b"}")
 
 
-def test_a_thin_body_only_says_where_the_event_is() -> None:
+def test_thin_body_has_only_the_events_url() -> None:
     body = thin_body(
         event_id="evt_1",
         event_type="a.b.c",
@@ -62,7 +62,7 @@ def test_a_thin_body_only_says_where_the_event_is() -> None:
     assert body.endswith(b'"data":{"id":"evt_1","url":"https://hooks.example/v1/events/evt_1"}}')
 
 
-def test_the_time_is_in_utc_wherever_it_came_from() -> None:
+def test_time_is_converted_to_utc() -> None:
     east = CREATED.astimezone(timezone(timedelta(hours=9)))
     bodies = {
         full_body(event_id="evt_1", event_type="a.b.c", created_at=moment, tenant_id=None, data="1")
@@ -79,7 +79,7 @@ def test_the_time_is_in_utc_wherever_it_came_from() -> None:
         max_leaves=5,
     ),
 )
-def test_the_body_is_json_with_what_went_in(tenant_id: str | None, data: object) -> None:
+def test_body_is_json_with_the_given_values(tenant_id: str | None, data: object) -> None:
     body = full_body(
         event_id="evt_1",
         event_type="a.b.c",

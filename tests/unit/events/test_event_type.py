@@ -34,7 +34,7 @@ LONGEST = "a." + "b" * (MAX_LENGTH - 4) + ".c"
 @pytest.mark.parametrize(
     "text", ["order.invoice.paid", "a.b.c", "classroom.submission_2.created", "a_.b0.c_1", LONGEST]
 )
-def test_an_event_type_is_three_lower_case_parts(text: str) -> None:
+def test_event_type_has_three_lower_case_parts(text: str) -> None:
     assert parse_event_type(text) == text
 
 
@@ -60,7 +60,7 @@ def test_an_event_type_is_three_lower_case_parts(text: str) -> None:
         "x" + LONGEST,
     ],
 )
-def test_anything_else_is_no_event_type(text: str) -> None:
+def test_other_text_is_not_an_event_type(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_event_type(text, pointer="/events/3/type")
     assert caught.value.code == "invalid_event_type"
@@ -81,7 +81,7 @@ def test_anything_else_is_no_event_type(text: str) -> None:
         LONGEST,
     ],
 )
-def test_a_pattern_has_wildcards_for_parts(text: str) -> None:
+def test_pattern_has_wildcards_for_parts(text: str) -> None:
     assert parse_pattern(text, pointer="/events/0") == text
 
 
@@ -104,7 +104,7 @@ def test_a_pattern_has_wildcards_for_parts(text: str) -> None:
         "x" + LONGEST,
     ],
 )
-def test_anything_else_is_no_pattern(text: str) -> None:
+def test_other_text_is_not_a_pattern(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_pattern(text, pointer="/events/0")
     assert caught.value.code == "invalid_pattern"
@@ -127,7 +127,7 @@ def test_anything_else_is_no_pattern(text: str) -> None:
         ("**", "order.invoice.paid", True),
     ],
 )
-def test_a_pattern_matches_part_by_part(pattern: str, event_type: str, expected: bool) -> None:
+def test_pattern_matches_part_by_part(pattern: str, event_type: str, expected: bool) -> None:
     assert matches(pattern, event_type) is expected
 
 
@@ -152,17 +152,15 @@ def test_fifteen_patterns_match_a_type_narrowest_first() -> None:
 
 
 @given(event_type=event_types, pattern=patterns)
-def test_a_pattern_matches_exactly_when_it_is_a_matching_pattern(
-    event_type: str, pattern: str
-) -> None:
+def test_matching_patterns_are_exactly_those_that_match(event_type: str, pattern: str) -> None:
     assert parse_pattern(pattern, pointer="/") == pattern
     assert matches(pattern, event_type) is (pattern in matching_patterns(event_type))
 
 
 @given(event_type=event_types)
 @example("a." + "b" * (MAX_LENGTH - 4) + ".c")
-@example("b" * (MAX_LENGTH - 4) + ".a.c")  # with `.**` in place of `.c` it is one too long
-def test_every_matching_pattern_is_valid_and_there_once(event_type: str) -> None:
+@example("b" * (MAX_LENGTH - 4) + ".a.c")  # one character too long with `.**` for `.c`
+def test_every_matching_pattern_is_valid_and_listed_once(event_type: str) -> None:
     found = matching_patterns(event_type)
     assert len(set(found)) == len(found)
     for pattern in found:

@@ -1,4 +1,4 @@
-"""Facts as they are stored, and the name of an owner."""
+"""The stored facts of notices, and the hash of an owner's address."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def test_facts_are_read_from_json() -> None:
         {"held": 1.5},
     ],
 )
-def test_a_fact_that_does_not_fit_is_left_out(stored: dict[str, Any]) -> None:
+def test_invalid_fact_is_left_out(stored: dict[str, Any]) -> None:
     assert Facts.parse(stored) == Facts()
 
 
 @given(st.emails())
-def test_an_owner_is_the_same_however_the_address_is_written(email: str) -> None:
+def test_owner_hash_ignores_upper_and_lower_case(email: str) -> None:
     assert owner_hash(email.upper().lower()) == owner_hash(email)
     assert len(owner_hash(email)) == 32
 
 
-def test_owners_differ() -> None:
+def test_owners_have_different_hashes() -> None:
     assert owner_hash("a@shop.example") != owner_hash("b@shop.example")
     assert owner_hash("A@Shop.example") == owner_hash("a@shop.example")
 
 
-def test_an_owner_who_is_named_twice_is_one_as_named_first() -> None:
+def test_duplicate_owners_are_kept_once_as_first_written() -> None:
     emails = ["Ann@shop.example", "bob@shop.example", "ann@SHOP.example", "bob@shop.example"]
     assert one_per_owner(emails) == ["Ann@shop.example", "bob@shop.example"]

@@ -1,4 +1,4 @@
-"""What goes when, and which ages cannot be set together."""
+"""Which rows are deleted when, and which ages cannot be combined."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ DAY = timedelta(days=1)
         (datetime(2026, 11, 21, tzinfo=UTC), 0 * DAY, None),
     ],
 )
-def test_whole_days_go(now: datetime, age: timedelta, before: datetime | None) -> None:
+def test_whole_days_are_deleted(now: datetime, age: timedelta, before: datetime | None) -> None:
     assert cutoff(now, age) == before
 
 
-def test_everything_that_is_swept_has_an_age_or_says_itself_when_it_ends() -> None:
+def test_every_sweep_has_a_cutoff() -> None:
     now = datetime(2026, 11, 21, 3, tzinfo=UTC)
     found = cutoffs(now, Settings().ages)
     assert list(found) == list(SWEEPS)
@@ -52,7 +52,7 @@ def test_everything_that_is_swept_has_an_age_or_says_itself_when_it_ends() -> No
         {"audit_retention": "86400"},
     ],
 )
-def test_ages_that_agree_are_taken(
+def test_consistent_ages_are_accepted(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
     for name, value in variables.items():
@@ -87,7 +87,7 @@ def test_ages_that_agree_are_taken(
         ),
     ],
 )
-def test_ages_that_cannot_be_are_refused_with_what_to_do(
+def test_inconsistent_ages_are_rejected_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
 ) -> None:
     for name, value in variables.items():

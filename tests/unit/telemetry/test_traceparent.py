@@ -8,7 +8,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"
 
 
-def test_a_new_traceparent_is_valid_sampled_and_unique() -> None:
+def test_new_traceparent_is_valid_sampled_and_unique() -> None:
     first, second = traceparent.new(), traceparent.new()
     assert traceparent.parse(first) == first
     assert first.endswith("-01")
@@ -16,12 +16,12 @@ def test_a_new_traceparent_is_valid_sampled_and_unique() -> None:
 
 
 @pytest.mark.parametrize("flags", ["00", "01", "ff"])
-def test_a_valid_traceparent_is_kept(flags: str) -> None:
+def test_valid_traceparent_is_kept(flags: str) -> None:
     text = f"00-{TRACE}-{SPAN}-{flags}"
     assert traceparent.parse(text) == text
 
 
-def test_the_known_fields_of_a_later_version_are_kept() -> None:
+def test_known_fields_of_a_later_version_are_kept() -> None:
     assert traceparent.parse(f"01-{TRACE}-{SPAN}-01-more") == f"00-{TRACE}-{SPAN}-01"
 
 
@@ -41,11 +41,11 @@ def test_the_known_fields_of_a_later_version_are_kept() -> None:
         f" 00-{TRACE}-{SPAN}-01",
     ],
 )
-def test_an_invalid_traceparent_is_refused(text: str) -> None:
+def test_invalid_traceparent_is_rejected(text: str) -> None:
     assert traceparent.parse(text) is None
 
 
-def test_a_child_keeps_trace_and_flags_and_has_a_span_of_its_own() -> None:
+def test_child_keeps_trace_and_flags_with_a_new_span() -> None:
     parent = f"00-{TRACE}-{SPAN}-00"
     child = traceparent.child(parent)
     assert traceparent.parse(child) == child

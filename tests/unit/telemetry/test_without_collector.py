@@ -1,4 +1,4 @@
-"""Where nothing is traced: the trace goes on as it came, and log lines still tell of it."""
+"""Without a collector, the caller's trace is passed on and log lines have its id."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 GIVEN = f"00-{TRACE}-b7ad6b7169203331-00"
 
 
-def test_an_event_is_stored_with_the_trace_it_came_with() -> None:
+def test_event_is_stored_with_its_callers_trace() -> None:
     with spans.emission(GIVEN) as emission:
         event = emission.begin("order.invoice.paid")
         event.committed("evt_1", 2)
     assert event.traceparent == GIVEN
 
 
-def test_the_receiver_is_sent_a_new_span_of_the_trace_with_the_callers_flags() -> None:
+def test_receiver_gets_a_new_span_with_the_callers_flags() -> None:
     with spans.request("https://example.com/a?b=c", GIVEN, resend_count=0) as first:
         first.answered("timeout", None, succeeded=False)
     with spans.request("https://example.com/a?b=c", GIVEN, resend_count=1) as second:
@@ -32,7 +32,7 @@ def test_the_receiver_is_sent_a_new_span_of_the_trace_with_the_callers_flags() -
     assert first.traceparent.endswith("-00")
 
 
-def test_the_log_lines_of_an_attempt_have_the_events_trace_id() -> None:
+def test_log_lines_of_an_attempt_have_the_events_trace_id() -> None:
     assert spans.current() is None
     with spans.attempt(
         GIVEN, event_type="order.invoice.paid", number=1, trigger="first", ids={}
@@ -44,7 +44,7 @@ def test_the_log_lines_of_an_attempt_have_the_events_trace_id() -> None:
 
 
 @pytest.mark.parametrize("stored", ["00", "", "00-" + "0" * 32 + "-b7ad6b7169203331-01"])
-def test_a_stored_trace_that_is_none_harms_nothing(stored: str) -> None:
+def test_invalid_stored_trace_is_ignored(stored: str) -> None:
     with spans.attempt(
         stored, event_type="order.invoice.paid", number=2, trigger="retry", ids={}
     ) as attempt:
@@ -55,7 +55,7 @@ def test_a_stored_trace_that_is_none_harms_nothing(stored: str) -> None:
         assert spans.current() is None
 
 
-def test_an_error_goes_through_a_span() -> None:
+def test_error_passes_through_a_span() -> None:
     with (
         pytest.raises(ValueError, match="ours"),
         spans.attempt(GIVEN, event_type="a.b.c", number=1, trigger="first", ids={}),
