@@ -1,4 +1,4 @@
-"""The audit log as it is stored: only added to, expired from its old end, and listed by index."""
+"""The stored audit log: it is append-only, old entries expire, and lists use an index."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.keys.rekey import rekey
 from hookfast.storage.tables import AuditEntry, AuditHorizon
+from tests.support.query_plan import explain
 from tests.support.seed import KEY as SEALED_WITH
 from tests.support.seed import seed_endpoint
 from tests.support.waiting import PATIENCE
@@ -54,7 +55,7 @@ async def names(database: Database, **chosen: Any) -> list[str]:
     return [entry.resource_id for entry in await listed(database, **chosen)]
 
 
-async def test_an_entry_says_who_did_what_to_what(database: Database) -> None:
+async def test_entry_has_actor_action_and_resource(database: Database) -> None:
     await record(database, "ep_1", changes={"state": {"before": "enabled", "after": "paused"}})
     [entry] = await listed(database)
     assert entry.id.startswith("aud_")
@@ -73,13 +74,13 @@ async def test_an_entry_says_who_did_what_to_what(database: Database) -> None:
 
 
 @pytest.mark.parametrize("actor", [SYSTEM, CLI])
-async def test_what_no_key_did_has_no_key(database: Database, actor: Actor) -> None:
+async def test_entry_of_the_system_or_the_cli_has_no_key(database: Database, actor: Actor) -> None:
     await record(database, "ep_1", actor=actor)
     [entry] = await listed(database)
     assert (entry.actor, entry.key_id, entry.client_address) == (actor.kind, None, None)
 
 
-async def test_a_transaction_that_is_rolled_back_leaves_no_entry(database: Database) -> None:
+async def test_rolled_back_transaction_leaves_no_entry(database: Database) -> None:
     change = Change(action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None)
 
     async def record_and_fail() -> None:
@@ -92,7 +93,7 @@ async def test_a_transaction_that_is_rolled_back_leaves_no_entry(database: Datab
     assert await listed(database) == []
 
 
-async def test_filters_add_up(database: Database) -> None:
+async def test_filters_combine(database: Database) -> None:
     await record(database, "ep_1", at=NOW)
     await record(database, "ep_2", at=NOW + DAY, tenant_id="u", action="endpoint.resume")
     await record(database, "ep_1", at=NOW + 2 * DAY, actor=CLI, tenant_id=None)
@@ -115,7 +116,7 @@ TAMPERING = [
 
 
 @pytest.mark.parametrize("statement", TAMPERING)
-async def test_the_database_refuses_to_change_or_delete_an_entry(
+async def test_triggers_prevent_changing_or_deleting_an_entry(
     database: Database, statement: str
 ) -> None:
     await record(database, "ep_old", at=NOW - 1000 * DAY)
@@ -126,7 +127,7 @@ async def test_the_database_refuses_to_change_or_delete_an_entry(
     assert await listed(database) == before
 
 
-async def test_the_database_refuses_to_replace_an_entry(database: Database) -> None:
+async def test_triggers_prevent_replacing_an_entry(database: Database) -> None:
     await record(database, "ep_1")
     columns = "id, at, actor, action, resource, resource_id, changes"
     copied = f"SELECT id, at, 'nobody', action, resource, resource_id, changes FROM audit"  # noqa: F541
@@ -138,7 +139,7 @@ async def test_the_database_refuses_to_replace_an_entry(database: Database) -> N
 
 
 @pytest.mark.parametrize("table", ["audit", "audit_horizon"])
-async def test_the_database_refuses_to_truncate_the_log(postgresql_url: str, table: str) -> None:
+async def test_triggers_prevent_truncating_the_log(postgresql_url: str, table: str) -> None:
     # SQLite has no TRUNCATE
     async with Database(postgresql_url) as database:
         await record(database, "ep_1")
@@ -153,7 +154,7 @@ async def expire(database: Database, before: datetime, *, limit: int = 100) -> i
         return await audit_log.expire(connection, before=before, limit=limit, now=NOW)
 
 
-async def test_old_entries_expire_in_portions_and_that_they_do_is_logged_once(
+async def test_old_entries_expire_in_batches_and_it_is_logged_once(
     database: Database,
 ) -> None:
     for days in (5, 4, 3, 2):
@@ -168,7 +169,7 @@ async def test_old_entries_expire_in_portions_and_that_they_do_is_logged_once(
     assert entry.changes == {"complete_since": {"after": "2026-11-17T11:15:00.000000Z"}}
 
 
-async def test_what_is_younger_than_the_horizon_still_cannot_be_deleted(
+async def test_entry_newer_than_the_horizon_cannot_be_deleted(
     database: Database,
 ) -> None:
     await record(database, "ep_1", at=NOW - DAY)
@@ -193,7 +194,7 @@ async def test_the_horizon_never_moves_back(database: Database) -> None:
                 await connection.execute(text(statement))
 
 
-async def test_two_writers_do_not_wait_for_each_others_entries(postgresql_url: str) -> None:
+async def test_writers_do_not_wait_for_each_other(postgresql_url: str) -> None:
     # SQLite has one writer at a time, whatever it writes
     change = Change(action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None)
     async with Database(postgresql_url) as database:
@@ -218,37 +219,32 @@ PLANS = [
 
 @pytest.mark.parametrize("after", [None, "aud_5"])
 @pytest.mark.parametrize(("chosen", "index"), PLANS)
-async def test_a_page_is_one_range_of_an_index(
+async def test_page_reads_one_range_of_an_index(
     database: Database, chosen: AuditFilter, index: str, after: str | None
 ) -> None:
     statement = audit_log.page_statement(chosen, after=after, limit=51)
     async with database.read() as connection:
-        compiled = statement.compile(
-            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
-        )
         if database.kind == "sqlite":
-            rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}")
-            steps = [row[-1] for row in rows]
-            assert any(index in step.split() for step in steps), steps
-            assert not any("TEMP B-TREE" in step for step in steps), steps
+            plan = await explain(connection, statement)
+            assert index in plan.split(), plan
+            assert "TEMP B-TREE" not in plan, plan
         else:
-            # its statistics say that the table is empty: that there is an index to walk is enough
+            # its statistics say that the table is empty: it is enough that an index can be used
             await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
             await connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
-            rows = await connection.exec_driver_sql(f"EXPLAIN {compiled}")
-            plan = " ".join(row[0] for row in rows)
+            plan = await explain(connection, statement)
             assert "Index Scan Backward" in plan, plan
 
 
 @pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.__tablename__)
-def test_of_every_column_it_is_decided_whether_it_is_told(table: Any) -> None:
+def test_every_column_is_either_logged_or_not(table: Any) -> None:
     audited = AUDITED[table]
     columns = sorted(column.name for column in table.__table__.columns)
-    assert sorted([*audited.told, *audited.untold]) == columns
+    assert sorted([*audited.logged, *audited.unlogged]) == columns
 
 
 @pytest.mark.parametrize("cause", [Cause.GONE, Cause.GAVE_UP])
-async def test_an_endpoint_that_is_disabled_by_itself_is_told_of_once(
+async def test_automatic_disabling_of_an_endpoint_is_logged_once(
     database: Database, cause: Cause
 ) -> None:
     endpoint = await seed_endpoint(database, "https://example.com/hook")
@@ -270,7 +266,7 @@ async def test_an_endpoint_that_is_disabled_by_itself_is_told_of_once(
     }
 
 
-async def test_what_is_sealed_anew_is_told_of_in_the_transaction_that_begins_it(
+async def test_rekey_is_logged_in_its_first_transaction(
     database: Database,
 ) -> None:
     await seed_endpoint(database, "https://example.com/hook")

@@ -1,5 +1,5 @@
-"""The feed: every event once, in an order in which nothing appears behind a cursor, however late a
-transaction commits; and what it says when something is missing."""
+"""The feed: it has every event once, in an order in which no event appears before a cursor, however
+late its transaction commits; and it reports gaps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from hookfast.ids import new_id
 from hookfast.storage.database import feed_position
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from hookfast.storage.database.partitions import make_ahead
+from hookfast.storage.database.partitions import create_ahead
 from hookfast.storage.feed import feed
 from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.feed.feed import FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables import Event, InboxEntry, RetentionRun
+from tests.support.query_plan import explain
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,7 @@ def row(event_id: str | None = None, **columns: Any) -> dict[str, Any]:
 
 
 async def add(database: Database, *rows: dict[str, Any]) -> list[str]:
-    """Commit these events together; their ids."""
+    """Commit these events together, and return their ids."""
     async with database.write() as connection:
         for one in rows:
             await connection.execute(insert(Event.__table__), one)
@@ -62,13 +63,13 @@ async def page(
 
 async def end(database: Database) -> Cursor:
     async with database.read() as connection:
-        return await feed.end(connection, now=utc_now())
+        return await feed.end_cursor(connection, now=utc_now())
 
 
 async def pages(
     database: Database, after: Cursor, chosen: FeedFilter = ALL, *, limit: int = 100
 ) -> AsyncIterator[FeedEvent]:
-    """Everything that can be read, page by page, each cursor sent through its text."""
+    """Yield all events that can be read, page by page, and turn each cursor into text and back."""
     while True:
         found = await page(database, after, chosen, limit=limit)
         for event in found.events:
@@ -95,7 +96,7 @@ async def test_an_event_is_read_with_its_exact_body(database: Database) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
-async def test_pages_of_any_size_hold_everything_once(database: Database, limit: int) -> None:
+async def test_pages_of_any_size_have_every_event_once(database: Database, limit: int) -> None:
     start = await end(database)
     added = [*await add(database, row(), row(), row()), *await add(database, row(), row())]
     added += await add(database, row())
@@ -104,7 +105,7 @@ async def test_pages_of_any_size_hold_everything_once(database: Database, limit:
     assert await ids(database, await end(database)) == []
 
 
-async def test_what_commits_late_is_not_passed_by(database: Database) -> None:
+async def test_event_that_commits_late_is_not_skipped(database: Database) -> None:
     """The event whose id and transaction came first commits last."""
     start = await end(database)
     early, late = new_id("evt"), new_id("evt")
@@ -129,8 +130,8 @@ async def test_what_commits_late_is_not_passed_by(database: Database) -> None:
     assert await ids(database, between.cursor) == [early, late]
 
 
-async def test_a_reader_beside_many_writers_gets_everything_once(database: Database) -> None:
-    """Ids are made in one order, transactions begin in another and end in a third."""
+async def test_reader_gets_every_event_of_concurrent_writers_once(database: Database) -> None:
+    """Ids are created in one order, transactions begin in another and end in a third."""
     dice = random.Random(7)
     made = [new_id("evt") for _ in range(120)]
     after = await end(database)
@@ -144,7 +145,7 @@ async def test_a_reader_beside_many_writers_gets_everything_once(database: Datab
                 await connection.execute(insert(Event.__table__), row(event_id))
                 await asyncio.sleep(dice.random() / 200)
             if fails:
-                raise LookupError  # leaves a hole in the numbers
+                raise LookupError  # leaves a gap in the positions
 
     async def deliver(batch: Sequence[str]) -> None:
         async with free:
@@ -167,20 +168,20 @@ async def test_a_reader_beside_many_writers_gets_everything_once(database: Datab
     assert len(set(read)) == len(read)
 
 
-async def test_a_tenant_sees_its_own_and_broadcasts(database: Database) -> None:
+async def test_tenant_sees_its_own_events_and_broadcasts(database: Database) -> None:
     start = await end(database)
-    mine, theirs, everyones, mine_too = await add(
+    mine, theirs, broadcast, mine_too = await add(
         database, row(), row(tenant_id=OTHER), row(tenant_id=None), row()
     )
     for limit in (1, 10):
         seen = await ids(database, start, FeedFilter(tenant_id=TENANT), limit=limit)
-        assert set(seen) == {mine, everyones, mine_too}
+        assert set(seen) == {mine, broadcast, mine_too}
         assert len(seen) == 3
-    assert await ids(database, start, FeedFilter(tenant_id="tnt_3")) == [everyones]
+    assert await ids(database, start, FeedFilter(tenant_id="tnt_3")) == [broadcast]
     assert theirs in await ids(database, start)
 
 
-async def test_patterns_and_a_source_choose(database: Database) -> None:
+async def test_filter_selects_by_patterns_and_by_source(database: Database) -> None:
     start = await end(database)
     entry = new_id("inb")
     now = utc_now()
@@ -218,7 +219,7 @@ async def test_patterns_and_a_source_choose(database: Database) -> None:
     assert await ids(database, start, FeedFilter(source_id="src_2")) == []
 
 
-async def test_what_does_not_fit_is_passed_by_in_bounded_steps(
+async def test_unmatched_events_are_skipped_in_bounded_steps(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "_SCAN_AT_ONCE", 2)
@@ -230,7 +231,7 @@ async def test_what_does_not_fit_is_passed_by_in_bounded_steps(
     first = await page(database, start, chosen)
     assert (first.events, first.more) == ([], True)
     assert await ids(database, start, chosen) == [wanted]
-    # and the cursor of what was all looked at is behind it
+    # and the cursor after all events were scanned is after it
     done = await page(database, start, chosen, limit=1)
     while done.more:
         done = await page(database, done.cursor, chosen, limit=1)
@@ -239,12 +240,12 @@ async def test_what_does_not_fit_is_passed_by_in_bounded_steps(
 
 async def _place(database: Database, event_id: str) -> tuple[int, str]:
     async with database.read() as connection:
-        place = await feed.place_of(connection, event_id)
+        place = await feed.cursor_of_event(connection, event_id)
     assert place is not None
     return place.position, event_id
 
 
-async def test_a_page_holds_so_many_bytes(
+async def test_page_size_in_bytes_is_limited(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "MAX_PAGE_BYTES", 1_000)
@@ -256,7 +257,7 @@ async def test_a_page_holds_so_many_bytes(
     assert await ids(database, start) == added
 
 
-async def test_it_begins_at_an_event_or_about_a_time(database: Database) -> None:
+async def test_reading_begins_at_an_event_or_at_a_time(database: Database) -> None:
     now = utc_now()
     moments = [now - timedelta(minutes=minutes) for minutes in (30, 20, 10)]
     old = [
@@ -264,17 +265,17 @@ async def test_it_begins_at_an_event_or_about_a_time(database: Database) -> None
         for moment in moments
     ]
     async with database.read() as connection:
-        place = await feed.place_of(connection, old[0])
+        place = await feed.cursor_of_event(connection, old[0])
         assert place is not None
-        assert await feed.place_of(connection, new_id("evt")) is None
-        from_then = await feed.since(connection, moments[1], now=now)
-        from_now = await feed.since(connection, utc_now(), now=now)
+        assert await feed.cursor_of_event(connection, new_id("evt")) is None
+        from_then = await feed.cursor_since(connection, moments[1], now=now)
+        from_now = await feed.cursor_since(connection, utc_now(), now=now)
     assert await ids(database, place) == old[1:]
     assert await ids(database, from_then) == old[1:]
     assert await ids(database, from_now) == []
 
 
-async def test_positions_rise_when_every_event_has_gone(database: Database) -> None:
+async def test_positions_rise_after_all_events_were_deleted(database: Database) -> None:
     await add(database, row(), row())
     after = await end(database)
     async with database.write() as connection:
@@ -284,10 +285,10 @@ async def test_positions_rise_when_every_event_has_gone(database: Database) -> N
     assert await ids(database, after) == later
 
 
-async def test_what_retention_took_is_a_gap_told_once(database: Database) -> None:
+async def test_events_deleted_by_retention_are_one_gap(database: Database) -> None:
     now = utc_now()
     cutoff = now - timedelta(days=3)
-    await make_ahead(database, now=now)
+    await create_ahead(database, now=now)
     for run_id, dry_run, before in (("ret_1", False, cutoff), ("ret_2", True, now)):
         run = RetentionRun(
             id=run_id, status="done", dry_run=dry_run, workflow_id="", started_at=now
@@ -296,36 +297,38 @@ async def test_what_retention_took_is_a_gap_told_once(database: Database) -> Non
             await retention_runs.begin(connection, run, cutoffs={"events": before, "jobs": now})
     since = cutoff - timedelta(hours=5)
     async with database.read() as connection:
-        fresh = await feed.end(connection, now=cutoff)
-        assert await feed.gap(connection, fresh, now=now) is None
-        assert await feed.gap(connection, START, now=now) is None
-        stale = await feed.end(connection, now=since)
-        found = await feed.gap(connection, stale, now=now)
+        fresh = await feed.end_cursor(connection, now=cutoff)
+        assert await feed.find_gap(connection, fresh, now=now) is None
+        assert await feed.find_gap(connection, START, now=now) is None
+        stale = await feed.end_cursor(connection, now=since)
+        found = await feed.find_gap(connection, stale, now=now)
         assert found is not None
         assert (found.since, found.until, found.reason) == (since, cutoff, "expired")
-        assert await feed.gap(connection, found.cursor, now=now) is None
+        assert await feed.find_gap(connection, found.cursor, now=now) is None
     [event_id] = await add(database, row())
     assert await ids(database, found.cursor) == [event_id]
 
 
-async def test_a_cursor_of_a_later_state_than_the_restored_one_is_a_gap(
+async def test_cursor_ahead_of_a_restored_database_is_a_gap(
     database: Database,
 ) -> None:
     [kept] = await add(database, row())
     ahead = Cursor((await end(database)).position + 10**9, utc_now() - timedelta(minutes=1))
     async with database.read() as connection:
-        found = await feed.gap(connection, ahead, now=utc_now())
+        found = await feed.find_gap(connection, ahead, now=utc_now())
     assert found is not None
     assert found.reason == "restored"
-    assert await ids(database, found.cursor) == [kept]  # made since: again rather than not at all
+    assert await ids(database, found.cursor) == [kept]  # created since: rather twice than never
 
 
-async def test_positions_rise_on_in_another_cluster(postgresql_url: str) -> None:
-    """As after a restore into a PostgreSQL that has made fewer transactions."""
+async def test_positions_keep_rising_after_a_restore_into_another_cluster(
+    postgresql_url: str,
+) -> None:
+    """As after a restore into a PostgreSQL server that has executed fewer transactions."""
     async with Database(postgresql_url) as database:
         ahead = (await end(database)).position + 50_000
         old = await add(database, row(position=ahead), row(position=ahead + 1))
-        assert await ids(database, START) == []  # not yet: no such transaction has been
+        assert await ids(database, START) == []  # not yet: there was no such transaction
         await migrate(database)
         assert await ids(database, START) == old
         after = await end(database)
@@ -338,7 +341,7 @@ async def test_positions_rise_on_in_another_cluster(postgresql_url: str) -> None
 @pytest.mark.parametrize(
     "text_", ["", "x", "evt_1", "MS4x", "1.1.1.", "MS4tMS4xLg", "MS4xLjk5OTk5OTk5OTk5OTk5OS4", "é"]
 )
-def test_what_is_not_a_cursor_is_refused(text_: str) -> None:
+def test_invalid_cursor_is_rejected(text_: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Cursor.parse(text_, pointer="cursor")
     assert caught.value.code == "invalid_cursor"
@@ -346,8 +349,8 @@ def test_what_is_not_a_cursor_is_refused(text_: str) -> None:
 
 
 @pytest.mark.parametrize("chosen", [ALL, FeedFilter(tenant_id=TENANT)])
-async def test_a_page_is_a_range_of_an_index(database: Database, chosen: FeedFilter) -> None:
-    """However much lies before it and after it."""
+async def test_page_reads_a_range_of_an_index(database: Database, chosen: FeedFilter) -> None:
+    """However many events are before it and after it."""
     now = utc_now()
     first = new_id("evt", now)[:17]
     columns = "id, type, tenant_id, body, traceparent, deliveries, created_at, position"
@@ -366,13 +369,7 @@ async def test_a_page_is_a_range_of_an_index(database: Database, chosen: FeedFil
             await connection.execute(text("ANALYZE events"))
     statement = feed.page_statement(chosen, Cursor(9_000, now, f"{first}{9_000:019x}"), limit=10)
     async with database.read() as connection:
-        compiled = statement.compile(
-            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
-        )
-        word = "EXPLAIN QUERY PLAN" if database.kind == "sqlite" else "EXPLAIN"
-        plan = " ".join(
-            str(line[-1]) for line in await connection.exec_driver_sql(f"{word} {compiled}")
-        )
+        plan = await explain(connection, statement)
     # PostgreSQL names the index of a partition after its columns
     assert ("feed" if database.kind == "sqlite" else "position_id_idx") in plan
     assert "SCAN events" not in plan

@@ -1,5 +1,5 @@
-"""What an endpoint's consumer gets when it polls, and what it has acknowledged, on both kinds of
-database."""
+"""The events that an endpoint's consumer gets when it polls, and the position that it has
+acknowledged, on both databases."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ async def page(database: Database, endpoint: Endpoint, after: Cursor, limit: int
 
 async def end(database: Database) -> Cursor:
     async with database.read() as connection:
-        return await feed.end(connection, now=utc_now())
+        return await feed.end_cursor(connection, now=utc_now())
 
 
 @pytest.mark.parametrize("mode", ["poll", "push"])
-async def test_what_commits_late_is_not_passed_by(database: Database, mode: str) -> None:
-    """The event whose id and transaction came first commits last, after a page was given out."""
+async def test_event_that_commits_late_is_not_skipped(database: Database, mode: str) -> None:
+    """The event whose id and transaction came first commits last, after a page was read."""
     endpoint = await endpoint_of(
         database, await seed_endpoint(database, "http://127.0.0.1:9/", mode=mode)
     )
@@ -88,7 +88,7 @@ async def test_what_commits_late_is_not_passed_by(database: Database, mode: str)
     assert between.items == []
     commit.set()
     await asyncio.gather(slowly, quickly)
-    if mode == "push":  # only events with a delivery of the endpoint's are its
+    if mode == "push":  # its consumer only gets events with a delivery to the endpoint
         await seed_delivery(database, endpoint.id)
         found = await page(database, endpoint, between.cursor)
         assert len(found.items) == 1
@@ -97,7 +97,7 @@ async def test_what_commits_late_is_not_passed_by(database: Database, mode: str)
         assert [item.event.id for item in found.items] == [early["id"], late["id"]]
 
 
-async def test_a_consumer_beside_many_writers_gets_everything_in_the_end(
+async def test_consumer_gets_every_event_of_concurrent_writers(
     database: Database,
 ) -> None:
     endpoint = await endpoint_of(database, await seed_endpoint(database, "", mode="poll"))
@@ -121,7 +121,7 @@ async def test_a_consumer_beside_many_writers_gets_everything_in_the_end(
     assert sorted(got) == sorted(row["id"] for row in made)
 
 
-async def test_what_is_acknowledged_outlives_the_process(
+async def test_acknowledged_position_outlives_the_process(
     database: Database, database_url: str
 ) -> None:
     cursor = Cursor.of_event(7, new_id("evt"))
@@ -134,19 +134,19 @@ async def test_what_is_acknowledged_outlives_the_process(
     assert (str(known.cursor), known.at) == (str(cursor), now)
 
 
-async def test_it_moves_forward_only_whatever_the_order(database: Database) -> None:
+async def test_position_only_moves_forward_in_any_order(database: Database) -> None:
     now = utc_now()
     first, second = sorted(new_id("evt", now) for _ in range(2))
     ascending = [
         Cursor.of_event(7, first),
         Cursor.of_event(7, second),
-        Cursor(7, now),  # everything at that position
-        Cursor(7, now + timedelta(hours=1)),  # nothing new, seen later
+        Cursor(7, now),  # after all events at that position
+        Cursor(7, now + timedelta(hours=1)),  # the same place, seen later
         Cursor(8, now - timedelta(days=1)),
     ]
     for order, cursors in enumerate(itertools.permutations(ascending)):
         if order % 7:
-            continue  # a part of the 120 is telling enough
+            continue  # some of the 120 orders are enough
         endpoint_id = f"ep_{order}"
         async with database.write() as connection:
             for cursor in cursors:
@@ -160,7 +160,7 @@ async def test_it_moves_forward_only_whatever_the_order(database: Database) -> N
             assert str(back.cursor) == str(ascending[0])
 
 
-async def test_two_consumers_at_once_leave_the_one_that_is_further(database: Database) -> None:
+async def test_furthest_of_concurrent_acknowledgements_wins(database: Database) -> None:
     now = utc_now()
     cursors = [Cursor(position, now) for position in range(1, 13)]
 
@@ -175,7 +175,7 @@ async def test_two_consumers_at_once_leave_the_one_that_is_further(database: Dat
     assert known.cursor == cursors[-1]
 
 
-async def test_a_part_of_the_feed_that_is_not_its_is_passed_in_bounded_steps(
+async def test_events_of_others_are_skipped_in_bounded_steps(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "_SCAN_AT_ONCE", 4)
@@ -184,29 +184,31 @@ async def test_a_part_of_the_feed_that_is_not_its_is_passed_in_bounded_steps(
     for _ in range(20):
         await add(database, event(endpoint.tenant_id))
     delivery_id = await seed_delivery(database, endpoint.id)
-    after, steps, found = START, 0, []
-    while not found:
+    after, steps, items = START, 0, []
+    while not items:
         step = await page(database, endpoint, after)
         assert step.more or step.items
-        after, steps, found = step.cursor, steps + 1, list(step.items)
-    assert [item.message_id for item in found] == [delivery_id]
+        after, steps, items = step.cursor, steps + 1, list(step.items)
+    assert [item.message_id for item in items] == [delivery_id]
     assert steps > 1
 
 
-async def test_it_says_how_many_follow(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_count_behind_counts_following_events(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     endpoint = await endpoint_of(database, await seed_endpoint(database, "", mode="poll"))
     other = await endpoint_of(database, await seed_endpoint(database, "http://127.0.0.1:9/"))
     after = await end(database)
     await add(database, *(event(endpoint.tenant_id) for _ in range(3)), event(other.tenant_id))
     await seed_delivery(database, other.id)
     async with database.read() as connection:
-        assert await poll.behind(connection, endpoint, after=after) == (3, True)
-        assert await poll.behind(connection, other, after=after) == (1, True)
-        monkeypatch.setattr(poll, "MOST_COUNTED", 2)
-        assert await poll.behind(connection, endpoint, after=after) == (2, False)
+        assert await poll.count_behind(connection, endpoint, after=after) == (3, True)
+        assert await poll.count_behind(connection, other, after=after) == (1, True)
+        monkeypatch.setattr(poll, "MAX_COUNTED", 2)
+        assert await poll.count_behind(connection, endpoint, after=after) == (2, False)
 
 
-async def test_an_endpoint_that_was_never_polled_begins_with_its_first_event(
+async def test_first_poll_begins_with_the_endpoints_first_event(
     database: Database,
 ) -> None:
     before = await seed_endpoint(database, "http://127.0.0.1:9/")
@@ -214,7 +216,7 @@ async def test_an_endpoint_that_was_never_polled_begins_with_its_first_event(
     endpoint = await endpoint_of(database, await seed_endpoint(database, "http://127.0.0.1:9/"))
     delivery_id = await seed_delivery(database, endpoint.id)
     async with database.read() as connection:
-        begin = await poll.begin(connection, endpoint, now=utc_now())
+        begin = await poll.first_cursor(connection, endpoint, now=utc_now())
         events = (await connection.execute(select(Event.__table__.c.id))).all()
     assert len(events) == 2
     assert [one.message_id for one in (await page(database, endpoint, begin)).items] == [

@@ -1,4 +1,5 @@
-"""The numbers behind the gauges: right, and read from indexes however much has been delivered."""
+"""The values of the gauges: they are right, and are read from indexes however many deliveries there
+are."""
 
 from __future__ import annotations
 
@@ -9,12 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.sql import Executable
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries.backlog import waiting
+from hookfast.storage.deliveries.outbox import backlog_statement
 from hookfast.storage.figures import workers
 from hookfast.storage.figures.gauges import (
     LATE,
@@ -22,15 +22,16 @@ from hookfast.storage.figures.gauges import (
     OLDEST,
     GaugeValues,
     counts,
-    standing,
+    read_gauges,
 )
 from hookfast.storage.tables import Delivery, Notice
+from tests.support.query_plan import explain
 
 pytestmark = pytest.mark.anyio
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DELIVERED = 20_000
-SENT = 20_000  # far from where reading all of them would be as quick
+SENT = 20_000  # so many that reading all of them is slower than using the index
 GATHER = timedelta(minutes=1)
 DIGEST = timedelta(minutes=15)
 
@@ -88,13 +89,13 @@ async def _notify(database: Database, rows: list[dict[str, Any]]) -> None:
         await connection.execute(Notice.__table__.insert(), rows)
 
 
-async def _standing(connection: AsyncConnection) -> GaugeValues:
-    return await standing(connection, now=NOW, mail_gather=GATHER, mail_digest_every=DIGEST)
+async def _read(connection: AsyncConnection) -> GaugeValues:
+    return await read_gauges(connection, now=NOW, mail_gather=GATHER, mail_digest_every=DIGEST)
 
 
-async def test_nothing_is_zero(database: Database) -> None:
+async def test_empty_database_has_zeros(database: Database) -> None:
     async with database.read() as connection:
-        found = await _standing(connection)
+        found = await _read(connection)
     assert (found.outbox, found.past_due, found.dead_letters) == (0, 0, 0)
     assert (found.notices, found.workers) == (0, 0)
     assert found.oldest_waits == found.mail_late == timedelta(0)
@@ -102,14 +103,14 @@ async def test_nothing_is_zero(database: Database) -> None:
     assert dict(found.circuits) == {State.OPEN: 0, State.HALF_OPEN: 0, State.DRAINING: 0}
 
 
-async def test_each_number_counts_what_it_says(database: Database) -> None:
+async def test_each_gauge_counts_its_rows(database: Database) -> None:
     late, soon = NOW - LATE - timedelta(seconds=1), NOW - LATE + timedelta(seconds=1)
     waiting_since = NOW - timedelta(minutes=7)
     await _fill(
         database,
         [
             _row(1, "delivered"),
-            # put back into the outbox seven minutes ago, a day after it was made
+            # put back into the outbox seven minutes ago, a day after it was created
             _row(
                 2,
                 "pending",
@@ -137,10 +138,12 @@ async def test_each_number_counts_what_it_says(database: Database) -> None:
                 ),
                 {"id": endpoint, "state": state},
             )
-        await workers.beat(connection, "here", version="1", now=NOW)
-        await workers.beat(connection, "gone", version="1", now=NOW - timedelta(minutes=1))
+        await workers.record_heartbeat(connection, "here", version="1", now=NOW)
+        await workers.record_heartbeat(
+            connection, "gone", version="1", now=NOW - timedelta(minutes=1)
+        )
     async with database.read() as connection:
-        found = await _standing(connection)
+        found = await _read(connection)
     assert found.outbox == 2
     assert found.oldest_waits == timedelta(minutes=7)
     assert found.past_due == 1
@@ -156,8 +159,8 @@ async def test_each_number_counts_what_it_says(database: Database) -> None:
     assert found.workers == 1
 
 
-# created so many minutes ago, an earlier mail to the same owner so many (None: there was none);
-# so late that makes it, with 1 minute to gather and 15 between two mails
+# Minutes since the notice was created and since the last mail to its owner (None: there was no
+# mail), and how late the notice is, with 1 minute to gather and 15 between two mails.
 @pytest.mark.parametrize(
     ("created", "mailed", "late"),
     [
@@ -167,14 +170,14 @@ async def test_each_number_counts_what_it_says(database: Database) -> None:
         (10, 12, 0),  # rests until 15 minutes after the mail
         (14, 15, 0),
         (14, 16, 1),
-        (85, 90, 75),  # rested, 15 minutes, and then did not go
+        (85, 90, 75),  # rested for 15 minutes, and was then not sent
         (91, 300, 90),
     ],
 )
-async def test_mail_is_late_once_it_has_gathered_and_rested(
+async def test_mail_is_late_after_gathering_and_resting(
     database: Database, created: int, mailed: int | None, late: int
 ) -> None:
-    # other kinds, other owners and what came to an end have no say
+    # other kinds, other owners and finished notices do not count
     rows = [
         _sent(1, "one", minutes_ago=2, kind="recovered"),
         _sent(2, "two", minutes_ago=2),
@@ -189,55 +192,47 @@ async def test_mail_is_late_once_it_has_gathered_and_rested(
         rows.append(_sent(9, "one", minutes_ago=mailed + 60))
     await _notify(database, rows)
     async with database.read() as connection:
-        found = await _standing(connection)
+        found = await _read(connection)
     assert found.mail_late == timedelta(minutes=late)
     assert found.notices == 3
 
 
-async def test_a_mail_that_was_begun_is_late_as_any_other(database: Database) -> None:
-    """And not since its news came, while which another mail was on its way."""
+async def test_mail_that_was_begun_is_late_like_any_other(database: Database) -> None:
+    """It is late since its owner's rest ended, not since it was created."""
     begun = _notice(2, "one", minutes_ago=80, message_id="<a@b>")
     await _notify(database, [_sent(1, "one", minutes_ago=79), begun])
     async with database.read() as connection:
-        assert (await _standing(connection)).mail_late == timedelta(minutes=64)
+        assert (await _read(connection)).mail_late == timedelta(minutes=64)
 
 
-async def test_the_planners_find_late_mail_among_what_was_sent(database: Database) -> None:
+async def test_late_mail_is_found_by_index_among_sent_mail(database: Database) -> None:
     rows = [_sent(number, f"owner {number % 50}", minutes_ago=60) for number in range(SENT)]
     rows += [_notice(SENT + number, f"owner {number}", minutes_ago=9) for number in range(50)]
     await _notify(database, rows)
     async with database.write() as connection:
         await connection.execute(text("ANALYZE notices"))
-    plan = await _plan(database, NOTICES_BY_KIND)
+    async with database.read() as connection:
+        plan = await explain(connection, NOTICES_BY_KIND)
     assert not re.search(r"Seq Scan on notices|SCAN notices$", plan, re.MULTILINE), plan
     assert "ix_notices_pending" in plan
     assert "ix_notices_sent" in plan
 
 
-async def test_the_planners_read_indexes_and_never_the_table(database: Database) -> None:
+async def test_gauges_read_indexes_only(database: Database) -> None:
     rows = [_row(number, "delivered") for number in range(DELIVERED)]
     rows += [_row(DELIVERED + number, "dead") for number in range(200)]
     await _fill(database, rows)
     async with database.write() as connection:
         await connection.execute(text("ANALYZE deliveries"))
-    for statement, given in ((counts(NOW), 8), (OLDEST, 1), (waiting(1_000_000), 1)):
-        plan = await _plan(database, statement)
+    for statement, given in ((counts(NOW), 8), (OLDEST, 1), (backlog_statement(1_000_000), 1)):
+        async with database.read() as connection:
+            plan = await explain(connection, statement)
         assert not re.search(r"Seq Scan on deliveries|SCAN deliveries$", plan, re.MULTILINE)
         assert plan.count("ix_deliveries_") >= given, plan
 
 
-async def _plan(database: Database, statement: Executable) -> str:
-    explain = "EXPLAIN QUERY PLAN" if database.kind == "sqlite" else "EXPLAIN"
-    async with database.read() as connection:
-        compiled = statement.compile(
-            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
-        )
-        steps = await connection.exec_driver_sql(f"{explain} {compiled}")
-        return "\n".join(str(row[-1]) for row in steps)
-
-
-def test_what_the_partial_indexes_are_about_is_no_parameter() -> None:
-    """A statement that is prepared for any value could not use them."""
-    told = str(counts(NOW).compile(compile_kwargs={"render_postcompile": True}))
-    assert told.count("deliveries.status != 'delivered'") == 6
-    assert told.count("endpoint_health.circuit != 'closed'") == 3
+def test_predicates_of_partial_indexes_are_constants() -> None:
+    """A statement that is prepared with parameters could not use these indexes."""
+    sql = str(counts(NOW).compile(compile_kwargs={"render_postcompile": True}))
+    assert sql.count("deliveries.status != 'delivered'") == 6
+    assert sql.count("endpoint_health.circuit != 'closed'") == 3

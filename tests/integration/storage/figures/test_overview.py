@@ -1,5 +1,5 @@
-"""The overview's figures: right where they are counted, near where they are estimated, and never a
-reason to read the whole table."""
+"""The overview's figures: exact where they are counted, close where they are estimated, and read
+without scanning the whole table."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from hookfast.endpoints.circuit import State
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import endpoint_summaries, overview
-from hookfast.storage.figures.overview import COUNTED, Step
+from hookfast.storage.figures.overview import MAX_READ, Step
 from hookfast.storage.tables import Delivery, EndpointHealth
+from tests.support.query_plan import explain
 from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +33,7 @@ WINDOW = timedelta(days=9)
 TENANT, SMALL_TENANT = "tnt_0", "tnt_44"
 HOUR = timedelta(hours=1)
 
-# A delivery every 25.92 s: one in 50 is dead, one in 1000 waits; one tenant has most.
+# A delivery every 25.92 s: one in 50 is dead, one in 1000 is held; one tenant has most of them.
 _FILL = """
 WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})
 INSERT INTO deliveries (id, event_id, subscription_id, endpoint_id, tenant_id, event_type, payload,
@@ -96,7 +97,7 @@ async def read(url: str, times: list[datetime], *, tenant_id: str | None = None)
         return await overview.steps(connection, times, tenant_id=tenant_id)
 
 
-async def test_a_steps_figures_are_what_is_there(filled: str) -> None:
+async def test_steps_count_all_deliveries(filled: str) -> None:
     # 3,600 / 25.92 = 138.9
     found = await read(filled, edges(24, HOUR))
     assert all(138 <= step.total <= 139 for step in found)
@@ -107,7 +108,7 @@ async def test_a_steps_figures_are_what_is_there(filled: str) -> None:
     assert sum(step.open for step in whole) == ROWS // 1_000
 
 
-async def test_of_a_tenant_only_its_own_are_counted(filled: str) -> None:
+async def test_tenants_steps_count_only_its_deliveries(filled: str) -> None:
     [all_of_them] = await read(filled, edges(1, timedelta(hours=12)))
     [its_own] = await read(filled, edges(1, timedelta(hours=12)), tenant_id=TENANT)
     assert 0.79 * all_of_them.total < its_own.total < 0.82 * all_of_them.total
@@ -115,16 +116,16 @@ async def test_of_a_tenant_only_its_own_are_counted(filled: str) -> None:
     assert of_nobody.total == 0
 
 
-async def test_a_step_with_more_than_is_read_is_estimated_from_its_beginning(filled: str) -> None:
+async def test_step_with_more_deliveries_than_are_read_is_estimated(filled: str) -> None:
     # a day has 3,333 deliveries, of which 2,000 are read
     [day] = await read(filled, edges(1, timedelta(days=1)))
     assert day.estimated
     assert day.total == pytest.approx(3_333, rel=0.01)
     assert day.failed == pytest.approx(3_333 / 50, rel=0.05)
-    assert day.total > COUNTED
+    assert day.total > MAX_READ
 
 
-async def test_no_figure_reads_the_whole_table(filled: str) -> None:
+async def test_figures_read_ranges_of_indexes(filled: str) -> None:
     windows = [(60, timedelta(minutes=1)), (48, timedelta(minutes=30)), (30, timedelta(days=1))]
     for tenant_id in (None, TENANT, SMALL_TENANT):
         for count, length in windows:
@@ -135,31 +136,27 @@ async def test_no_figure_reads_the_whole_table(filled: str) -> None:
         await check_ranges(filled, held, index="undelivered")
 
 
-async def test_a_look_at_endpoints_reads_the_newest_of_each(filled: str) -> None:
+async def test_endpoint_summaries_read_the_newest_deliveries_by_index(filled: str) -> None:
     statement = endpoint_summaries.newest_statement([f"ep_{n}" for n in range(50)])
     await check_ranges(filled, statement, index="ix_deliveries_endpoint")
 
 
 async def check_ranges(url: str, statement: Select[Any], *, index: str | None = None) -> None:
-    """Every look at the deliveries is a range of an index."""
+    """Assert that every read of `deliveries` is a range of an index."""
     async with Database(url) as database, database.read() as connection:
-        dialect = connection.dialect
-        compiled = statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
-        if database.kind == "sqlite":
-            rows = await connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}"))
-            looks = [row.detail for row in rows if " deliveries " in f"{row.detail} "]
-            assert looks
-            for look in looks:
-                assert look.startswith("SEARCH deliveries USING"), look
-                assert index is None or index in look
-        else:
-            rows = await connection.execute(text(f"EXPLAIN {compiled}"))
-            plan = "\n".join(row[0] for row in rows)
-            assert "Seq Scan" not in plan, plan
-            assert index is None or index in plan, plan
+        plan = await explain(connection, statement)
+    if database.kind == "sqlite":
+        reads = [step for step in plan.splitlines() if " deliveries " in f"{step} "]
+        assert reads
+        for one in reads:
+            assert one.startswith("SEARCH deliveries USING"), one
+            assert index is None or index in one
+    else:
+        assert "Seq Scan" not in plan, plan
+        assert index is None or index in plan, plan
 
 
-# -- a few rows, on each kind of database ---------------------------------------------------------
+# -- a few rows, on both databases ----------------------------------------------------------------
 
 
 async def deliver(database: Database, endpoint_id: str, **columns: Any) -> None:
@@ -194,7 +191,7 @@ async def test_the_time_to_delivery_counts_from_when_it_was_due(database: Databa
     assert found == [1.0, 3.0]
 
 
-async def test_what_there_is_to_look_at(database: Database) -> None:
+async def test_endpoints_that_need_attention(database: Database) -> None:
     fine = await seed_endpoint(database, "https://fine.example")
     broken = await seed_endpoint(database, "https://broken.example")
     paused = await seed_endpoint(database, "https://paused.example", state="paused")
@@ -206,25 +203,26 @@ async def test_what_there_is_to_look_at(database: Database) -> None:
             {"endpoint_id": broken, "circuit": "open", "opened_at": NOW} | health,
         )
     async with database.read() as connection:
-        found = await overview.troubles(connection, tenant_id=None, limit=10)
+        found = await overview.attention_items(connection, tenant_id=None, limit=10)
         circuits = await overview.count_open_circuits(connection, tenant_id=None)
-        of_nobody = await overview.troubles(connection, tenant_id="tnt_nobody", limit=10)
-        glances = await endpoint_summaries.read(connection, [fine, broken])
+        of_nobody = await overview.attention_items(connection, tenant_id="tnt_nobody", limit=10)
+        summaries = await endpoint_summaries.read(connection, [fine, broken])
     assert [each.endpoint_id for each in found] == [broken, paused]
     assert [each.circuit for each in found] == [State.OPEN, State.CLOSED]
     assert circuits == 1
     assert of_nobody == []
-    assert glances[fine] == endpoint_summaries.EndpointSummary(newest=[])
-    assert (glances[broken].circuit, glances[broken].last_error) == (State.OPEN, "It answered 500.")
+    assert summaries[fine] == endpoint_summaries.EndpointSummary(newest=[])
+    failing = summaries[broken]
+    assert (failing.circuit, failing.last_error) == (State.OPEN, "It answered 500.")
 
 
-async def test_an_endpoint_at_a_glance_is_its_newest_deliveries_in_order(
+async def test_endpoint_summary_has_the_newest_deliveries_in_order(
     database: Database,
 ) -> None:
-    for place in range(endpoint_summaries.NEWEST + 5):
+    for place in range(endpoint_summaries.MAX_NEWEST + 5):
         at = NOW + timedelta(seconds=place)
         await deliver(database, "ep_1", created_at=at, status="dead" if place < 6 else "delivered")
     async with database.read() as connection:
-        glance = (await endpoint_summaries.read(connection, ["ep_1"]))["ep_1"]
-    assert len(glance.newest) == endpoint_summaries.NEWEST
-    assert glance.newest[:2] == [DeliveryStatus.DEAD, DeliveryStatus.DELIVERED]
+        summary = (await endpoint_summaries.read(connection, ["ep_1"]))["ep_1"]
+    assert len(summary.newest) == endpoint_summaries.MAX_NEWEST
+    assert summary.newest[:2] == [DeliveryStatus.DEAD, DeliveryStatus.DELIVERED]

@@ -1,4 +1,4 @@
-"""The inbox in the database: keys that run out, plans of its lists, secrets under a new key."""
+"""The stored inbox: keys that expire, query plans of lists, concurrent processes, rekeying."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from hookfast.storage.inbox.inbox_keys import Claim, KeyHolder
 from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables import InboxKey, Tenant
 from hookfast.telemetry.traceparent import new as new_traceparent
+from tests.support.query_plan import explain
 from tests.support.seed import KEY
 from tests.support.seed_inbox import SOURCE_SECRET, seed_source
 
@@ -55,19 +56,19 @@ async def claimed(database: Database, *claims: Claim) -> dict[Any, KeyHolder]:
         return await inbox_keys.claim(connection, claims)
 
 
-async def test_a_key_is_its_first_claimants_until_it_runs_out(database: Database) -> None:
+async def test_first_claimant_holds_a_key_until_it_expires(database: Database) -> None:
     name = ("src_1", "d:a")
     assert await claimed(database, claim("d:a", "1"), claim("d:a", "2")) == {name: held_by("1")}
     almost = NOW + HOUR - timedelta(microseconds=1)
     assert await claimed(database, claim("d:a", "3", at=almost)) == {name: held_by("1")}
     assert await claimed(database, claim("d:a", "4", at=NOW + HOUR)) == {name: held_by("4")}
     assert await claimed(database, claim("d:a", "5", at=NOW + HOUR)) == {name: held_by("4")}
-    # of many, each is told of its own
+    # with several keys, each has its own holder
     both = await claimed(database, claim("d:a", "6", at=almost), claim("d:b", "6"))
     assert both == {name: held_by("4"), ("src_1", "d:b"): held_by("6")}
 
 
-async def test_what_has_run_out_goes_in_portions_and_nothing_else(database: Database) -> None:
+async def test_only_expired_keys_are_deleted_in_batches(database: Database) -> None:
     old = [claim(f"d:{n}", "1", at=NOW - HOUR) for n in range(5)]
     await claimed(database, *old, claim("d:new", "1"))
     gone = []
@@ -80,7 +81,7 @@ async def test_what_has_run_out_goes_in_portions_and_nothing_else(database: Data
         assert list(left.scalars()) == ["d:new"]
 
 
-async def test_a_key_that_somebody_asks_for_does_not_run_out_under_them(
+async def test_claimed_key_is_not_deleted_before_its_transaction_ends(
     database: Database,
 ) -> None:
     await claimed(database, claim("d:a", "1"))
@@ -90,15 +91,15 @@ async def test_a_key_that_somebody_asks_for_does_not_run_out_under_them(
             return await inbox_keys.expire(connection, now=NOW + HOUR, limit=10)
 
     async with database.write() as asking:
-        # a request that was read just before the key ran out
+        # a request that was received just before the key expired
         almost = claim("d:a", "2", at=NOW + HOUR - timedelta(microseconds=1))
         assert await inbox_keys.claim(asking, [almost]) == {almost.name: held_by("1")}
         expiring = asyncio.create_task(expire())
         if database.kind == "postgresql":
-            assert await expiring == 0  # it passes by what somebody holds
+            assert await expiring == 0  # it skips locked keys
         assert await inbox_keys.find_holders(asking, [almost.name]) == {almost.name: held_by("1")}
     if database.kind == "sqlite":
-        assert await expiring == 1  # it had to wait
+        assert await expiring == 1  # it waited for the claiming transaction
 
 
 @pytest.mark.parametrize(
@@ -117,21 +118,15 @@ async def test_a_list_is_one_ordered_range_of_one_index(
 ) -> None:
     statement = page_statement(chosen, after=new_id("inb", NOW), limit=50)
     async with database.read() as connection:
-        compiled = statement.compile(
-            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
-        )
         if database.kind == "sqlite":
-            rows = await connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}"))
-            plan = "\n".join(row.detail for row in rows)
-            wanted = "sqlite_autoindex_inbox_1" if index == "inbox" else index
-            assert wanted in plan
+            plan = await explain(connection, statement)
+            assert ("sqlite_autoindex_inbox_1" if index == "inbox" else index) in plan
             assert "TEMP B-TREE" not in plan
         else:
-            # on an empty table any plan is as good: rule out what would be wrong on a full one
+            # on an empty table all plans cost the same: rule out the wrong ones for a full table
             for method in ("seqscan", "sort", "bitmapscan"):
                 await connection.execute(text(f"SET LOCAL enable_{method} = off"))
-            rows = await connection.execute(text(f"EXPLAIN {compiled}"))
-            plan = "\n".join(rows.scalars())
+            plan = await explain(connection, statement)
             assert "Index" in plan
             assert "Sort" not in plan
 
@@ -167,7 +162,7 @@ def arrival_of(source: str, tenant: str, key: str, **members: Any) -> Arrival:
 
 @asynccontextmanager
 async def process(url: str) -> AsyncIterator[Inbox]:
-    """The inbox of a process of its own, as far as the database can tell."""
+    """An inbox with a database of its own, as in another process."""
     async with Database(url) as database:
         doorbell = doorbell_for(database)
         inbox = Inbox(database, doorbell)
@@ -178,45 +173,45 @@ async def process(url: str) -> AsyncIterator[Inbox]:
             await doorbell.close()
 
 
-async def test_processes_that_take_the_same_at_once_agree_on_who_was_first(
+async def test_same_request_at_two_processes_is_stored_once(
     database: Database,
 ) -> None:
     tenant = await tenant_of(database)
     source = await seed_source(database, tenant)
     async with process(database.url) as one, process(database.url) as two:
-        takes = [
+        storing = [
             inbox.store(arrival_of(source, tenant, f"id:{n}"))
             for inbox, order in ((one, range(30)), (two, reversed(range(30))))
             for n in order
         ]
-        taken = await asyncio.gather(*takes)
-    assert [entry.duplicate for entry in taken].count(False) == 30
-    assert len({entry.event_id for entry in taken}) == 30
+        results = await asyncio.gather(*storing)
+    assert [result.duplicate for result in results].count(False) == 30
+    assert len({result.event_id for result in results}) == 30
 
 
-async def test_processes_that_take_the_same_fact_at_once_emit_it_once(database: Database) -> None:
+async def test_same_business_key_at_two_processes_is_emitted_once(database: Database) -> None:
     tenant = await tenant_of(database)
     source = await seed_source(database, tenant)
     async with process(database.url) as one, process(database.url) as two:
-        takes = [
+        storing = [
             inbox.store(arrival_of(source, tenant, f"id:{name}{n}", business_key=f"fact {n % 10}"))
             for name, inbox, order in (("a", one, range(30)), ("b", two, reversed(range(30))))
             for n in order
         ]
-        taken = await asyncio.gather(*takes)
-    accepted = {entry.id for entry in taken if entry.status == "accepted"}
+        results = await asyncio.gather(*storing)
+    accepted = {result.id for result in results if result.status == "accepted"}
     assert len(accepted) == 10
-    suppressors = [entry.suppressed_by for entry in taken if entry.status == "suppressed"]
-    assert len(suppressors) == 50
-    assert set(suppressors) == accepted
+    suppressed_by = [one.suppressed_by for one in results if one.status == "suppressed"]
+    assert len(suppressed_by) == 50
+    assert set(suppressed_by) == accepted
 
 
-async def test_one_that_cannot_be_stored_does_not_fail_those_it_came_with(
+async def test_request_that_cannot_be_stored_does_not_fail_its_group(
     database: Database,
 ) -> None:
     tenant = await tenant_of(database)
     source = await seed_source(database, tenant)
-    broken: Any = None  # the column takes no NULL
+    broken: Any = None  # the column is NOT NULL
     arrivals = [arrival_of(source, tenant, f"id:{n}") for n in range(6)]
     arrivals[3] = replace(arrivals[3], content_type=broken)
     async with process(database.url) as inbox:
@@ -230,7 +225,7 @@ async def test_one_that_cannot_be_stored_does_not_fail_those_it_came_with(
         assert sorted(keys.scalars()) == [f"d:id:{n}" for n in (0, 1, 2, 4, 5)]
 
 
-async def test_a_sources_secrets_are_sealed_anew_too(database: Database) -> None:
+async def test_rekey_reseals_a_sources_secrets(database: Database) -> None:
     source = await seed_source(database, await tenant_of(database))
     new = b"n" * 32
     both = Keyring([new, KEY])

@@ -1,4 +1,4 @@
-"""Trying an entry again while other requests come in."""
+"""Retries of an inbox entry while other requests are stored."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ async def entry_of(database: Database, inbox_id: str) -> InboxEntry:
 
 
 async def retry(database: Database, entry: InboxEntry) -> None:
-    retried = RetryInput(
+    input = RetryInput(
         entry=entry, data="{}", value={}, provider="github", window=timedelta(hours=1)
     )
     async with database.write() as connection:
-        await inbox_retry.retry(connection, retried, now=utc_now())
+        await inbox_retry.retry(connection, input, now=utc_now())
 
 
-async def somebody_waits(database: Database) -> None:
-    """Until a transaction waits for another's lock. SQLite lets the second one in after the
-    first, wherever it stands."""
+async def wait_for_blocked_transaction(database: Database) -> None:
+    """Return once a transaction waits for another's lock. On SQLite return at once: its second
+    writer always waits until the first has ended."""
     if database.kind == "sqlite":
         return
     waiting = text(
@@ -65,24 +65,24 @@ async def somebody_waits(database: Database) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_retry_and_repetitions_of_its_entry_never_wait_for_each_other(
+async def test_retry_and_duplicates_of_its_entry_do_not_deadlock(
     database: Database,
 ) -> None:
     entry = await failed_entry(database)
-    async with database.write() as taking:
-        # as `take_in` does with a batch: a new entry's event type, then what came again
+    async with database.write() as storing:
+        # as `store_arrivals` does with a batch: a new entry's event type, then the repeats
         now = utc_now()
-        await sources.register_types(taking, [(entry.source_id, "github", TYPE)], at=now)
+        await sources.register_types(storing, [(entry.source_id, "github", TYPE)], at=now)
         retrying = asyncio.create_task(retry(database, entry))
-        await somebody_waits(database)
-        await inbox_entries.count_repeats(taking, {entry.id: Repeats(now, duplicates=1)})
+        await wait_for_blocked_transaction(database)
+        await inbox_entries.count_repeats(storing, {entry.id: Repeats(now, duplicates=1)})
     async with asyncio.timeout(PATIENCE):
         await retrying
     after = await entry_of(database, entry.id)
     assert (after.status, after.duplicates) == ("accepted", 1)
 
 
-async def test_an_entry_that_is_tried_twice_at_once_becomes_one_event(database: Database) -> None:
+async def test_concurrent_retries_of_an_entry_emit_one_event(database: Database) -> None:
     entry = await failed_entry(database)
     outcomes = await asyncio.gather(
         *(retry(database, entry) for _ in range(4)), return_exceptions=True

@@ -1,4 +1,4 @@
-"""What is loaded for a delivery that sends on the request its event came in with."""
+"""The received request that is loaded for a delivery with payload `raw`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def delivery_of(database: Database, inbox_id: str, *, payload: str) -> str:
-    """A delivery of an event that came in with this entry's request."""
+    """Add a delivery of an event that was received with this inbox entry, and return its id."""
     endpoint = await seed_endpoint(database, "https://example.com/hook", payload=payload)
     delivery = await seed_delivery(database, endpoint)
     row = await delivery_row(database, delivery)
@@ -27,7 +27,7 @@ async def delivery_of(database: Database, inbox_id: str, *, payload: str) -> str
     return delivery
 
 
-async def test_the_request_is_loaded_for_raw_alone(database: Database) -> None:
+async def test_request_is_loaded_only_for_raw_payloads(database: Database) -> None:
     entry = await seed_entry(database, new_id("src"), new_id("tnt"), body=b'{ "n":1.50 }')
     for payload in ("raw", "full", "thin"):
         delivery = await delivery_of(database, entry, payload=payload)
@@ -38,7 +38,7 @@ async def test_the_request_is_loaded_for_raw_alone(database: Database) -> None:
             assert outgoing.raw.headers == (("x-github-event", "push"),)
 
 
-async def test_a_request_is_remembered_and_one_that_is_gone_is_no_error(
+async def test_request_is_cached_and_a_deleted_one_is_no_error(
     database: Database,
 ) -> None:
     entry = await seed_entry(database, new_id("src"), new_id("tnt"))

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Select, insert, select, text, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import insert, select, text, update
 from temporalio.testing import ActivityEnvironment
 
 from activities.retention import RetentionActivities
@@ -32,6 +31,7 @@ from tests.integration.storage.retention.old_rows import (
     in_daily_partitions,
     left,
 )
+from tests.support.query_plan import explain
 
 pytestmark = pytest.mark.anyio
 
@@ -47,36 +47,30 @@ async def names(database: Database, table: str) -> list[str]:
         return [one.name for one in await partitions.list_partitions(connection, table)]
 
 
-async def explained(connection: AsyncConnection, statement: Select[Any]) -> str:
-    """What PostgreSQL would do, in words."""
-    literal = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
-    return " ".join((await connection.exec_driver_sql(f"EXPLAIN {literal}")).scalars())
-
-
 async def sweep(database: Database, name: str, **ages: timedelta) -> tuple[Swept, list[Any]]:
-    """One sweep of a run at NOW, and which partitions it says are pinned."""
-    done = RetentionActivities(database=database, ages=AGES | ages, clock=lambda: NOW)
+    """Run one sweep at NOW, and return its result and the partitions that it reports as pinned."""
+    retention = RetentionActivities(database=database, ages=AGES | ages, clock=lambda: NOW)
     environment = ActivityEnvironment()
     run_id = new_id("ret", NOW)
-    await environment.run(done.begin_retention, RetentionRunInput(run_id, False))
-    swept = await environment.run(done.sweep_rows, SweepInput(run_id, name, False))
+    await environment.run(retention.begin_retention, RetentionRunInput(run_id, False))
+    swept = await environment.run(retention.sweep_rows, SweepInput(run_id, name, False))
     async with database.read() as connection:
         rows = await retention_runs.sweeps(connection, run_id)
     return swept, rows[name].pinned
 
 
-async def test_the_days_ahead_have_partitions_from_the_start(postgresql: Database) -> None:
+async def test_days_ahead_have_partitions_from_the_start(postgresql: Database) -> None:
     today = datetime.now(UTC)
     days = [f"{today + DAY * day:%Y%m%d}" for day in range(DAYS_AHEAD + 1)]
     for name in PARTITIONED:
         expected = [f"{name}_{day}" for day in days]
         assert await names(postgresql, name) == [*expected, f"{name}_default"]
     assert await partitions.create_ahead(postgresql, now=today) == 0
-    # the next day one more of each is made
+    # the next day one more is created for each table
     assert await partitions.create_ahead(postgresql, now=today + DAY) == len(PARTITIONED)
 
 
-async def test_a_row_lies_in_its_day(postgresql: Database) -> None:
+async def test_row_is_stored_in_the_partition_of_its_day(postgresql: Database) -> None:
     await in_daily_partitions(postgresql, NOW)
     midnight = datetime(2026, 11, 21, tzinfo=UTC)
     for at in (midnight - timedelta(milliseconds=1), midnight):
@@ -86,24 +80,24 @@ async def test_a_row_lies_in_its_day(postgresql: Database) -> None:
         assert sorted(rows.scalars()) == ["events_20261120", "events_20261121"]
 
 
-async def test_a_day_without_a_partition_fails_no_insert_and_goes_in_batches(
+async def test_rows_of_a_day_without_partition_are_stored_and_deleted_in_batches(
     postgresql: Database,
 ) -> None:
     await in_daily_partitions(postgresql)
     old = await add_event(postgresql, BEFORE)
     new = await add_event(postgresql, NOW + DAY)
-    # neither that day's nor any other row in the default partition is lost when days are made
+    # creating partitions loses no row of the default partition, of that day or another
     assert await partitions.create_ahead(postgresql, now=NOW) > 0
     found = await names(postgresql, "events")
     assert "events_20261120" in found
-    assert "events_20261121" not in found  # its rows are where they are
+    assert "events_20261121" not in found  # its rows stay in the default partition
     assert await left(postgresql, Event) == {old, new}
     swept, pinned = await sweep(postgresql, "events")
     assert (swept.deleted, swept.partitions, pinned) == (1, 0, [])
     assert await left(postgresql, Event) == {new}
 
 
-async def test_a_partition_past_its_age_is_dropped_with_what_is_in_it(
+async def test_old_partition_is_dropped_with_its_rows(
     postgresql: Database,
 ) -> None:
     await in_daily_partitions(postgresql, CUTOFF - 2 * DAY)
@@ -116,7 +110,7 @@ async def test_a_partition_past_its_age_is_dropped_with_what_is_in_it(
     assert (await names(postgresql, "attempts"))[0] == f"attempts_{CUTOFF:%Y%m%d}"
 
 
-async def test_a_partition_with_a_row_that_is_kept_stays_without_its_neighbours(
+async def test_old_partition_with_a_kept_row_loses_only_its_other_rows(
     postgresql: Database,
 ) -> None:
     await in_daily_partitions(postgresql, CUTOFF - 2 * DAY)
@@ -132,7 +126,7 @@ async def test_a_partition_with_a_row_that_is_kept_stays_without_its_neighbours(
     assert await left(postgresql, Event) == {event}
     name = f"events_{BEFORE:%Y%m%d}"
     assert pinned == [{"partition": name, "reason": f"The delivery {delivery} (paused) is kept."}]
-    # once nothing keeps it, it is dropped
+    # it is dropped once its row is not needed any more
     async with postgresql.write() as connection:
         await connection.execute(
             update(Delivery.__table__).values(status="delivered", finished_at=BEFORE)
@@ -143,10 +137,10 @@ async def test_a_partition_with_a_row_that_is_kept_stays_without_its_neighbours(
     assert name not in await names(postgresql, "events")
 
 
-async def test_a_partition_whose_table_is_in_use_is_dropped_another_night(
+async def test_partition_of_a_busy_table_is_dropped_in_a_later_run(
     postgresql: Database,
 ) -> None:
-    """Nobody waits for a lock that is not to be had: it is given up."""
+    """A lock that is not available soon is given up, so that nobody waits behind it."""
     await in_daily_partitions(postgresql, CUTOFF - DAY)
     await add_event(postgresql, BEFORE)
     async with postgresql.read() as reader:
@@ -154,13 +148,13 @@ async def test_a_partition_whose_table_is_in_use_is_dropped_another_night(
         swept, pinned = await sweep(postgresql, "events")
         assert swept.partitions == 0
         assert [pin["partition"] for pin in pinned] == [f"events_{BEFORE:%Y%m%d}"]
-        # and while the reader still reads, its rows have gone in a batch
+        # its rows were deleted in a batch while the reader still reads
         assert swept.deleted == 1
     swept, pinned = await sweep(postgresql, "events")
     assert (swept.partitions, pinned) == (1, [])
 
 
-async def test_a_role_that_owns_no_table_deletes_in_batches(postgresql: Database) -> None:
+async def test_role_that_does_not_own_the_tables_deletes_in_batches(postgresql: Database) -> None:
     await in_daily_partitions(postgresql, CUTOFF - DAY)
     await add_event(postgresql, BEFORE)
     async with postgresql.write() as connection:
@@ -174,12 +168,10 @@ async def test_a_role_that_owns_no_table_deletes_in_batches(postgresql: Database
     assert await partitions.create_ahead(postgresql, now=NOW + 30 * DAY) == 0
     swept, pinned = await sweep(postgresql, "events")
     assert (swept.deleted, swept.partitions) == (1, 0)
-    assert [pin["reason"] for pin in pinned] == [
-        "The database role does not own the tables."
-    ]
+    assert [pin["reason"] for pin in pinned] == ["The database role does not own the tables."]
 
 
-async def test_partitions_are_made_while_someone_writes(postgresql: Database) -> None:
+async def test_partitions_are_created_beside_a_writer(postgresql: Database) -> None:
     await in_daily_partitions(postgresql, NOW)
     async with postgresql.write() as writer:
         await writer.execute(
@@ -196,7 +188,7 @@ async def test_partitions_are_made_while_someone_writes(postgresql: Database) ->
         assert await partitions.create_ahead(postgresql, now=NOW + DAY) == len(PARTITIONED)
 
 
-async def test_a_delivery_s_attempts_are_not_looked_for_before_it_was_made(
+async def test_deliverys_attempts_are_only_searched_from_its_day_on(
     postgresql: Database,
 ) -> None:
     days = [NOW - 16 * DAY, NOW - 8 * DAY, NOW]
@@ -207,17 +199,17 @@ async def test_a_delivery_s_attempts_are_not_looked_for_before_it_was_made(
     statement = select(Attempt.__table__.c.id).where(attempts.where_delivery_in([delivery]))
     async with postgresql.read() as connection:
         found = set((await connection.execute(statement)).scalars())
-        read = await explained(connection, statement)
-    assert found == {early, late}  # a worker whose clock is behind by less than a day
-    assert f"attempts_{NOW - 3 * DAY:%Y%m%d}" in read
-    assert f"attempts_{NOW - 4 * DAY:%Y%m%d}" not in read
+        plan = await explain(connection, statement)
+    assert found == {early, late}  # also of a worker whose clock is behind by less than a day
+    assert f"attempts_{NOW - 3 * DAY:%Y%m%d}" in plan
+    assert f"attempts_{NOW - 4 * DAY:%Y%m%d}" not in plan
 
 
-async def test_an_event_is_looked_for_in_its_day_only(postgresql: Database) -> None:
+async def test_event_is_searched_in_its_day_only(postgresql: Database) -> None:
     await in_daily_partitions(postgresql, NOW)
     event = await add_event(postgresql, NOW)
     async with postgresql.read() as connection:
         statement = select(Event.__table__.c.body).where(Event.__table__.c.id.in_([event]))
-        read = await explained(connection, statement)
-    assert f"events_{NOW:%Y%m%d}" in read
-    assert "Append" not in read
+        plan = await explain(connection, statement)
+    assert f"events_{NOW:%Y%m%d}" in plan
+    assert "Append" not in plan
