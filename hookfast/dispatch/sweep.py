@@ -60,7 +60,7 @@ async def requeue_lost(database: Database) -> None:
                 requested = await circuits.request_stalled_workflows(
                     connection, overdue_since=now - _UNMOVED_AFTER
                 )
-                requested += await notices.request_workflow(
+                requested += await notices.request_stalled_workflows(
                     connection, started_before=now - _UNMOVED_AFTER
                 )
                 requested += await jobs.request_stalled_workflows(

@@ -26,7 +26,7 @@ from hookfast.storage.tables import Delivery, Endpoint, Subscription
 _SUBSCRIPTIONS: Table = Subscription.__table__
 _DELIVERIES: Table = Delivery.__table__
 
-MOST_COUNTED: Final = 1_000
+MAX_COUNTED: Final = 1_000
 """The most events of the feed that `count_behind` reads."""
 
 
@@ -125,12 +125,12 @@ async def count_behind(
     chosen = _feed_filter(endpoint, await _subscriptions(connection, endpoint))
     if chosen is None:
         return 0, True
-    statement = feed.page_statement(chosen, after, limit=MOST_COUNTED + 1)
+    statement = feed.page_statement(chosen, after, limit=MAX_COUNTED + 1)
     rows = (await connection.execute(statement)).all()
-    ids = [row.id for row in rows[:MOST_COUNTED] if chosen.matches(row.type, row.tenant_id)]
+    ids = [row.id for row in rows[:MAX_COUNTED] if chosen.matches(row.type, row.tenant_id)]
     if chosen.endpoint_id is not None:
         ids = list(await feed.delivered(connection, ids, endpoint_id=chosen.endpoint_id))
-    return len(ids), len(rows) <= MOST_COUNTED
+    return len(ids), len(rows) <= MAX_COUNTED
 
 
 def _feed_filter(endpoint: Endpoint, subscriptions: Sequence[Any]) -> FeedFilter | None:

@@ -14,7 +14,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.storage.tables import Delivery, EndpointHealth
 
-NEWEST = 30
+MAX_NEWEST = 30
 """How many deliveries of each endpoint are read."""
 
 _H = EndpointHealth.__table__.c
@@ -71,7 +71,7 @@ def newest_statement(endpoint_ids: Sequence[str]) -> Select[str, str, str]:
         select(_D.endpoint_id, _D.id, _D.status)
         .where(_D.endpoint_id == endpoint_id)
         .order_by(_D.id.desc())
-        .limit(NEWEST)
+        .limit(MAX_NEWEST)
         .subquery()
         for endpoint_id in endpoint_ids
     ]

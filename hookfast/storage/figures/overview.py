@@ -1,7 +1,7 @@
 """The figures of the overview page: the results of a window's deliveries, and what needs attention.
 
 The cost is bounded, however many deliveries there are. Each step of a window is a range of an
-index, of which at most `COUNTED` deliveries are read; if a step has more, the rest is estimated
+index, of which at most `MAX_READ` deliveries are read; if a step has more, the rest is estimated
 from the share of the step that those cover, and `estimated` is set. Whole past days come from
 `delivery_days` if they were counted.
 """
@@ -31,11 +31,11 @@ from hookfast.ids import first_id_at, time_of
 from hookfast.storage.database.planner_hints import Implied
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 
-COUNTED = 2_000
+MAX_READ = 2_000
 """The most deliveries that are read of one step, the oldest first."""
-TIMED = 60
+MAX_TIMED = 60
 """The most deliveries of one step whose duration is read."""
-COUNTED_WAITING = 100_000
+MAX_WAITING = 100_000
 """Counting waiting deliveries stops here; higher numbers are shown as "more than"."""
 
 _DELIVERIES: Table = Delivery.__table__
@@ -117,7 +117,7 @@ def steps_statement(
             select(_D.id, _D.status)
             .where(*_created(start, end, tenant_id))
             .order_by(_D.id)
-            .limit(COUNTED)
+            .limit(MAX_READ)
             .subquery()
         )
         parts.append(
@@ -160,7 +160,7 @@ def seconds_statement(
             select(_D.status, _D.created_at, _D.deliver_at, _D.finished_at)
             .where(*_created(start, end, tenant_id))
             .order_by(_D.id.desc())
-            .limit(TIMED)
+            .limit(MAX_TIMED)
             .subquery()
         )
         parts.append(
@@ -181,7 +181,7 @@ async def waiting(
     connection: AsyncConnection, *, tenant_id: str | None
 ) -> dict[DeliveryStatus, int]:
     """Count the waiting deliveries by status, and the dead letters. Each number is at most
-    `COUNTED_WAITING`, which means that many or more."""
+    `MAX_WAITING`, which means that many or more."""
     numbers = {}
     for status in (*WAITING, *_DEAD):
         rows = await connection.execute(waiting_statement(status, tenant_id=tenant_id))
@@ -198,7 +198,7 @@ def waiting_statement(status: DeliveryStatus, *, tenant_id: str | None) -> Selec
     ]
     if tenant_id is not None:
         conditions.append(_D.tenant_id == tenant_id)
-    some = select(_D.id).where(*conditions).limit(COUNTED_WAITING).subquery()
+    some = select(_D.id).where(*conditions).limit(MAX_WAITING).subquery()
     return select(func.count()).select_from(some)
 
 
@@ -273,7 +273,7 @@ def _step(start: datetime, end: datetime, counts: dict[str, int], newest: str) -
     read = sum(counts.values())
     scale = 1.0
     until = time_of(newest)
-    if read >= COUNTED and until is not None:
+    if read >= MAX_READ and until is not None:
         # The counted deliveries cover this share of the step; the rest is assumed to be like them.
         share = (until - start) / (end - start)
         scale = 1 / min(1.0, max(share, 1e-6))

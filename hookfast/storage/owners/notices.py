@@ -85,7 +85,9 @@ async def list_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> lis
     return [Notice(**row) for row in rows.mappings()]
 
 
-async def request_workflow(connection: AsyncConnection, *, started_before: datetime) -> int:
+async def request_stalled_workflows(
+    connection: AsyncConnection, *, started_before: datetime
+) -> int:
     """Request a workflow again for pending notices whose workflow was started before that time, and
     return how many notices that are. Their workflow was terminated by hand, or lost with Temporal's
     data; a running one is only woken."""

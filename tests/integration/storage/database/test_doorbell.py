@@ -1,4 +1,4 @@
-"""The bell that wakes relays, on each kind of database."""
+"""The doorbell that wakes relays, on both databases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.support.waiting import PATIENCE
 pytestmark = pytest.mark.anyio
 
 
-async def test_whoever_is_cancelled_as_the_bell_rings_stops(database: Database) -> None:
-    """Else a relay that should stop runs on, and its worker never ends."""
+async def test_waiter_cancelled_during_a_ring_is_cancelled(database: Database) -> None:
+    """Otherwise a relay that should stop would run on, and its worker would never end."""
     doorbell = doorbell_for(database)
     await doorbell.listen()
     try:
         if database.kind == "postgresql":
-            await doorbell.wait(PATIENCE)  # it rings once as it begins to listen
+            await doorbell.wait(PATIENCE)  # it rings once when it starts to listen
         waiting = asyncio.create_task(doorbell.wait(60))
         await asyncio.sleep(0.1)
         assert not waiting.done()

@@ -1,4 +1,4 @@
-"""The migrations give exactly the tables the code declares, on both databases."""
+"""The migrations create exactly the tables that the code declares, on both databases."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hookfast.storage.tables import Record
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_migrated_schema_is_the_declared_one(database: Database) -> None:
+async def test_migrations_create_the_declared_schema(database: Database) -> None:
     def differences(connection: Connection) -> list[object]:
-        partitions: set[str] = set()  # parts of tables, and no tables of their own
+        partitions: set[str] = set()  # parts of tables, which the code does not declare
         if connection.dialect.name == "postgresql":
             found = connection.execute(text("SELECT relname FROM pg_class WHERE relispartition"))
             partitions |= set(found.scalars())
@@ -44,10 +44,10 @@ async def test_migrating_twice_changes_nothing(database: Database) -> None:
     assert await is_current(database)
 
 
-async def test_a_process_of_the_version_before_leaves_a_newer_schema_as_it_is(
+async def test_older_version_does_not_change_a_newer_schema(
     database: Database,
 ) -> None:
-    """While a new version is rolled out, an old process may be started again."""
+    """During a rollout, a process of the old version may be restarted."""
     async with database.write() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     await migrate(database)
@@ -58,7 +58,7 @@ async def test_a_process_of_the_version_before_leaves_a_newer_schema_as_it_is(
     assert not await is_current(database)
 
 
-async def test_a_schema_that_is_behind_cannot_be_used(database: Database) -> None:
+async def test_outdated_schema_is_not_usable(database: Database) -> None:
     async with database.write() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '0000'"))
     assert not await is_usable(database)
@@ -76,10 +76,10 @@ def upgrade() -> None:
 """
 
 
-async def test_a_migration_does_not_queue_behind_a_long_transaction(
+async def test_migration_fails_fast_behind_a_long_transaction(
     postgresql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everything else on the table would wait behind it."""
+    """Otherwise all other statements on the table would wait behind it."""
     monkeypatch.setattr("hookfast.storage.database.migrate._LOCK_TIMEOUT", "100ms")
     current = newest_revision()
     (tmp_path / "9998_next.py").write_text(_NEXT.format(before=current))
@@ -97,7 +97,7 @@ async def test_a_migration_does_not_queue_behind_a_long_transaction(
             assert await schema(connection) == "behind"
         await migrate(database)
         assert await is_current(database)
-        async with database.write() as connection:  # the server is shared: as it was
+        async with database.write() as connection:  # undo: tests share the server
             await connection.execute(text("ALTER TABLE events DROP COLUMN more"))
             restored = text("UPDATE alembic_version SET version_num = :version")
             await connection.execute(restored, {"version": current})

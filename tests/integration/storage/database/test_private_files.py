@@ -1,4 +1,4 @@
-"""What SQLite keeps is for the user alone who runs it."""
+"""SQLite's files can be read only by the user who runs Hookfast."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_the_folder_and_every_file_that_is_made_are_private(tmp_path: Path) -> None:
+async def test_new_folder_and_files_are_private(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with Database(f"sqlite+aiosqlite:///{home / 'hookfast.db'}") as database:
         await migrate(database)
@@ -38,14 +38,14 @@ async def test_the_folder_and_every_file_that_is_made_are_private(tmp_path: Path
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """One that was there."""
+    """A database file that exists already."""
     tmp_path.chmod(0o750)
     file = tmp_path / "hookfast.db"
     file.touch(0o640)
     return file
 
 
-async def test_a_file_and_a_folder_that_were_there_keep_their_modes(file: Path) -> None:
+async def test_existing_file_and_folder_keep_their_modes(file: Path) -> None:
     async with Database(f"sqlite+aiosqlite:///{file}") as database:
         await migrate(database)
     assert (_mode(file.parent), _mode(file)) == (0o750, 0o640)

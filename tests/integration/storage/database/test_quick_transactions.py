@@ -1,4 +1,4 @@
-"""Transactions whose statements run on the event loop's thread, where the database is SQLite."""
+"""Quick transactions, whose statements run on the event loop's thread on SQLite."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from hookfast.storage.database.sqlite_connection import SqliteConnection, connec
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
-
-OURS = threading.get_ident
 
 
 @pytest.fixture
@@ -41,7 +39,7 @@ def driver_of(connection: AsyncConnection) -> SqliteConnection:
 
 
 async def thread_of(connection: AsyncConnection) -> int:
-    """Where the connection's statements run."""
+    """Return the id of the thread on which the connection's statements run."""
     driver_of(connection)._conn.create_function("thread", 0, threading.get_ident)
     found = await connection.execute(text("SELECT thread()"))
     return int(found.scalar_one())
@@ -57,17 +55,17 @@ async def add(database: Database, *, quick: bool) -> None:
         await connection.execute(text("INSERT INTO t VALUES (1)"))
 
 
-async def test_only_the_statements_of_a_quick_one_run_on_this_thread(
+async def test_only_quick_transactions_run_on_the_event_loops_thread(
     quick_database: Database,
 ) -> None:
     for quick in (True, False, True):
         async with quick_database.write(quick=quick) as connection:
-            assert (await thread_of(connection) == OURS()) is quick
+            assert (await thread_of(connection) == threading.get_ident()) is quick
         async with quick_database.read(quick=quick) as connection:
-            assert (await thread_of(connection) == OURS()) is quick
+            assert (await thread_of(connection) == threading.get_ident()) is quick
 
 
-async def test_a_quick_one_is_committed_and_seen_by_all(
+async def test_quick_transaction_is_committed_for_other_connections(
     quick_database: Database, file: Path
 ) -> None:
     await add(quick_database, quick=True)
@@ -76,7 +74,7 @@ async def test_a_quick_one_is_committed_and_seen_by_all(
         assert await count(other, quick=False) == 1
 
 
-async def test_a_quick_one_that_raises_leaves_nothing(quick_database: Database) -> None:
+async def test_quick_transaction_that_raises_is_rolled_back(quick_database: Database) -> None:
     async def fail() -> None:
         async with quick_database.write(quick=True) as connection:
             await connection.execute(text("INSERT INTO t VALUES (1)"))
@@ -88,14 +86,14 @@ async def test_a_quick_one_that_raises_leaves_nothing(quick_database: Database) 
     assert await count(quick_database, quick=False) == 1
 
 
-async def test_a_quick_one_waits_for_another_process_and_holds_nobody_up(
+async def test_quick_transaction_waits_for_another_process_without_blocking_the_loop(
     quick_database: Database, file: Path
 ) -> None:
     async with Database(f"sqlite+aiosqlite:///{file}") as other:
         async with other.write() as connection:
             await connection.execute(text("INSERT INTO t VALUES (1)"))
             waiting = asyncio.create_task(add(quick_database, quick=True))
-            for _ in range(20):  # of this loop's own turns
+            for _ in range(20):  # the loop goes on
                 await asyncio.sleep(0.005)
             assert not waiting.done()
             assert await count(quick_database, quick=True) == 0
@@ -104,8 +102,8 @@ async def test_a_quick_one_waits_for_another_process_and_holds_nobody_up(
     assert await count(quick_database, quick=True) == 2
 
 
-async def test_what_follows_a_cancelled_call_waits_behind_it(file: Path) -> None:
-    """The thread is still at work for the caller that was cancelled."""
+async def test_statement_after_a_cancelled_call_waits_for_it(file: Path) -> None:
+    """The thread still runs the call of the caller that was cancelled."""
     connection = await connector(str(file), "BEGIN")()
     assert isinstance(connection, SqliteConnection)
     connection.quick = True

@@ -1,6 +1,6 @@
-"""A PostgreSQL that goes silent without ending its connections: nobody waits for it without end,
-and whoever comes next is served as soon as there is somebody to serve them. One that lets its
-clients in and hangs up is away like any other."""
+"""A PostgreSQL server that goes silent without closing its connections: every wait has a time
+limit, and later callers are served as soon as a server answers. A server that accepts clients and
+hangs up counts as away too."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(2 * PATIENCE)]
 
-# So that a test needs not wait for long. What a statement takes here is a hundredth of it, but the
-# machine may be busy with anything.
+# Short, so that tests do not wait for long. A statement takes a hundredth of it here, but the
+# machine may be busy.
 SHORT = 1.0
 
 
@@ -48,7 +48,7 @@ async def use(database: Database) -> int:
         return int((await connection.execute(text("SELECT 1"))).scalar_one())
 
 
-async def test_connections_that_fell_silent_while_nobody_used_them_are_replaced(
+async def test_silent_pooled_connections_are_replaced(
     line: DatabaseProxy, database: Database
 ) -> None:
     async with database.read(), database.read():
@@ -58,7 +58,7 @@ async def test_connections_that_fell_silent_while_nobody_used_them_are_replaced(
 
 
 @pytest.mark.parametrize("last", [None, "SELECT 2"], ids=["at its commit", "at a statement"])
-async def test_a_transaction_on_a_connection_that_falls_silent_ends_and_the_next_one_works(
+async def test_transaction_on_a_silent_connection_times_out_and_the_next_works(
     line: DatabaseProxy, database: Database, last: str | None
 ) -> None:
     async def transact() -> None:
@@ -73,7 +73,7 @@ async def test_a_transaction_on_a_connection_that_falls_silent_ends_and_the_next
     assert await use(database) == 1
 
 
-async def test_a_server_that_stands_still_is_used_again_when_it_goes_on(
+async def test_frozen_server_is_used_again_after_it_thaws(
     line: DatabaseProxy, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql_engine, "CONNECT_SECONDS", SHORT)
@@ -88,8 +88,8 @@ async def test_a_server_that_stands_still_is_used_again_when_it_goes_on(
 
 @asynccontextmanager
 async def deserted(line: DatabaseProxy) -> AsyncIterator[None]:
-    """The line leads to a pooler whose server is gone: it lets clients in, and hangs up on their
-    first statement. So does a server that is shut down in that moment."""
+    """Connect the line to a pooler whose server is gone: it accepts clients, and hangs up on their
+    first statement. So does a server that is shut down at that moment."""
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1024)  # the startup message
@@ -109,7 +109,7 @@ async def deserted(line: DatabaseProxy) -> AsyncIterator[None]:
     await line.listen()
 
 
-async def test_one_that_hangs_up_on_the_first_statement_is_away_until_it_answers(
+async def test_server_that_hangs_up_on_the_first_statement_counts_as_away(
     line: DatabaseProxy, database: Database
 ) -> None:
     assert await use(database) == 1
@@ -120,7 +120,7 @@ async def test_one_that_hangs_up_on_the_first_statement_is_away_until_it_answers
     assert await use(database) == 1
 
 
-async def test_what_a_cut_off_transaction_holds_is_given_back(
+async def test_locks_of_a_cut_off_transaction_are_released(
     line: DatabaseProxy, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql_engine, "_IDLE_IN_TRANSACTION", "200ms")
@@ -128,7 +128,8 @@ async def test_what_a_cut_off_transaction_holds_is_given_back(
 
     async def beat(database: Database, *, then_silence: bool = False) -> None:
         async with database.write() as connection:
-            await workers.record_heartbeat(connection, "one", version="1", now=now)  # its row is locked now
+            # locks the row
+            await workers.record_heartbeat(connection, "one", version="1", now=now)
             if then_silence:
                 line.silence()
 
@@ -139,7 +140,7 @@ async def test_what_a_cut_off_transaction_holds_is_given_back(
         await beat(database.background)
 
 
-async def test_work_that_nobody_waits_for_may_take_its_time(database: Database) -> None:
+async def test_background_statements_have_no_time_limit(database: Database) -> None:
     async def dawdle(database: Database) -> None:
         async with database.write() as connection:
             await connection.execute(text(f"SELECT pg_sleep({2 * SHORT})"))
@@ -149,7 +150,7 @@ async def test_work_that_nobody_waits_for_may_take_its_time(database: Database) 
         await dawdle(database)
 
 
-async def test_a_database_that_is_silent_can_be_closed(
+async def test_silent_database_can_be_closed(
     line: DatabaseProxy, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_CLOSE_SECONDS", SHORT)
@@ -160,7 +161,7 @@ async def test_a_database_that_is_silent_can_be_closed(
         await database.close()
 
 
-async def test_a_doorbell_whose_line_fell_silent_is_heard_again(
+async def test_doorbell_recovers_from_a_silent_connection(
     line: DatabaseProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "CONNECT_SECONDS", SHORT)
@@ -168,7 +169,7 @@ async def test_a_doorbell_whose_line_fell_silent_is_heard_again(
     bell = doorbell.NotifyDoorbell(line.url)
     await bell.listen()
     async with asyncio.timeout(PATIENCE):
-        await bell.wait(2 * PATIENCE)  # it listens: what was missed before counts as a ring
+        await bell.wait(2 * PATIENCE)  # starting to listen counts as a ring: some may be missed
         line.silence()
-        await bell.wait(2 * PATIENCE)  # and so it does when it listens again
+        await bell.wait(2 * PATIENCE)  # and again when it has reconnected
     await bell.close()

@@ -1,4 +1,4 @@
-"""The thread of a SQLite connection whose event loop ends before it."""
+"""The thread of a SQLite connection whose event loop ends before the thread."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
-    """What threads ended with that nobody caught."""
-    ends: list[BaseException | None] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: ends.append(args.exc_value))
-    return ends
+def uncaught(monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
+    """The uncaught exceptions of threads."""
+    errors: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: errors.append(args.exc_value))
+    return errors
 
 
-def _ended(before: set[threading.Thread]) -> None:
+def _join_threads(before: set[threading.Thread]) -> None:
     for thread in set(threading.enumerate()) - before:
         thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
-def test_a_file_that_cannot_be_opened_ends_the_thread_in_silence(
-    broken: list[BaseException | None], tmp_path: Path
+def test_thread_ends_without_error_when_the_file_cannot_be_opened(
+    uncaught: list[BaseException | None], tmp_path: Path
 ) -> None:
     async def fail() -> None:
         async with Database(f"sqlite+aiosqlite:///{tmp_path}") as database:
@@ -40,12 +40,12 @@ def test_a_file_that_cannot_be_opened_ends_the_thread_in_silence(
     before = set(threading.enumerate())
     for _ in range(100):  # whether the thread or the loop ends first is a race
         asyncio.run(fail())
-    _ended(before)
-    assert broken == []
+    _join_threads(before)
+    assert uncaught == []
 
 
-def test_a_statement_that_outlives_its_loop_ends_the_thread_in_silence(
-    broken: list[BaseException | None], tmp_path: Path
+def test_thread_ends_without_error_when_a_statement_outlives_its_loop(
+    uncaught: list[BaseException | None], tmp_path: Path
 ) -> None:
     before = set(threading.enumerate())
     loop = asyncio.new_event_loop()
@@ -62,13 +62,13 @@ def test_a_statement_that_outlives_its_loop_ends_the_thread_in_silence(
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
-    connection.stop()  # as SQLAlchemy does with one that a cancelled caller leaves
+    connection.stop()  # as SQLAlchemy does with the connection of a cancelled caller
     closed.set()
-    _ended(before)
-    assert broken == []
+    _join_threads(before)
+    assert uncaught == []
 
 
-def test_a_fault_while_the_loop_is_open_is_not_hidden() -> None:
+def test_threads_error_while_the_loop_is_open_is_raised() -> None:
     class Faulty:
         def get(self) -> None:
             raise RuntimeError("a fault")

@@ -1,4 +1,4 @@
-"""Sealing everything anew with another key, while others change what is sealed."""
+"""Rekeying: sealing all secrets with another key, while others change them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from hookfast.clock import utc_now
-from hookfast.endpoints.secrets import open_headers, open_secrets, rotated, seal_headers
+from hookfast.endpoints.secrets import open_headers, open_secrets, rotate, seal_headers
 from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
 from hookfast.signing.signature import secret_key
@@ -53,9 +53,9 @@ def _opened(row: Endpoint, keyring: Keyring) -> tuple[list[bytes], dict[str, str
     return list(secrets.hmac), open_headers(row.headers, keyring, endpoint_id=row.id)
 
 
-async def test_afterwards_the_old_key_is_not_needed(database: Database) -> None:
+async def test_old_key_is_not_needed_after_rekeying(database: Database) -> None:
     ids = [await _seed(database, headers={"Authorization": f"Bearer {n}"}) for n in range(3)]
-    await signing_keys.ensure(database, KEYRING, clock=utc_now)
+    await signing_keys.ensure_key(database, KEYRING, clock=utc_now)
     before = await survey(database, BOTH)
     assert (before.values, before.older, before.plain) == (7, 7, 0)
     stamps = [(await _row(database, one)).updated_at for one in ids]
@@ -63,12 +63,12 @@ async def test_afterwards_the_old_key_is_not_needed(database: Database) -> None:
     for n, endpoint_id in enumerate(ids):
         row = await _row(database, endpoint_id)
         assert _opened(row, NEWEST) == ([secret_key(SECRET)], {"Authorization": f"Bearer {n}"})
-    # nobody changed the endpoints: a change that was under way is not refused
+    # `updated_at` is the same, so a concurrent change of the endpoint does not conflict
     assert [(await _row(database, one)).updated_at for one in ids] == stamps
     async with database.read() as connection:
-        signer = await signing_keys.current(connection, now=utc_now())
+        signer = await signing_keys.current_signer(connection, now=utc_now())
     assert signer is not None
-    assert signer.opened(NEWEST).kid == signer.kid
+    assert signer.open(NEWEST).kid == signer.kid
     after = await survey(database, NEWEST)
     assert (after.values, after.left, after.unopened) == (7, 0, [])
 
@@ -81,7 +81,7 @@ async def test_a_second_run_finds_nothing_to_do(database: Database) -> None:
     assert await _row(database, endpoint_id) == row
 
 
-async def test_headers_from_before_they_were_sealed_are_sealed(database: Database) -> None:
+async def test_unsealed_headers_are_sealed(database: Database) -> None:
     endpoint_id = await seed_endpoint(database, URL, headers={"Authorization": "Bearer plain"})
     found = await survey(database, KEYRING)
     assert (found.values, found.older, found.plain) == (2, 0, 1)
@@ -91,7 +91,7 @@ async def test_headers_from_before_they_were_sealed_are_sealed(database: Databas
     assert _opened(row, KEYRING)[1] == {"Authorization": "Bearer plain"}
 
 
-async def test_it_refuses_before_it_changes_anything_when_a_value_cannot_be_opened(
+async def test_value_that_no_key_opens_fails_before_any_change(
     database: Database,
 ) -> None:
     ids = [await _seed(database, headers={"X-A": "a"}) for _ in range(3)]
@@ -111,7 +111,7 @@ async def test_the_progress_ends_at_its_total(database: Database) -> None:
     assert seen == [(50, 120), (100, 120), (120, 120)]
 
 
-async def test_it_goes_on_where_it_was_stopped(database: Database) -> None:
+async def test_interrupted_rekey_continues(database: Database) -> None:
     for _ in range(120):
         await _seed(database, headers={})
 
@@ -125,27 +125,27 @@ async def test_it_goes_on_where_it_was_stopped(database: Database) -> None:
     assert await rekey(database, BOTH) == 70
 
 
-async def test_nothing_that_changes_meanwhile_is_lost(database: Database) -> None:
+async def test_concurrent_rotations_are_not_lost(database: Database) -> None:
     ids = [await _seed(database, headers={"X-A": "a"}) for _ in range(60)]
-    told = {endpoint_id: {secret_key(SECRET)} for endpoint_id in ids}
+    expected = {endpoint_id: {secret_key(SECRET)} for endpoint_id in ids}
     rotating = True
 
-    async def rotate(endpoint_id: str, keyring: Keyring) -> None:
-        """What the API does, in a process that may not have the new key in front yet."""
+    async def rotate_secret(endpoint_id: str, keyring: Keyring) -> None:
+        """Rotate as the API does, in a process that may not use the new key first yet."""
         async with database.write() as connection:
             row = await endpoints.get(connection, endpoint_id, lock=True)
             assert row is not None
             now = utc_now()
-            rotation = rotated(
+            rotation = rotate(
                 row.secrets, keyring, endpoint_id=row.id, overlap=timedelta(hours=1), now=now
             )
             values: dict[str, Any] = {"secrets": rotation.secrets, "updated_at": now}
             assert await endpoints.change(connection, row.id, seen=row.updated_at, values=values)
-        told[endpoint_id].add(secret_key(rotation.secret))
+        expected[endpoint_id].add(secret_key(rotation.secret))
 
     async def traffic() -> None:
         for place, endpoint_id in enumerate(ids * 3):
-            await rotate(endpoint_id, BOTH if place % 2 else Keyring([KEY, NEW]))
+            await rotate_secret(endpoint_id, BOTH if place % 2 else Keyring([KEY, NEW]))
             if not rotating:
                 return
 
@@ -160,11 +160,11 @@ async def test_nothing_that_changes_meanwhile_is_lost(database: Database) -> Non
     assert done >= 120
     for endpoint_id in ids:
         keys, headers = _opened(await _row(database, endpoint_id), NEWEST)
-        assert set(keys) == told[endpoint_id]
+        assert set(keys) == expected[endpoint_id]
         assert headers == {"X-A": "a"}
 
 
-async def test_a_deleted_endpoint_keeps_nothing_that_was_sealed(database: Database) -> None:
+async def test_deleted_endpoint_keeps_no_sealed_values(database: Database) -> None:
     endpoint_id = await _seed(database, headers={"Authorization": "Bearer a"})
     async with database.write() as connection:
         await endpoints.mark_deleted(connection, endpoint_id, at=utc_now())

@@ -1,4 +1,4 @@
-"""The service's RSA keys: which one signs, and which ones receivers can look up."""
+"""The service's RSA keys: which one signs, and which ones are listed in the directory."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ async def _rotate(
 
 async def _signing(database: Database, now: datetime) -> str | None:
     async with database.read() as connection:
-        found = await signing_keys.current(connection, now=now)
+        found = await signing_keys.current_signer(connection, now=now)
     if found is None:
         return None
-    assert found.opened(KEYRING).kid == found.kid
+    assert found.open(KEYRING).kid == found.kid
     return found.kid
 
 
@@ -43,9 +43,9 @@ async def _listed(database: Database, now: datetime) -> list[str]:
         return [key["kid"] for key in await signing_keys.public_keys(connection, now=now)]
 
 
-async def test_any_number_of_processes_make_one_first_key(database: Database) -> None:
+async def test_concurrent_processes_create_one_first_key(database: Database) -> None:
     await asyncio.gather(
-        *(signing_keys.ensure(database, KEYRING, clock=lambda: NOW) for _ in range(4))
+        *(signing_keys.ensure_key(database, KEYRING, clock=lambda: NOW) for _ in range(4))
     )
     [kid] = await _listed(database, NOW)
     assert await _signing(database, NOW) == kid
@@ -66,7 +66,7 @@ async def test_a_new_key_is_listed_an_hour_before_it_signs_and_the_old_one_a_day
     assert await _listed(database, begins + 24 * HOUR) == [rotation.kid]
 
 
-async def test_there_is_always_a_key_that_signs_and_can_be_looked_up(database: Database) -> None:
+async def test_the_signing_key_is_always_listed(database: Database) -> None:
     await _rotate(database, NOW, announce=timedelta())
     now = NOW
     for announce, overlap, pause in ((1, 24, 0), (1, 0, 2), (0, 0, 0), (2, 1, 1), (0, 24, 30)):
@@ -77,7 +77,7 @@ async def test_there_is_always_a_key_that_signs_and_can_be_looked_up(database: D
         now += pause * HOUR
 
 
-async def test_after_a_leak_the_old_key_is_gone_at_once(database: Database) -> None:
+async def test_rotation_without_overlap_removes_the_old_key_at_once(database: Database) -> None:
     old = (await _rotate(database, NOW, announce=timedelta())).kid
     rotation = await _rotate(database, NOW, announce=timedelta(), overlap=timedelta())
     assert rotation.retired == ()
@@ -85,7 +85,7 @@ async def test_after_a_leak_the_old_key_is_gone_at_once(database: Database) -> N
     assert await _listed(database, NOW) == [rotation.kid]
 
 
-async def test_a_later_rotation_keeps_no_key_longer_than_an_earlier_one_said(
+async def test_later_rotation_does_not_extend_an_old_keys_listing(
     database: Database,
 ) -> None:
     first = (await _rotate(database, NOW, announce=timedelta())).kid
@@ -94,7 +94,7 @@ async def test_a_later_rotation_keeps_no_key_longer_than_an_earlier_one_said(
     assert first not in await _listed(database, NOW + HOUR)
 
 
-async def test_keys_that_nobody_can_look_up_are_deleted_at_the_next_rotation(
+async def test_unlisted_keys_are_deleted_at_the_next_rotation(
     database: Database,
 ) -> None:
     await _rotate(database, NOW, announce=timedelta())

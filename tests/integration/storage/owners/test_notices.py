@@ -1,4 +1,4 @@
-"""What owners are to be told is stored once, and asks for its mail until that was started."""
+"""Notices to owners are stored once, and request a workflow until it was started."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
-ASKING = MailWorkflowRequests(gather=timedelta(seconds=1), digest_every=timedelta(minutes=15))
+REQUESTS = MailWorkflowRequests(gather=timedelta(seconds=1), digest_every=timedelta(minutes=15))
 ANN, BOB = "ann@shop.example", "Bob@shop.example"
 
 
@@ -50,20 +50,20 @@ async def add(
 
 async def find(database: Database, *, limit: int = 100) -> list[WorkflowRequest]:
     async with database.read() as connection:
-        return await ASKING.find(connection, limit=limit)
+        return await REQUESTS.find(connection, limit=limit)
 
 
-async def mark(database: Database, some: Sequence[WorkflowRequest]) -> None:
+async def mark(database: Database, requests: Sequence[WorkflowRequest]) -> None:
     async with database.write() as connection:
-        await ASKING.mark(connection, some, now=utc_now())
+        await REQUESTS.mark(connection, requests, now=utc_now())
 
 
-async def test_an_owner_whose_address_is_there_twice_is_told_once(database: Database) -> None:
+async def test_owner_listed_twice_gets_one_notice(database: Database) -> None:
     endpoint_id = await endpoint_of(database, ANN, BOB, ANN.upper())
     assert await add(database, endpoint_id) == 2
 
 
-async def test_every_owner_is_told_once_per_episode_and_kind(database: Database) -> None:
+async def test_each_owner_gets_one_notice_per_episode_and_kind(database: Database) -> None:
     endpoint_id = await endpoint_of(database, ANN, BOB)
 
     assert await add(database, endpoint_id) == 2
@@ -72,18 +72,18 @@ async def test_every_owner_is_told_once_per_episode_and_kind(database: Database)
     assert await add(database, endpoint_id, episode=2) == 2
 
     async with database.read() as connection:
-        told = await notices.list_of_endpoint(connection, endpoint_id)
-    assert [(one.episode, one.kind) for one in told] == [
+        listed = await notices.list_of_endpoint(connection, endpoint_id)
+    assert [(one.episode, one.kind) for one in listed] == [
         *[(2, "opened")] * 2,
         *[(1, "recovered")] * 2,
         *[(1, "opened")] * 2,
     ]
-    assert {one.email for one in told} == {ANN, BOB}
-    assert {one.status for one in told} == {"pending"}
-    assert told[0].facts == {"failures": 5}
+    assert {one.email for one in listed} == {ANN, BOB}
+    assert {one.status for one in listed} == {"pending"}
+    assert listed[0].facts == {"failures": 5}
 
 
-async def test_an_owner_who_came_later_is_told_too(database: Database) -> None:
+async def test_owner_added_later_gets_a_notice(database: Database) -> None:
     endpoint_id = await endpoint_of(database, ANN)
     await add(database, endpoint_id)
     async with database.write() as connection:
@@ -91,7 +91,7 @@ async def test_an_owner_who_came_later_is_told_too(database: Database) -> None:
     assert await add(database, endpoint_id) == 1
 
 
-async def test_nobody_is_told_of_an_endpoint_without_owners_or_one_that_is_gone(
+async def test_endpoint_without_owners_or_deleted_gets_no_notices(
     database: Database,
 ) -> None:
     assert await add(database, await endpoint_of(database)) == 0
@@ -107,11 +107,11 @@ async def test_only_the_newest_fifty_are_listed(database: Database) -> None:
     for episode in range(60):
         await add(database, endpoint_id, episode=episode)
     async with database.read() as connection:
-        told = await notices.list_of_endpoint(connection, endpoint_id)
-    assert [one.episode for one in told] == list(range(59, 9, -1))
+        listed = await notices.list_of_endpoint(connection, endpoint_id)
+    assert [one.episode for one in listed] == list(range(59, 9, -1))
 
 
-async def test_one_workflow_is_asked_for_per_owner_without_the_address(
+async def test_one_workflow_per_owner_is_requested_without_the_address(
     database: Database,
 ) -> None:
     first = await endpoint_of(database, ANN, BOB)
@@ -119,20 +119,20 @@ async def test_one_workflow_is_asked_for_per_owner_without_the_address(
     for endpoint_id in (first, second):
         await add(database, endpoint_id)
 
-    asked = await find(database)
+    requests = await find(database)
 
-    assert {one.workflow_id for one in asked} == {
+    assert {one.workflow_id for one in requests} == {
         f"mail/{owner_hash(ANN)}",
         f"mail/{owner_hash(BOB)}",
     }
-    (anns,) = [one for one in asked if one.workflow_id.endswith(owner_hash(ANN))]
+    (anns,) = [one for one in requests if one.workflow_id.endswith(owner_hash(ANN))]
     assert len(anns.key) == 2
     assert anns.argument == MailInput(owner_hash(ANN), 1.0, 900.0)
-    said = repr([(one.workflow_id, one.argument, one.summary) for one in asked]).lower()
-    assert "shop.example" not in said
+    shown = repr([(one.workflow_id, one.argument, one.summary) for one in requests]).lower()
+    assert "shop.example" not in shown
 
 
-async def test_what_was_marked_asks_no_more(database: Database) -> None:
+async def test_marked_notices_request_no_workflow(database: Database) -> None:
     endpoint_id = await endpoint_of(database, ANN, BOB)
     await add(database, endpoint_id)
 
@@ -143,7 +143,7 @@ async def test_what_was_marked_asks_no_more(database: Database) -> None:
     assert await find(database) == []
 
 
-async def test_a_notice_that_came_after_the_look_keeps_asking(database: Database) -> None:
+async def test_notice_added_after_the_read_still_requests_its_workflow(database: Database) -> None:
     endpoint_id = await endpoint_of(database, ANN)
     await add(database, endpoint_id)
     seen = await find(database)
@@ -170,13 +170,13 @@ async def test_more_notices_than_a_statement_has_parameters_are_marked(
                 facts={},
                 at=utc_now(),
             )
-    asked = await find(database)
-    assert [len(one.key) for one in asked] == [2_100]
-    await mark(database, asked)
+    requests = await find(database)
+    assert [len(one.key) for one in requests] == [2_100]
+    await mark(database, requests)
     assert await find(database) == []
 
 
-async def test_what_has_waited_long_asks_again_and_what_was_sent_does_not(
+async def test_overdue_notice_requests_its_workflow_again_unless_sent(
     database: Database,
 ) -> None:
     waits, sent = [await endpoint_of(database, ANN) for _ in range(2)]
@@ -191,14 +191,14 @@ async def test_what_has_waited_long_asks_again_and_what_was_sent_does_not(
     async with database.write() as connection:
         now = utc_now()
         day = timedelta(days=1)
-        assert await notices.request_workflow(connection, started_before=now - day) == 0
-        assert await notices.request_workflow(connection, started_before=now + day) == 1
+        assert await notices.request_stalled_workflows(connection, started_before=now - day) == 0
+        assert await notices.request_stalled_workflows(connection, started_before=now + day) == 1
 
-    (asked,) = await find(database)
-    assert len(asked.key) == 1
+    (request,) = await find(database)
+    assert len(request.key) == 1
 
 
-async def test_what_was_sent_before_anyone_looked_asks_for_nothing(database: Database) -> None:
+async def test_notice_sent_at_once_requests_no_workflow(database: Database) -> None:
     await add(database, await endpoint_of(database, ANN))
     async with database.write() as connection:
         ids = await connection.execute(select(Notice.__table__.c.id))

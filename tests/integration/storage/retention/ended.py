@@ -1,4 +1,4 @@
-"""Attempts that were made, as the facts that a worker records."""
+"""Ended attempts, as a worker records them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOK_MS = 5.0
 
 
 def answer(status_code: int) -> Outcome:
-    """The outcome of a request that was answered so."""
+    """Return the outcome of a request with this response status."""
     succeeded = 200 <= status_code < 300
     return Outcome(
         result=Result.SUCCESS if succeeded else Result.STATUS,
@@ -29,7 +29,8 @@ def answer(status_code: int) -> Outcome:
 def ended(
     attempt: Attempt, status_code: int, started_at: datetime, *, plan: PlanSpec = MINUTES
 ) -> AttemptEnded:
-    """An attempt that was answered so. Made twice it is two attempts of one number."""
+    """Return an attempt that ended with this response status. Two calls return two attempts, with
+    the same number."""
     return AttemptEnded(
         attempt_id=new_id("att", started_at),
         attempt=attempt,
@@ -42,7 +43,7 @@ def ended(
 
 
 def success(life: Life, started_at: datetime) -> AttemptEnded:
-    """The plan's next attempt, which arrived."""
+    """Return the plan's next attempt, which succeeded."""
     trigger = Trigger.RETRY if life.attempts else Trigger.FIRST
     attempt = Attempt(
         number=life.attempts + 1,

@@ -1,4 +1,4 @@
-"""Rows of another time, to see which of them retention deletes."""
+"""Helpers that add old rows, to test which of them retention deletes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENDPOINT, TENANT = "ep_1", "tnt_1"
 
 
 async def in_daily_partitions(database: Database, *days: datetime) -> None:
-    """Have PostgreSQL's tables in partitions from these days on, as if they had been for long."""
+    """Replace PostgreSQL's partitions by daily ones from each of these days on."""
     if database.kind != "postgresql":
         return
     async with database.write() as connection:
@@ -176,7 +176,7 @@ async def add_job(database: Database, at: datetime, *, ended: datetime | None) -
 
 
 async def left(database: Database, table: Any, column: str = "id") -> set[str]:
-    """What is still there."""
+    """Return the ids of the rows that are left."""
     async with database.read() as connection:
         rows = await connection.execute(select(table.__table__.c[column]))
         return set(rows.scalars())

@@ -22,18 +22,18 @@ async def run(
     dry_run: bool = False,
     only: Collection[str] = SWEEPS,
 ) -> dict[str, Swept]:
-    """A whole run, as the workflow does it, or only some of its sweeps."""
-    done = RetentionActivities(database=database, ages=ages, clock=lambda: now)
+    """Run retention as the workflow does, with all sweeps or only some of them."""
+    retention = RetentionActivities(database=database, ages=ages, clock=lambda: now)
     environment = ActivityEnvironment()
-    order = RetentionRunInput(new_id("ret", now), dry_run)
-    await environment.run(done.begin_retention, order)
+    input = RetentionRunInput(new_id("ret", now), dry_run)
+    await environment.run(retention.begin_retention, input)
     if not dry_run:
-        await environment.run(done.prepare_retention, order)
+        await environment.run(retention.prepare_retention, input)
     for name in (one for one in SWEEPS if one in only):
         while not (
-            await environment.run(done.sweep_rows, SweepInput(order.run_id, name, dry_run))
+            await environment.run(retention.sweep_rows, SweepInput(input.run_id, name, dry_run))
         ).done:
             pass
-    state = await environment.run(done.finish_retention, order)
+    state = await environment.run(retention.finish_retention, input)
     assert [swept.name for swept in state.swept] == list(SWEEPS)
     return {swept.name: swept for swept in state.swept}

@@ -1,4 +1,4 @@
-"""Counts by day: what they say, how often they can be made, and that they outlive the rows."""
+"""Daily counts: what they contain, when a day is counted again, and that they outlive the rows."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ MINUTE = timedelta(minutes=1)
 
 
 async def prepare(database: Database, now: datetime) -> Prepared:
-    done = RetentionActivities(database=database, ages=AGES, clock=lambda: now)
-    order = RetentionRunInput(new_id("ret", now), False)
+    retention = RetentionActivities(database=database, ages=AGES, clock=lambda: now)
+    input = RetentionRunInput(new_id("ret", now), False)
     environment = ActivityEnvironment()
-    await environment.run(done.begin_retention, order)
-    return await environment.run(done.prepare_retention, order)
+    await environment.run(retention.begin_retention, input)
+    return await environment.run(retention.prepare_retention, input)
 
 
 async def sweep(database: Database, now: datetime) -> None:
-    done = RetentionActivities(database=database, ages=AGES, clock=lambda: now)
-    order = RetentionRunInput(new_id("ret", now), False)
+    retention = RetentionActivities(database=database, ages=AGES, clock=lambda: now)
+    input = RetentionRunInput(new_id("ret", now), False)
     environment = ActivityEnvironment()
-    await environment.run(done.begin_retention, order)
+    await environment.run(retention.begin_retention, input)
     for name in SWEEPS[:3]:
-        await environment.run(done.sweep_rows, SweepInput(order.run_id, name, False))
+        await environment.run(retention.sweep_rows, SweepInput(input.run_id, name, False))
 
 
 async def days(database: Database, **chosen: Any) -> dict[date, dict[str, Any]]:
-    """The counts that are not 0, by day."""
+    """Return the counts other than 0, by day."""
     async with database.read() as connection:
         rows = await delivery_days.list_days(connection, since=date(2026, 1, 1), **chosen)
     return {
@@ -61,7 +61,7 @@ async def days(database: Database, **chosen: Any) -> dict[date, dict[str, Any]]:
     }
 
 
-async def test_a_day_counts_deliveries_by_outcome_and_attempts_by_duration(
+async def test_day_counts_deliveries_by_status_and_attempts_by_duration(
     database: Database,
 ) -> None:
     await add_endpoint(database)
@@ -94,14 +94,14 @@ async def test_a_day_counts_deliveries_by_outcome_and_attempts_by_duration(
     assert await days(database, tenant_id="tnt_2") == {}
 
 
-async def test_a_day_is_counted_anew_while_it_can_change(database: Database) -> None:
+async def test_day_is_counted_again_while_it_can_change(database: Database) -> None:
     await add_endpoint(database)
     young, old = NOW - 2 * DAY, NOW - 20 * DAY
     await add_delivery(database, "evt_1", young)
     await add_delivery(database, "evt_1", old, status="paused")
     await add_delivery(database, "evt_1", old - DAY)
     assert (await prepare(database, NOW)).days == 3
-    # one that came late, one that ended, and one in a day that nobody looks at again
+    # a late delivery, one that ended, and one on a day that is not counted again
     await add_delivery(database, "evt_1", young + MINUTE)
     async with database.write() as connection:
         c = Delivery.__table__.c
@@ -118,7 +118,7 @@ async def test_a_day_is_counted_anew_while_it_can_change(database: Database) -> 
     assert (await prepare(database, NOW + 2 * MINUTE)).days == 1  # nothing is open any more
 
 
-async def test_counts_outlive_the_rows_and_are_the_same_after_a_crash(database: Database) -> None:
+async def test_counts_outlive_the_rows_and_survive_a_crash(database: Database) -> None:
     await add_endpoint(database)
     for at in (BEFORE, BEFORE, CUTOFF):
         delivery = await add_delivery(database, "evt_1", at, ended=at)
@@ -130,7 +130,7 @@ async def test_counts_outlive_the_rows_and_are_the_same_after_a_crash(database: 
     }
     await prepare(database, NOW)
     assert await days(database) == counted
-    # the worker dies half-way through deleting the day, and the run begins anew
+    # the worker dies half-way through deleting the day, and the run starts again
     async with database.write() as connection:
         c = Attempt.__table__.c
         await connection.execute(delete(Attempt.__table__).where(c.delivery_id == delivery))
@@ -142,7 +142,7 @@ async def test_counts_outlive_the_rows_and_are_the_same_after_a_crash(database: 
     assert (await days(database))[BEFORE.date()] == counted[BEFORE.date()]
 
 
-async def test_a_final_day_is_not_counted_again_by_one_that_read_it_before(
+async def test_final_day_is_never_counted_again(
     database: Database,
 ) -> None:
     await add_endpoint(database)

@@ -1,4 +1,4 @@
-"""A run of retention: told before it is made, cut off by a crash, beside those who write."""
+"""Runs of retention: dry runs, runs interrupted by a crash, and runs beside writers."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("daily", [False, True], ids=["one partition", "daily partitions"])
-async def test_a_dry_run_says_what_a_run_then_does_and_does_nothing(
-    database: Database, daily: bool
-) -> None:
+async def test_dry_run_predicts_a_run_and_changes_nothing(database: Database, daily: bool) -> None:
     if daily:
         await in_daily_partitions(database, CUTOFF - 3 * DAY, CUTOFF + DAY)
     for day in range(5):
@@ -66,16 +64,16 @@ async def test_a_dry_run_says_what_a_run_then_does_and_does_nothing(
 
     assert [await number_of(database, table) for table in tables] == before
     real = await run(database)
-    # with the dead letters go their attempts, which are past their own age and went before
+    # the attempts of dead letters are deleted with them, but here by their own age before
     assert dry == real
     assert [real[name].deleted for name in ("attempts", "dead_letters", "deliveries")] == [7, 3, 3]
     assert (real["events"].deleted, real["events"].kept) == (6, 1)
     if daily and database.kind == "postgresql":
-        # three days each, but for the one that the paused delivery keeps
+        # three days each, except the one that the paused delivery keeps
         assert (real["attempts"].partitions, real["events"].partitions) == (3, 2)
 
 
-async def test_a_crash_between_two_batches_neither_loses_nor_doubles_a_count(
+async def test_crash_between_batches_neither_loses_nor_doubles_a_count(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(activities.retention, "_ROWS_AT_ONCE", 2)
@@ -95,15 +93,15 @@ async def test_a_crash_between_two_batches_neither_loses_nor_doubles_a_count(
         return batch
 
     monkeypatch.setattr(activities.retention, "sweep_batch", crash)
-    done = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
-    order = RetentionRunInput(new_id("ret", NOW), dry_run=False)
+    retention = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
+    input = RetentionRunInput(new_id("ret", NOW), dry_run=False)
     environment = ActivityEnvironment()
-    await environment.run(done.begin_retention, order)
+    await environment.run(retention.begin_retention, input)
     swept = Swept("events", done=False)
     while not swept.done:
         try:
             swept = await environment.run(
-                done.sweep_rows, SweepInput(order.run_id, "events", False)
+                retention.sweep_rows, SweepInput(input.run_id, "events", False)
             )
         except RuntimeError:
             continue
@@ -113,18 +111,18 @@ async def test_a_crash_between_two_batches_neither_loses_nor_doubles_a_count(
 
 
 async def test_a_run_keeps_the_cutoffs_of_its_beginning(database: Database) -> None:
-    order = RetentionRunInput(new_id("ret", NOW), dry_run=False)
+    input = RetentionRunInput(new_id("ret", NOW), dry_run=False)
     environment = ActivityEnvironment()
     first = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
-    await environment.run(first.begin_retention, order)
+    await environment.run(first.begin_retention, input)
     later = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW + 9 * DAY)
-    await environment.run(later.begin_retention, order)
+    await environment.run(later.begin_retention, input)
     event = await add_event(database, CUTOFF)
-    await environment.run(later.sweep_rows, SweepInput(order.run_id, "events", False))
+    await environment.run(later.sweep_rows, SweepInput(input.run_id, "events", False))
     assert await left(database, Event) == {event}
 
 
-async def test_runs_are_remembered_for_a_year(database: Database) -> None:
+async def test_runs_are_kept_for_a_year(database: Database) -> None:
     for now in (NOW - 370 * DAY, NOW - 360 * DAY, NOW):
         await run(database, now=now, only=())
     async with database.read() as connection:
@@ -138,11 +136,11 @@ async def test_runs_are_remembered_for_a_year(database: Database) -> None:
     assert await number_of(database, RetentionRun) == 2
 
 
-async def test_a_delivery_that_is_made_of_an_event_right_now_keeps_it(
+async def test_delivery_being_created_keeps_its_event(
     postgresql_url: str,
 ) -> None:
-    """A replay locks the event's row and adds a delivery. Retention passes by what is locked, and
-    asks again for deliveries once it has the lock. (SQLite has one writer at a time.)"""
+    """A replay locks the event's row and adds a delivery. Retention skips locked rows, and checks
+    for deliveries again once it has the lock. (SQLite has one writer at a time.)"""
     async with Database(postgresql_url) as database:
         event = await add_event(database, BEFORE, deliveries=0)
         async with database.write() as connection:
@@ -153,12 +151,11 @@ async def test_a_delivery_that_is_made_of_an_event_right_now_keeps_it(
         assert await left(database, Event) == {event}
 
 
-async def test_nobody_waits_for_more_than_a_batch(
+async def test_writers_wait_for_one_batch_at_most(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On PostgreSQL the batch under way holds no lock that emitting or recording needs, so they
-    come through while it is open; on SQLite it is over before they begin, and they come between
-    two batches."""
+    """On PostgreSQL an open batch holds no lock that emitting or recording needs, so they succeed
+    meanwhile; on SQLite they run between two batches."""
     monkeypatch.setattr(activities.retention, "_ROWS_AT_ONCE", 50)
     await add_endpoint(database)
     async with database.write() as connection:
@@ -193,7 +190,7 @@ async def test_nobody_waits_for_more_than_a_batch(
             if database.kind == "postgresql":
                 await writer  # the batch's transaction is still open
             else:
-                # what was waiting for the batch before came in after it, ahead of this one
+                # the writer that waited for the previous batch ran before this batch
                 assert len(began) >= len(writers) - 1
         return batch
 

@@ -1,4 +1,4 @@
-"""Which rows retention deletes, and what keeps a row."""
+"""Retention's sweeps: which rows they delete, and what keeps an old row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.integration.storage.retention.retention_run import run
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_row_goes_on_the_day_it_is_past_its_age_and_not_before(database: Database) -> None:
+async def test_row_is_deleted_on_the_day_its_age_is_over_and_not_before(database: Database) -> None:
     await add_endpoint(database)
     kept: dict[Any, set[str]] = {Event: set(), Delivery: set(), Attempt: set()}
     for at in (CUTOFF - 40 * DAY, BEFORE, CUTOFF, NOW - DAY, NOW):
@@ -69,7 +69,7 @@ async def test_a_row_goes_on_the_day_it_is_past_its_age_and_not_before(database:
     assert sum(one.deleted for one in swept.values()) == 8
 
 
-async def test_what_has_not_ended_for_long_enough_keeps_itself_and_its_event(
+async def test_open_and_recently_ended_deliveries_keep_their_events(
     database: Database,
 ) -> None:
     kept_events, kept_deliveries = set(), set()
@@ -77,7 +77,7 @@ async def test_what_has_not_ended_for_long_enough_keeps_itself_and_its_event(
         ("pending", None),
         ("held", None),
         ("paused", None),
-        ("delivered", CUTOFF),  # forty days after it was made
+        ("delivered", CUTOFF),  # forty days after it was created
         ("cancelled", NOW),
         ("dead", CUTOFF),
         ("gone", CUTOFF),
@@ -87,7 +87,7 @@ async def test_what_has_not_ended_for_long_enough_keeps_itself_and_its_event(
         kept_deliveries.add(
             await add_delivery(database, event, CUTOFF - 40 * DAY, status=status, ended=ended)
         )
-        # its neighbour in the same event ended long ago
+        # another delivery of the same event ended long ago
         await add_delivery(database, event, CUTOFF - 40 * DAY, ended=BEFORE)
     for status in ("delivered", "cancelled", "dead", "gone"):
         event = await add_event(database, BEFORE)
@@ -102,7 +102,7 @@ async def test_what_has_not_ended_for_long_enough_keeps_itself_and_its_event(
     assert (swept["events"].deleted, swept["events"].kept) == (5, 7)
 
 
-async def test_dead_letters_that_are_kept_for_longer_keep_their_events(database: Database) -> None:
+async def test_dead_letters_kept_for_longer_keep_their_events(database: Database) -> None:
     event = await add_event(database, BEFORE)
     dead = await add_delivery(database, event, BEFORE, status="dead", ended=BEFORE)
     sweeps = ("dead_letters", "deliveries", "events")
@@ -123,7 +123,9 @@ async def test_an_age_of_zero_keeps_everything(database: Database) -> None:
     assert [await number_of(database, table) for table in (Event, Delivery, Attempt)] == [1, 1, 1]
 
 
-async def test_notices_jobs_and_places_in_flight_go_once_they_are_over(database: Database) -> None:
+async def test_finished_notices_jobs_and_lost_requests_in_flight_are_deleted(
+    database: Database,
+) -> None:
     long_ago, recently = NOW - 91 * DAY, NOW - 89 * DAY
     notices = {
         await add_notice(database, long_ago, status="pending"),
@@ -148,7 +150,7 @@ async def test_notices_jobs_and_places_in_flight_go_once_they_are_over(database:
     assert (swept["jobs"].deleted, swept["jobs"].kept) == (1, 2)
 
 
-async def test_the_audit_log_goes_by_its_horizon(database: Database) -> None:
+async def test_old_audit_entries_are_deleted_by_moving_the_horizon(database: Database) -> None:
     async with database.write() as connection:
         for at in (NOW - 366 * DAY, NOW - 400 * DAY, NOW - 364 * DAY):
             change = Change(
@@ -159,9 +161,9 @@ async def test_the_audit_log_goes_by_its_horizon(database: Database) -> None:
     assert (dry["audit"].deleted, real["audit"].deleted) == (2, 2)
     assert await left(database, AuditEntry, "resource_id") == {
         rfc3339(NOW - 364 * DAY),
-        "audit",  # that it was done
+        "audit",  # the entry about the deletion
     }
-    # nothing more is old: nothing is done, and nothing logged
+    # no other entry is old, so nothing is deleted and nothing is logged
     await run(database, now=NOW + timedelta(hours=1), only=("audit",))
     assert await number_of(database, AuditEntry) == 2
 
@@ -188,7 +190,7 @@ async def add_received(database: Database, at: datetime, *, event_id: str | None
     )
 
 
-async def test_a_received_request_goes_after_its_event(database: Database) -> None:
+async def test_received_request_is_deleted_after_its_event(database: Database) -> None:
     paused = await add_event(database, BEFORE)
     await add_delivery(database, paused, BEFORE, status="paused")
     kept = {
