@@ -1,4 +1,4 @@
-"""Requests to verify, and what came of it; signatures made by other code than the verifiers'."""
+"""Create inbound requests for tests, with signatures by other code than the verifiers'."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ def received(
 def outcome(
     provider: Provider, request: InboundRequest, *secrets: str, now: datetime | None = None
 ) -> str:
-    """`accepted`, or the code of the refusal."""
+    """Verify the request. Return `accepted`, or the code of the rejection."""
     try:
         provider.verify(request, secrets=secrets, now=now or NOW)
     except RequestRejected as error:
-        refused = error
+        rejected = error
     else:
         return ACCEPTED
-    told = [secret for secret in secrets if len(secret) >= 16 and secret in refused.message]
+    told = [secret for secret in secrets if len(secret) >= 16 and secret in rejected.message]
     assert not told, "the refusal tells a secret"
-    return refused.code
+    return rejected.code
 
 
 def at(seconds: float) -> datetime:
-    """So many seconds after NOW."""
+    """Return the time this many seconds after NOW."""
     return datetime.fromtimestamp(TIME + seconds, UTC)
 
 
 def mac(key: bytes | str, message: bytes, algorithm: hashes.HashAlgorithm | None = None) -> bytes:
-    """RFC 2104 by OpenSSL; the verifiers use the standard library."""
+    """Compute an HMAC (RFC 2104) with OpenSSL; the verifiers use the standard library."""
     raw = HMAC(key.encode() if isinstance(key, str) else key, algorithm or hashes.SHA256())
     raw.update(message)
     return raw.finalize()

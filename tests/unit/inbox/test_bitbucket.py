@@ -16,7 +16,7 @@ BITBUCKET = provider("bitbucket")
 DOCS_SECRET = "It's a Secret to Everybody"
 DOCS_BODY = b"Hello World!"
 HEX = "a4771c39fbe90f317c7824e83ddef3caae9cb3d976c214ace1f2937e133263c9"
-SHA1_OF_IT = mac(DOCS_SECRET, DOCS_BODY, SHA1()).hex()  # noqa: S303 - to be refused
+SHA1_OF_IT = mac(DOCS_SECRET, DOCS_BODY, SHA1()).hex()  # noqa: S303 - to be rejected
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_only_sha256_is_accepted(given: str, code: str) -> None:
     assert outcome(BITBUCKET, request, DOCS_SECRET) == code
 
 
-def test_githubs_header_is_not_looked_at() -> None:
+def test_githubs_header_is_ignored() -> None:
     request = received({"X-Hub-Signature-256": f"sha256={HEX}"}, DOCS_BODY)
     assert outcome(BITBUCKET, request, DOCS_SECRET) == "signature_missing"
 
@@ -61,12 +61,12 @@ def test_githubs_header_is_not_looked_at() -> None:
         (None, "bitbucket.event.received"),
     ],
 )
-def test_event_keys_are_event_types(key: str | None, name: str) -> None:
+def test_event_keys_become_event_types(key: str | None, name: str) -> None:
     headers = {} if key is None else {"X-Event-Key": key}
     assert BITBUCKET.event_type(received(headers), {}) == name
 
 
-def test_the_delivery_is_clouds_or_data_centers() -> None:
+def test_the_delivery_id_is_that_of_cloud_or_data_center() -> None:
     cloud = received({"X-Request-UUID": "c", "X-Hook-UUID": "the same for every request"})
     assert BITBUCKET.delivery_id(cloud, {}) == "c"
     assert BITBUCKET.delivery_id(received({"X-Request-Id": "d"}), {}) == "d"

@@ -1,4 +1,4 @@
-"""What holds for every provider: what it signs is accepted, and nothing that differs from it."""
+"""Every provider: requests that it signed are accepted, and changed ones are rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.inbox.requests import ACCEPTED, FORM, JSON, NOW, URL, b64, outco
 
 @dataclass(frozen=True)
 class Case:
-    """One way to sign. `signed` are the headers without any of which nothing is proven."""
+    """A way to sign. `signed` are the headers that are needed to verify a request."""
 
     name: str
     signed: tuple[str, ...]
@@ -69,7 +69,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=[f"{c.name}-{c.signed[-1
 
 
 def sample_of(case: Case, *, secret: str | None = None) -> InboundRequest:
-    """A sample of this provider, a form where it has one."""
+    """Return a signed sample of this provider, a form if it has one."""
     names = sorted(sample_names(case.name), key=lambda name: unsigned_sample(name).content_type)
     signed = sample(
         names[-1], provider=case.provider, secret=secret or case.secret, now=NOW, url=URL
@@ -78,7 +78,7 @@ def sample_of(case: Case, *, secret: str | None = None) -> InboundRequest:
 
 
 def changed(request: InboundRequest, name: str, *values: str) -> InboundRequest:
-    """The request with this header's values instead."""
+    """Return the request with other values of this header."""
     kept = [pair for pair in request.headers.items() if pair[0].lower() != name.lower()]
     return received([*kept, *((name, value) for value in values)], request.body)
 
@@ -90,7 +90,7 @@ def test_every_provider_has_a_case_and_two_samples() -> None:
 
 
 @every_case
-def test_what_the_provider_signs_is_accepted(case: Case) -> None:
+def test_a_request_signed_by_the_provider_is_accepted(case: Case) -> None:
     case.provider.check_secret(case.secret, pointer="/secrets/0")
     assert outcome(case.provider, sample_of(case), case.secret) == ACCEPTED
 
@@ -104,15 +104,15 @@ def test_the_current_and_the_previous_secret_are_both_accepted(case: Case) -> No
 
 
 @every_case
-def test_another_secret_is_refused(case: Case) -> None:
+def test_a_signature_by_another_secret_is_rejected(case: Case) -> None:
     request = sample_of(case, secret=case.other)
     assert outcome(case.provider, request, case.secret) == "signature_mismatch"
 
 
 @every_case
 @pytest.mark.parametrize("secrets", [(), ("",), (" ", "\n")])
-def test_without_a_secret_everything_is_refused(case: Case, secrets: tuple[str, ...]) -> None:
-    # GitLab's signature needs a signing token in particular
+def test_every_request_is_rejected_without_a_secret(case: Case, secrets: tuple[str, ...]) -> None:
+    # GitLab's signature needs a signing token
     assert outcome(case.provider, sample_of(case), *secrets) in {
         "secret_missing",
         "signature_not_accepted",
@@ -120,17 +120,17 @@ def test_without_a_secret_everything_is_refused(case: Case, secrets: tuple[str, 
 
 
 @every_case
-def test_every_header_that_is_signed_has_to_be_there_once_and_unchanged(case: Case) -> None:
+def test_every_signed_header_must_be_present_once_and_unchanged(case: Case) -> None:
     request = sample_of(case)
     for name in case.signed:
         value = request.headers.only(name)
         assert value is not None
-        refusals = {
+        codes = {
             outcome(case.provider, changed(request, name, *values), case.secret)
             for values in [(), ("",), (value, value), (value, value[:-1]), (f"{value[:-1]}\u00e9",)]
         }
-        assert refusals == {"signature_missing", "signature_malformed"}
-        if name != "X-Hook-Id":  # an id that the profile `hook` does not sign
+        assert codes == {"signature_missing", "signature_malformed"}
+        if name != "X-Hook-Id":  # the profile `hook` does not sign this id
             for other in (value[:-1], value + "0", f"x{value}"):
                 assert outcome(case.provider, changed(request, name, other), case.secret) != (
                     ACCEPTED
@@ -138,14 +138,14 @@ def test_every_header_that_is_signed_has_to_be_there_once_and_unchanged(case: Ca
 
 
 @every_case
-def test_header_names_have_no_case(case: Case) -> None:
+def test_header_names_ignore_case(case: Case) -> None:
     request = sample_of(case)
     upper = received([(n.upper(), v) for n, v in request.headers.items()], request.body)
     assert outcome(case.provider, upper, case.secret) == ACCEPTED
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.body_is_signed], ids=lambda c: c.name)
-def test_other_bytes_are_refused(case: Case) -> None:
+def test_another_body_is_rejected(case: Case) -> None:
     request = sample_of(case)
     for body in (b"", request.body + b" ", request.body[:-1], b"\xff\xfe", request.body * 2):
         other = received(request.headers.items(), body)
@@ -156,7 +156,7 @@ signed_cases = st.sampled_from([case for case in CASES if case.body_is_signed])
 
 
 @given(case=signed_cases, place=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
-def test_one_changed_byte_is_refused(case: Case, place: float, bits: int) -> None:
+def test_one_changed_byte_is_rejected(case: Case, place: float, bits: int) -> None:
     request = sample_of(case)
     body = bytearray(request.body)
     body[int(place * len(body))] ^= bits
@@ -189,7 +189,7 @@ forged = (
     url=st.just(URL) | st.text(max_size=40),
     content_type=st.sampled_from([JSON, FORM]),
 )
-def test_no_forged_request_is_accepted_or_raises_anything_but_a_refusal(
+def test_every_forged_request_is_rejected_without_another_error(
     case: Case, headers: list[tuple[str, str]], body: bytes, url: str, content_type: str
 ) -> None:
     request = received(headers, body, url=url, content_type=content_type)
@@ -197,7 +197,9 @@ def test_no_forged_request_is_accepted_or_raises_anything_but_a_refusal(
 
 
 @given(case=st.sampled_from(CASES), secret=st.text(max_size=40))
-def test_no_secret_makes_a_verifier_fail(case: Case, secret: str) -> None:
+def test_any_other_secret_verifies_nothing_and_raises_no_other_error(
+    case: Case, secret: str
+) -> None:
     assert outcome(case.provider, sample_of(case), secret) != ACCEPTED
     assert outcome(case.provider, sample_of(case), secret, case.secret) == ACCEPTED
 
@@ -234,7 +236,7 @@ event_headers = st.sampled_from(
     headers=st.lists(st.tuples(event_headers, st.text(max_size=300)), max_size=6),
     payload=json_values,
 )
-def test_anything_has_a_valid_event_type_and_a_usable_delivery_id_or_none(
+def test_any_request_has_a_valid_event_type_and_a_usable_delivery_id_or_none(
     case: Case, headers: list[tuple[str, str]], payload: JsonValue
 ) -> None:
     request = received(headers, content_type=None)
@@ -248,7 +250,7 @@ def test_anything_has_a_valid_event_type_and_a_usable_delivery_id_or_none(
 
 
 @given(case=st.sampled_from(CASES), body=st.binary(max_size=80), is_form=st.booleans())
-def test_a_body_is_a_value_or_refused(case: Case, body: bytes, is_form: bool) -> None:
+def test_any_body_is_parsed_or_rejected(case: Case, body: bytes, is_form: bool) -> None:
     request = received({}, body, content_type=FORM if is_form else JSON)
     if is_form and FORM not in case.provider.content_types:
         with pytest.raises(UnsupportedContentType):
@@ -258,11 +260,11 @@ def test_a_body_is_a_value_or_refused(case: Case, body: bytes, is_form: bool) ->
     try:
         value = case.provider.payload(request)
     except InvalidInput as error:
-        refused = error
+        rejected = error
     else:
         json.dumps(value, allow_nan=False).encode()
         return
-    assert refused.code in {"invalid_json", "invalid_form"}
+    assert rejected.code in {"invalid_json", "invalid_form"}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +272,7 @@ def test_a_body_is_a_value_or_refused(case: Case, body: bytes, is_form: bool) ->
     [b"", b"{", b'{"a":1,"a":2}', b"NaN", b"1e999", b'"\\ud800"', b'"\\u0000"', b"[" * 100],
 )
 @every_case
-def test_json_is_as_strict_as_everywhere(case: Case, body: bytes) -> None:
+def test_json_is_parsed_strictly(case: Case, body: bytes) -> None:
     with pytest.raises(InvalidInput):
         case.provider.payload(received({}, body))
 
@@ -290,7 +292,7 @@ def test_json_is_as_strict_as_everywhere(case: Case, body: bytes) -> None:
         ("text/html, application/json", False),
     ],
 )
-def test_the_content_type_is_one_that_the_provider_sends(
+def test_other_content_types_than_the_providers_are_rejected(
     case: Case, content_type: str | None, taken: bool
 ) -> None:
     request = received({}, content_type=content_type)
@@ -301,21 +303,21 @@ def test_the_content_type_is_one_that_the_provider_sends(
             case.provider.check_content_type(request)
 
 
-def test_a_content_type_that_comes_twice_is_refused() -> None:
+def test_a_repeated_content_type_is_rejected() -> None:
     twice = received([("Content-Type", JSON), ("content-type", FORM)])
     with pytest.raises(UnsupportedContentType):
         provider("github").check_content_type(twice)
 
 
 @every_case
-def test_suggested_keys_are_expressions_under_patterns(case: Case) -> None:
+def test_suggested_keys_are_valid_patterns_and_expressions(case: Case) -> None:
     for pattern, expression in case.provider.suggested_keys.items():
         assert parse_pattern(pattern, pointer="") == pattern
         assert compile_expression(expression, pointer="").text == expression
 
 
 @every_case
-def test_secrets_that_cannot_be_are_refused_at_creation(case: Case) -> None:
+def test_impossible_secrets_are_rejected_when_a_source_is_created(case: Case) -> None:
     for secret in (
         "",
         " ",
@@ -325,20 +327,20 @@ def test_secrets_that_cannot_be_are_refused_at_creation(case: Case) -> None:
         "\0" * 20,
         "é\ud800" * 9,
     ):
-        with pytest.raises(InvalidInput) as refused:
+        with pytest.raises(InvalidInput) as rejected:
             case.provider.check_secret(secret, pointer="/secrets/0")
-        assert refused.value.code == "invalid_secret"
-        assert refused.value.errors[0].pointer == "/secrets/0"
+        assert rejected.value.code == "invalid_secret"
+        assert rejected.value.errors[0].pointer == "/secrets/0"
 
 
-def test_an_unknown_provider_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InvalidInput, match="github") as refused:
+def test_an_unknown_provider_is_rejected_with_the_list_of_providers() -> None:
+    with pytest.raises(InvalidInput, match="github") as rejected:
         provider("githup")
-    assert refused.value.code == "unknown_provider"
-    assert refused.value.errors[0].pointer == "/provider"
+    assert rejected.value.code == "unknown_provider"
+    assert rejected.value.errors[0].pointer == "/provider"
 
 
-def test_a_request_shows_nothing_of_itself_in_logs() -> None:
+def test_repr_of_a_request_shows_no_header_value_and_no_body() -> None:
     request = received({"X-Gitlab-Token": "the-token"}, b"the-body")
     assert "the-token" not in repr(request)
     assert "the-body" not in repr(request)
@@ -347,7 +349,7 @@ def test_a_request_shows_nothing_of_itself_in_logs() -> None:
     )
 
 
-def test_a_provider_that_verifies_nothing_cannot_be_made() -> None:
+def test_a_provider_without_verification_cannot_be_instantiated() -> None:
     class Trusting(Provider):
         name = "trusting"
 

@@ -1,4 +1,4 @@
-"""Key expressions: what they give, and that none is costly or raises."""
+"""Key expressions: their keys, and that no evaluation is costly or raises."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def key(text: str, payload: JsonValue = PUSH) -> str | None:
         ("empty", None),
         ("commits[?id == 'z']", None),
         ("`{}`", None),
-        # half a key would make unlike things equal
+        # an incomplete key would make different events equal
         ("[repository.full_name, missing]", None),
         ("[repository.full_name, empty]", None),
         ("{a: ref, b: missing}", None),
-        # what the library raises
+        # errors of the library
         ("length(count)", None),
         ("ref < count", None),
         ("join('-', commits)", None),
         ("commits[::0]", None),
     ],
 )
-def test_an_expression_gives_a_key_or_none(text: str, expected: str | None) -> None:
+def test_an_expression_returns_a_key_or_none(text: str, expected: str | None) -> None:
     assert key(text) == expected
 
 
@@ -107,15 +107,15 @@ def test_a_long_key_is_replaced_by_its_digest() -> None:
         "[" * 150 + "]" * 150,
         "!" * 250 + "a",
         "a." * 100 + "a",  # too many parts
-        "a" + "||a" * 20,  # nests as deep as it is long
+        "a" + "||a" * 20,  # nested as deep as it is long
         "\x00",
     ],
 )
-def test_what_is_no_expression_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+def test_an_invalid_expression_is_rejected(text: str) -> None:
+    with pytest.raises(InvalidInput) as rejected:
         compile_expression(text, pointer="/key")
-    assert refused.value.code == "invalid_expression"
-    assert refused.value.errors[0].pointer == "/key"
+    assert rejected.value.code == "invalid_expression"
+    assert rejected.value.errors[0].pointer == "/key"
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_what_is_no_expression_is_refused(text: str) -> None:
         "join('', [])" + "||join('', [])" * 18,
     ],
 )
-def test_what_could_be_costly_is_refused(text: str) -> None:
+def test_a_costly_expression_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput):
         compile_expression(text, pointer="/key")
 
 
-def test_every_listed_function_is_one_of_the_library() -> None:
+def test_every_listed_function_exists_in_the_library() -> None:
     examples = {
         "contains": "contains(ref, 'main')",
         "ends_with": "ends_with(ref, 'main')",
@@ -167,18 +167,18 @@ def test_every_listed_function_is_one_of_the_library() -> None:
         assert key(text) is not None
 
 
-def test_an_evaluation_that_takes_too_long_gives_no_key() -> None:
+def test_an_evaluation_that_takes_too_long_has_no_key() -> None:
     rows: JsonValue = [[1]] * 60_000
     assert key("length(@[*][0])", rows[:100]) == "100"  # type: ignore[index]
     assert key("length(@[*][0] | [*] | [*] | [*] | [*] | [*])", rows) is None
 
 
-def test_an_infinite_sum_is_no_key() -> None:
+def test_an_infinite_sum_has_no_key() -> None:
     assert key("sum(@)", [1.7e308, 1.7e308]) is None
     assert key("[sum(@)]", [1.7e308, 1.7e308]) is None
 
 
-def test_a_payload_as_deep_as_json_may_be_has_a_key() -> None:
+def test_a_payload_of_the_maximum_depth_has_a_key() -> None:
     deep: JsonValue = "x"
     for _ in range(63):
         deep = [deep]
@@ -202,9 +202,7 @@ pieces = st.sampled_from(
 
 
 @given(text=st.lists(pieces, max_size=12).map("".join), payload=json_values)
-def test_anything_is_refused_at_creation_or_gives_a_key_or_none(
-    text: str, payload: JsonValue
-) -> None:
+def test_any_expression_is_rejected_or_returns_a_key_or_none(text: str, payload: JsonValue) -> None:
     try:
         expression = compile_expression(text, pointer="/key")
     except InvalidInput:
@@ -215,7 +213,7 @@ def test_anything_is_refused_at_creation_or_gives_a_key_or_none(
 
 
 @given(text=st.text(max_size=30), payload=json_values)
-def test_any_text_at_all_is_refused_or_evaluated(text: str, payload: JsonValue) -> None:
+def test_any_text_is_rejected_or_evaluated(text: str, payload: JsonValue) -> None:
     try:
         expression = compile_expression(text, pointer="/key")
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Forms are read as the standard library reads them, and in little memory."""
+"""Forms are parsed as by the standard library, in little memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hookfast.inbox.form import MAX_FIELDS, form_pairs
 PIECES = ["%", "%2", "%20", "%C3%A9", "%F0%9F%A6%8A", "%E2%82", "%00", "%%41", "+", "=", "&", "a"]
 
 
-def of_the_library(body: bytes) -> list[tuple[str, str]] | None:
+def parsed_by_library(body: bytes) -> list[tuple[str, str]] | None:
     try:
         pairs = parse_qsl(
             body.decode("ascii"),
@@ -31,7 +31,7 @@ def of_the_library(body: bytes) -> list[tuple[str, str]] | None:
     return None if any("\0" in text for pair in pairs for text in pair) else pairs
 
 
-def of_ours(body: bytes) -> list[tuple[str, str]] | None:
+def parsed(body: bytes) -> list[tuple[str, str]] | None:
     try:
         return form_pairs(body)
     except InvalidInput:
@@ -39,20 +39,18 @@ def of_ours(body: bytes) -> list[tuple[str, str]] | None:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30), st.integers(1, 9))
-def test_a_form_is_read_as_the_library_reads_it_however_it_is_cut(
-    pieces: list[str], at_once: int
-) -> None:
+def test_a_form_is_parsed_as_by_the_standard_library(pieces: list[str], at_once: int) -> None:
     body = "".join(pieces).encode()
     with pytest.MonkeyPatch.context() as patch:
         pattern = form._PIECE.pattern.replace("4096", str(at_once))
         patch.setattr(form, "_PIECE", re.compile(pattern, re.DOTALL))
-        assert of_ours(body) == of_the_library(body)
+        assert parsed(body) == parsed_by_library(body)
 
 
 @pytest.mark.parametrize("count", [MAX_FIELDS - 1, MAX_FIELDS, MAX_FIELDS + 1])
-def test_so_many_fields_are_read_and_no_more(count: int) -> None:
+def test_a_form_has_at_most_the_maximum_number_of_fields(count: int) -> None:
     body = b"&".join([b"a=1"] * count)
-    assert of_ours(body) == of_the_library(body)
+    assert parsed(body) == parsed_by_library(body)
 
 
 @pytest.mark.parametrize("escape", [b"%20", b"%C3%A9", b"%", b"+"])

@@ -1,4 +1,4 @@
-"""A scheme that options describe; some are those of other providers, with their vectors."""
+"""The generic provider, also with the schemes and vectors of other providers."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ PLAIN = generic()
 TIMED = generic(message="{timestamp}.{body}", timestamp_header="X-Time")
 
 
-def test_githubs_scheme_is_one_of_these() -> None:
+def test_generic_options_can_describe_githubs_scheme() -> None:
     github = generic(signature_header="X-Hub-Signature-256", prefix="sha256=")
     request = received({"x-hub-signature-256": test_github.DOCS}, test_github.DOCS_BODY)
     assert outcome(github, request, test_github.DOCS_SECRET) == ACCEPTED
 
 
-def test_slacks_scheme_is_one_of_these() -> None:
+def test_generic_options_can_describe_slacks_scheme() -> None:
     slack = generic(
         signature_header="X-Slack-Signature",
         prefix="v0=",
@@ -58,17 +58,19 @@ def test_slacks_scheme_is_one_of_these() -> None:
 
 @pytest.mark.parametrize(
     ("name", "algorithm"),
-    [("sha1", SHA1()), ("sha384", SHA384()), ("sha512", SHA512())],  # noqa: S303 - a choice
+    [("sha1", SHA1()), ("sha384", SHA384()), ("sha512", SHA512())],  # noqa: S303 - supported
 )
 @pytest.mark.parametrize("encoding", ["hex", "base64", "base64url"])
-def test_every_hash_in_every_encoding(name: str, algorithm: HashAlgorithm, encoding: str) -> None:
+def test_every_hash_works_in_every_encoding(
+    name: str, algorithm: HashAlgorithm, encoding: str
+) -> None:
     raw = mac(SECRET, BODY, algorithm)
     text = raw.hex() if encoding == "hex" else b64(raw)
     if encoding == "base64url":
         text = text.replace("+", "-").replace("/", "_")
     one = generic(hash=name, encoding=encoding)
     assert outcome(one, received({"X-Signature": text}, BODY), SECRET) == ACCEPTED
-    # the same bytes under another hash's name have another length
+    # another hash has another length
     assert outcome(PLAIN, received({"X-Signature": raw.hex()}, BODY), SECRET) == (
         "signature_malformed"
     )
@@ -83,7 +85,7 @@ def test_every_hash_in_every_encoding(name: str, algorithm: HashAlgorithm, encod
         ("v1:{timestamp}:{body}:end", b"v1:%d:%b:end" % (TIME, BODY)),
     ],
 )
-def test_the_message_is_what_the_template_says(message: str, signed: bytes) -> None:
+def test_the_signed_message_follows_the_template(message: str, signed: bytes) -> None:
     options: dict[str, Any] = {"message": message, "id_header": "X-Id"}
     if "{timestamp}" in message:
         options["timestamp_header"] = "X-Time"
@@ -130,13 +132,13 @@ def timed(timestamp: str) -> dict[str, str]:
         ),
     ],
 )
-def test_a_signed_time_has_to_be_there_once_and_be_now(
+def test_a_signed_time_must_be_present_once_and_be_current(
     headers: dict[str, str], seconds_later: int, code: str
 ) -> None:
     assert outcome(TIMED, received(headers, BODY), SECRET, now=at(seconds_later)) == code
 
 
-def test_the_time_may_be_in_milliseconds() -> None:
+def test_the_time_can_be_in_milliseconds() -> None:
     one = generic(
         message="{timestamp}.{body}", timestamp_header="X-Time", timestamp_unit="milliseconds"
     )
@@ -179,18 +181,16 @@ def test_the_time_may_be_in_milliseconds() -> None:
         ({"a/b~c": 1}, "/options/a~1b~0c"),
     ],
 )
-def test_options_that_cannot_work_are_refused_with_their_place(
-    options: dict[str, Any], pointer: str
-) -> None:
+def test_invalid_options_are_rejected_at_their_place(options: dict[str, Any], pointer: str) -> None:
     given = {"signature_header": "X-Signature"} | options
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as rejected:
         provider("generic", {name: value for name, value in given.items() if value is not None})
-    assert refused.value.code == "invalid_options"
-    assert pointer in [error.pointer for error in refused.value.errors]
-    assert "hunter2" not in str(refused.value.errors) + refused.value.message
+    assert rejected.value.code == "invalid_options"
+    assert pointer in [error.pointer for error in rejected.value.errors]
+    assert "hunter2" not in str(rejected.value.errors) + rejected.value.message
 
 
-def test_an_unknown_option_is_answered_with_those_there_are() -> None:
+def test_an_unknown_option_is_rejected_with_the_list_of_options() -> None:
     with pytest.raises(InvalidInput, match="unknown option; github has: allow_sha1"):
         provider("github", {"allow_sha_1": True})
     with pytest.raises(InvalidInput, match="unknown option; bitbucket has: none"):
@@ -212,7 +212,7 @@ def test_an_unknown_option_is_answered_with_those_there_are() -> None:
         ({"type_expression": "@"}, "generic.event.received"),
     ],
 )
-def test_the_event_type_is_fixed_or_in_a_header_or_in_the_body(
+def test_the_event_type_comes_from_the_options_a_header_or_the_body(
     options: dict[str, Any], expected: str
 ) -> None:
     one = generic(**options)
@@ -220,7 +220,7 @@ def test_the_event_type_is_fixed_or_in_a_header_or_in_the_body(
     assert one.event_type(request, one.payload(request)) == expected
 
 
-def test_the_delivery_is_in_a_header_or_in_the_body() -> None:
+def test_the_delivery_id_comes_from_a_header_or_the_body() -> None:
     request = received({"X-Id": "h_1"}, BODY)
     payload = PLAIN.payload(request)
     assert PLAIN.delivery_id(request, payload) is None
@@ -229,7 +229,7 @@ def test_the_delivery_is_in_a_header_or_in_the_body() -> None:
     assert generic(id_expression="missing").delivery_id(request, payload) is None
 
 
-def test_a_form_is_an_object_of_its_fields() -> None:
+def test_a_form_becomes_an_object_of_its_fields() -> None:
     request = received({}, b"a=1&b=%C3%BC&b=&c=", content_type=FORM)
     assert PLAIN.payload(request) == {"a": "1", "b": ["ü", ""], "c": ""}
 
@@ -246,8 +246,8 @@ def test_a_form_is_an_object_of_its_fields() -> None:
         b"&".join([b"a=1"] * (MAX_FIELDS + 1)),
     ],
 )
-def test_a_form_that_no_database_or_no_browser_would_take_is_refused(body: bytes) -> None:
-    with pytest.raises(InvalidInput) as refused:
+def test_an_invalid_form_is_rejected(body: bytes) -> None:
+    with pytest.raises(InvalidInput) as rejected:
         PLAIN.payload(received({}, body, content_type=FORM))
-    assert refused.value.code == "invalid_form"
+    assert rejected.value.code == "invalid_form"
     assert len(form_pairs(b"&".join([b"a=1"] * MAX_FIELDS))) == MAX_FIELDS

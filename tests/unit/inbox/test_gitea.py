@@ -48,7 +48,7 @@ def test_only_the_bare_hex_of_the_hmac_is_accepted(headers: dict[str, str], code
     assert outcome(GITEA, received(headers, BODY), SECRET) == code
 
 
-def test_a_form_is_refused_before_its_signature() -> None:
+def test_a_form_is_rejected_before_its_signature_is_verified() -> None:
     body = form({"payload": BODY.decode()})
     with pytest.raises(UnsupportedContentType):
         GITEA.check_content_type(received({"X-Gitea-Signature": GOOD}, body, content_type=FORM))
@@ -64,13 +64,13 @@ def test_a_form_is_refused_before_its_signature() -> None:
         ({}, None, "gitea.event.received"),
     ],
 )
-def test_events_are_named_by_header_and_action(
+def test_the_event_type_is_from_the_header_and_the_action(
     headers: dict[str, str], payload: object, name: str
 ) -> None:
     assert GITEA.event_type(received(headers), payload) == name  # type: ignore[arg-type]
 
 
-def test_the_delivery_is_giteas_or_forgejos() -> None:
+def test_the_delivery_id_is_that_of_gitea_or_forgejo() -> None:
     assert GITEA.delivery_id(received({"X-Gitea-Delivery": "g"}), {}) == "g"
     assert GITEA.delivery_id(received({"X-Forgejo-Delivery": "f"}), {}) == "f"
     assert GITEA.delivery_id(received({"X-GitHub-Delivery": "h"}), {}) is None

@@ -38,7 +38,7 @@ def test_the_vector_of_the_sdk_is_accepted() -> None:
     assert outcome(GITHUB, request, SDK_SECRET) == ACCEPTED
 
 
-def test_sha1_is_accepted_where_it_is_allowed_and_comes_alone() -> None:
+def test_sha1_is_accepted_if_allowed_and_the_only_signature() -> None:
     request = received({"X-Hub-Signature": SDK_SHA1}, SDK_BODY)
     assert outcome(GITHUB, request, SDK_SECRET) == "signature_not_accepted"
     assert outcome(WITH_SHA1, request, SDK_SECRET) == ACCEPTED
@@ -47,7 +47,7 @@ def test_sha1_is_accepted_where_it_is_allowed_and_comes_alone() -> None:
 @pytest.mark.parametrize(
     ("headers", "code"),
     [
-        # a right SHA-1 does not excuse a SHA-256 that is wrong, broken or there twice
+        # a correct SHA-1 does not excuse a SHA-256 that is wrong, malformed or repeated
         ({"X-Hub-Signature": SDK_SHA1, "X-Hub-Signature-256": DOCS}, "signature_mismatch"),
         ({"X-Hub-Signature": SDK_SHA1, "X-Hub-Signature-256": "sha256="}, "signature_malformed"),
         ({"X-Hub-Signature": SDK_SHA1, "X-Hub-Signature-256": ""}, "signature_malformed"),
@@ -63,7 +63,9 @@ def test_sha1_is_accepted_where_it_is_allowed_and_comes_alone() -> None:
         ),
     ],
 )
-def test_no_downgrade_to_sha1(headers: dict[str, str], code: str) -> None:
+def test_sha1_does_not_replace_a_missing_or_wrong_sha256(
+    headers: dict[str, str], code: str
+) -> None:
     assert outcome(WITH_SHA1, received(headers, SDK_BODY), SDK_SECRET) == code
 
 
@@ -89,12 +91,12 @@ def test_no_downgrade_to_sha1(headers: dict[str, str], code: str) -> None:
         (f"sha256={HEX[:-1]}8", "signature_mismatch"),
     ],
 )
-def test_what_is_not_the_signature_is_refused(signature: str, code: str) -> None:
+def test_a_wrong_signature_is_rejected(signature: str, code: str) -> None:
     request = received({"X-Hub-Signature-256": signature}, DOCS_BODY)
     assert outcome(GITHUB, request, DOCS_SECRET) == code
 
 
-def test_an_unsigned_request_is_told_what_is_missing() -> None:
+def test_the_error_for_an_unsigned_request_names_the_missing_header() -> None:
     assert outcome(GITHUB, received({}, DOCS_BODY), DOCS_SECRET) == "signature_missing"
     assert outcome(WITH_SHA1, received({}, DOCS_BODY), DOCS_SECRET) == "signature_missing"
 
@@ -137,7 +139,7 @@ def test_json_in_a_form_is_signed_as_a_form() -> None:
         "payload=ü".encode(),
     ],
 )
-def test_a_form_without_one_right_payload_is_refused(body: bytes) -> None:
+def test_a_form_without_exactly_one_valid_payload_is_rejected(body: bytes) -> None:
     with pytest.raises(InvalidInput):
         GITHUB.payload(received({}, body, content_type=FORM))
 
@@ -155,12 +157,14 @@ def test_a_form_without_one_right_payload_is_refused(body: bytes) -> None:
         (None, {"action": "opened"}, "github.event.opened"),
     ],
 )
-def test_events_are_named_by_header_and_action(event: str, payload: object, name: str) -> None:
+def test_the_event_type_is_from_the_header_and_the_action(
+    event: str, payload: object, name: str
+) -> None:
     headers = {} if event is None else {"X-GitHub-Event": event}
     assert GITHUB.event_type(received(headers), payload) == name  # type: ignore[arg-type]
 
 
-def test_the_delivery_is_githubs() -> None:
+def test_the_delivery_id_is_githubs() -> None:
     guid = "72d3162e-cc78-11e3-81ab-4c9367dc0958"
     assert GITHUB.delivery_id(received({"x-github-delivery": guid}), {}) == guid
     assert GITHUB.delivery_id(received({}), {}) is None

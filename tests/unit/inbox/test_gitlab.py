@@ -62,11 +62,11 @@ def test_the_vector_of_the_specification_is_accepted() -> None:
         (TOKEN.replace("a", "а"), "signature_malformed"),  # Cyrillic
     ],
 )
-def test_the_token_has_to_be_the_secret(token: str, code: str) -> None:
+def test_the_token_must_be_the_secret(token: str, code: str) -> None:
     assert outcome(GITLAB, received({"X-Gitlab-Token": token}, BODY), TOKEN) == code
 
 
-def test_a_token_that_comes_twice_is_refused() -> None:
+def test_a_repeated_token_is_rejected() -> None:
     twice = [("X-Gitlab-Token", TOKEN), ("X-GITLAB-TOKEN", TOKEN)]
     assert outcome(GITLAB, received(twice, BODY), TOKEN) == "signature_malformed"
 
@@ -93,14 +93,14 @@ def test_a_signature_is_accepted_with_the_current_and_the_previous_signing_token
         ({"webhook-timestamp": "now"}, "timestamp_malformed"),
     ],
 )
-def test_a_right_token_does_not_excuse_a_wrong_signature(
+def test_a_correct_token_does_not_excuse_a_wrong_signature(
     changes: dict[str, str], code: str
 ) -> None:
     headers = signed() | changes | {"X-Gitlab-Token": TOKEN}
     assert outcome(GITLAB, received(headers, BODY), SIGNING, TOKEN) == code
 
 
-def test_a_source_with_a_signing_token_takes_no_token_alone() -> None:
+def test_a_source_with_a_signing_token_rejects_a_token_alone() -> None:
     request = received({"X-Gitlab-Token": TOKEN}, BODY)
     assert outcome(GITLAB, request, SIGNING, TOKEN) == "signature_missing"
 
@@ -110,13 +110,13 @@ def test_a_signed_request_needs_the_signing_token() -> None:
     assert outcome(GITLAB, received(headers, BODY), TOKEN) == "signature_not_accepted"
 
 
-def test_the_signing_token_itself_is_no_token() -> None:
+def test_the_signing_token_is_not_accepted_as_a_token() -> None:
     assert outcome(GITLAB, received({"X-Gitlab-Token": SIGNING}, BODY), SIGNING) == (
         "signature_missing"
     )
 
 
-def test_an_old_signature_is_refused() -> None:
+def test_an_old_signature_is_rejected() -> None:
     request = received(signed(), BODY)
     assert outcome(GITLAB, request, SIGNING, now=at(300)) == ACCEPTED
     assert outcome(GITLAB, request, SIGNING, now=at(301)) == "timestamp_out_of_tolerance"
@@ -168,12 +168,14 @@ def test_a_broken_signing_token_verifies_nothing() -> None:
         ({"object_kind": 1, "object_attributes": []}, None, "gitlab.event.received"),
     ],
 )
-def test_events_are_named_by_kind_and_action(payload: object, event: str, name: str) -> None:
+def test_the_event_type_is_from_the_kind_and_the_action(
+    payload: object, event: str, name: str
+) -> None:
     headers = {} if event is None else {"X-Gitlab-Event": event}
     assert GITLAB.event_type(received(headers), payload) == name  # type: ignore[arg-type]
 
 
-def test_the_delivery_is_what_stays_the_same_over_retries() -> None:
+def test_the_delivery_id_is_the_same_for_retries() -> None:
     every = {"webhook-id": "w", "Idempotency-Key": "i", "X-Gitlab-Event-UUID": "u"}
     assert GITLAB.delivery_id(received(every), {}) == "w"
     del every["webhook-id"]
@@ -181,7 +183,7 @@ def test_the_delivery_is_what_stays_the_same_over_retries() -> None:
     assert GITLAB.delivery_id(received({}), {}) is None
 
 
-def test_hooks_that_one_event_set_off_are_told_apart_by_their_bodies() -> None:
+def test_hooks_of_one_event_are_distinguished_by_their_bodies() -> None:
     shared = {"X-Gitlab-Event-UUID": ID}
     push, pipeline = (
         GITLAB.delivery_id(received(shared, body), {})
@@ -195,10 +197,10 @@ def test_hooks_that_one_event_set_off_are_told_apart_by_their_bodies() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "short", "whsec_", "whsec_AAAA", "ü" * 20, " " + "a" * 20])
-def test_secrets_that_cannot_work_are_refused_at_creation(secret: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+def test_unusable_secrets_are_rejected_when_a_source_is_created(secret: str) -> None:
+    with pytest.raises(InvalidInput) as rejected:
         GITLAB.check_secret(secret, pointer="/secrets/0")
-    assert refused.value.code == "invalid_secret"
-    assert refused.value.errors[0].pointer == "/secrets/0"
+    assert rejected.value.code == "invalid_secret"
+    assert rejected.value.errors[0].pointer == "/secrets/0"
     GITLAB.check_secret(TOKEN, pointer="/secrets/0")
     GITLAB.check_secret(SIGNING, pointer="/secrets/0")

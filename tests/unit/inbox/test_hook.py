@@ -1,4 +1,4 @@
-"""What another Hookfast sends, signed here by OpenSSL and by the server's own signing code."""
+"""Requests of another Hookfast, signed by OpenSSL and by the server's own code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def signed(*, key: bytes = KEY, body: bytes = BODY) -> dict[str, str]:
 
 
 def sent(profiles: Iterable[str]) -> dict[str, str]:
-    """What an endpoint with these signatures sends."""
+    """Return the headers of an endpoint with these signatures."""
     return {"X-Hook-Id": ID} | merged_headers(
         sign(
             Profile(name),
@@ -52,14 +52,14 @@ def sent(profiles: Iterable[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("profiles", [["standard"], ["hook", "standard"], EVERY])
-def test_what_an_endpoint_sends_is_accepted(profiles: Sequence[str]) -> None:
+def test_requests_of_another_hookfast_are_accepted(profiles: Sequence[str]) -> None:
     request = received(sent(profiles), BODY)
     assert outcome(STANDARD, request, SECRET) == ACCEPTED
     assert STANDARD.delivery_id(request, {}) == ID
 
 
 @pytest.mark.parametrize("profile", ["hook", "nonce"])
-def test_a_profile_that_signs_no_id_has_to_be_named_and_its_id_is_none(profile: str) -> None:
+def test_a_profile_that_signs_no_id_must_be_named_and_has_no_delivery_id(profile: str) -> None:
     request = received(sent([profile]), BODY)
     assert outcome(STANDARD, request, SECRET) == "signature_not_accepted"
     named = provider("hook", {"profiles": [profile]})
@@ -70,7 +70,7 @@ def test_a_profile_that_signs_no_id_has_to_be_named_and_its_id_is_none(profile: 
 @pytest.mark.parametrize(
     "profiles", [["standard"], ["hook"], ["nonce"], ["hook", "standard"], EVERY], ids="+".join
 )
-def test_a_captured_request_has_one_key_whatever_is_left_of_it(profiles: list[str]) -> None:
+def test_a_captured_request_keeps_its_key_when_signatures_are_removed(profiles: list[str]) -> None:
     source = provider("hook", {"profiles": profiles})
     captured = sent(EVERY)
     key = delivery_key(source, received(captured, BODY), payload={})
@@ -87,13 +87,13 @@ def test_a_captured_request_has_one_key_whatever_is_left_of_it(profiles: list[st
 
 
 @pytest.mark.parametrize("profiles", [[], ["body"], ["rsa"], ["hook", "else"], "hook"])
-def test_profiles_that_prove_too_little_are_no_option(profiles: object) -> None:
-    with pytest.raises(InvalidInput) as refused:
+def test_weak_profiles_are_rejected(profiles: object) -> None:
+    with pytest.raises(InvalidInput) as rejected:
         provider("hook", {"profiles": profiles})
-    assert refused.value.errors[0].pointer.startswith("/options/profiles")
+    assert rejected.value.errors[0].pointer.startswith("/options/profiles")
 
 
-def test_a_public_key_verifies_the_standard_profile_alone() -> None:
+def test_a_public_key_verifies_only_the_standard_profile() -> None:
     STANDARD.check_secret(PUBLIC, pointer="/secrets/0")
     with pytest.raises(InvalidInput, match="standard"):
         HOOK.check_secret(PUBLIC, pointer="/secrets/0")
@@ -103,13 +103,13 @@ def test_a_public_key_verifies_the_standard_profile_alone() -> None:
 
 
 @pytest.mark.parametrize("profiles", [["standard"], ["nonce"], ["hook"], ["hook", "standard"]])
-def test_a_sample_is_signed_as_the_source_wants_it(profiles: list[str]) -> None:
+def test_a_sample_is_signed_with_the_sources_profiles(profiles: list[str]) -> None:
     source = provider("hook", {"profiles": profiles})
     given = sample("hook.order.invoice.paid", provider=source, secret=SECRET, now=NOW, url=URL)
     assert outcome(source, received(given.headers, given.body), SECRET) == ACCEPTED
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as rejected:
         sample("hook.order.invoice.paid", provider=source, secret=PUBLIC, now=NOW, url=URL)
-    assert refused.value.code == "invalid_secret"
+    assert rejected.value.code == "invalid_secret"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_only_the_signature_of_time_and_body_is_accepted(
     assert outcome(HOOK, received(headers, body), SECRET) == code
 
 
-def test_of_two_that_are_accepted_the_stronger_decides() -> None:
+def test_the_stronger_of_two_accepted_signatures_counts() -> None:
     wrong = {"webhook-id": ID, "webhook-timestamp": str(TIME), "webhook-signature": "v1,x"}
     request = received(signed() | wrong, BODY)
     both = provider("hook", {"profiles": ["hook", "standard"]})
@@ -141,9 +141,9 @@ def test_of_two_that_are_accepted_the_stronger_decides() -> None:
     assert outcome(HOOK, request, SECRET) == ACCEPTED
 
 
-def test_sha1_needs_to_be_allowed_and_to_come_alone() -> None:
+def test_sha1_must_be_allowed_and_the_only_signature() -> None:
     message = f"{TIME}.".encode() + BODY
-    weak = f"sha1={mac(KEY, message, SHA1()).hex()}"  # noqa: S303 - to be refused
+    weak = f"sha1={mac(KEY, message, SHA1()).hex()}"  # noqa: S303 - to be rejected
     allowed = provider("hook", {"profiles": ["hook"], "allow_sha1": True})
     alone = received(signed() | {"X-Hook-Signature": weak}, BODY)
     assert outcome(HOOK, alone, SECRET) == "signature_not_accepted"
@@ -168,7 +168,7 @@ def test_the_previous_secret_is_accepted_beside_the_current_one() -> None:
     assert outcome(HOOK, request, SECRET) == "signature_mismatch"
 
 
-def test_the_time_has_to_be_now() -> None:
+def test_the_signed_time_must_be_within_the_tolerance() -> None:
     request = received(signed(), BODY)
     assert outcome(HOOK, request, SECRET, now=at(300)) == ACCEPTED
     assert outcome(HOOK, request, SECRET, now=at(301)) == "timestamp_out_of_tolerance"
@@ -185,7 +185,7 @@ def test_the_time_has_to_be_now() -> None:
         ([], None, "hook.event.received"),
     ],
 )
-def test_types_stay_as_they_are_but_operational_ones(
+def test_event_types_are_unchanged_except_operational_ones(
     payload: object, topic: str | None, name: str
 ) -> None:
     headers = {} if topic is None else {"X-Hook-Topic": topic}

@@ -1,4 +1,4 @@
-"""What makes two requests the same, and two events the same fact."""
+"""Idempotency keys of deliveries and of business facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GITHUB = provider("github")
 PUSH = {"repository": {"full_name": "acme/storefront"}, "ref": "refs/heads/main", "after": "61"}
 
 
-def test_a_key_is_the_providers_id_or_the_expressions_or_the_bodys() -> None:
+def test_the_key_is_the_delivery_id_the_expression_or_the_body_digest() -> None:
     after = compile_expression("after", pointer="/key")
     named = received({"X-GitHub-Delivery": "guid"})
     assert delivery_key(GITHUB, named, payload=PUSH, expression=after) == "id:guid"
@@ -25,7 +25,7 @@ def test_a_key_is_the_providers_id_or_the_expressions_or_the_bodys() -> None:
     assert delivery_key(GITHUB, unnamed, payload={}) == unnamed.content_key
 
 
-def test_an_id_cannot_pass_for_the_digest_of_another_body() -> None:
+def test_a_delivery_id_cannot_equal_the_key_of_another_body() -> None:
     victim = received({}, b"the body of another request")
     forger = received({"X-GitHub-Delivery": victim.content_key})
     assert delivery_key(GITHUB, forger, payload={}) != delivery_key(GITHUB, victim, payload={})
@@ -40,7 +40,7 @@ def test_a_key_has_a_bounded_length() -> None:
     assert len(delivery_key(GITHUB, named, payload=long)) == len("sha256:") + 64
 
 
-def test_the_same_push_under_two_delivery_ids_is_one_fact() -> None:
+def test_the_same_push_under_two_delivery_ids_has_one_business_key() -> None:
     keys = BusinessKeys.parse("suggested", provider=GITHUB, pointer="/key")
     found = keys.key("github.push.received", PUSH)  # type: ignore[arg-type]
     assert found == 'github.push.received:["acme/storefront","refs/heads/main","61"]'
@@ -48,19 +48,19 @@ def test_the_same_push_under_two_delivery_ids_is_one_fact() -> None:
     assert keys.key("github.push.received", other) != found  # type: ignore[arg-type]
 
 
-def test_an_event_without_a_rule_or_with_half_a_key_is_a_fact_of_its_own() -> None:
+def test_an_event_without_a_rule_or_a_complete_key_has_no_business_key() -> None:
     keys = BusinessKeys.parse("suggested", provider=GITHUB, pointer="/key")
     assert keys.key("github.star.created", PUSH) is None  # type: ignore[arg-type]
     assert keys.key("github.push.received", {"ref": "refs/heads/main"}) is None
 
 
-def test_one_expression_is_for_every_event_and_still_tells_their_types_apart() -> None:
+def test_business_keys_of_one_expression_differ_by_event_type() -> None:
     keys = BusinessKeys.parse("after", provider=GITHUB, pointer="/key")
     assert keys.key("github.push.received", {"after": "61"}) == "github.push.received:61"
     assert keys.key("github.create.received", {"after": "61"}) == "github.create.received:61"
 
 
-def test_the_first_pattern_that_matches_decides() -> None:
+def test_the_first_matching_pattern_applies() -> None:
     rules = {"github.push.*": "after", "github.**": "ref"}
     keys = BusinessKeys.parse(rules, provider=GITHUB, pointer="/key")
     payload = {"after": "61", "ref": "main"}
@@ -80,20 +80,20 @@ def test_the_first_pattern_that_matches_decides() -> None:
         ({"git/hub~": "id"}, "/key/git~1hub~0"),
     ],
 )
-def test_rules_that_cannot_work_are_refused_with_their_place(
+def test_invalid_business_keys_are_rejected_at_their_place(
     given: str | Mapping[str, str], pointer: str
 ) -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as rejected:
         BusinessKeys.parse(given, provider=GITHUB, pointer=pointer[:4])
-    assert refused.value.errors[0].pointer == pointer
+    assert rejected.value.errors[0].pointer == pointer
 
 
-def test_a_provider_without_suggestions_says_so() -> None:
+def test_suggested_keys_of_a_provider_without_any_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="hook has no suggested keys"):
         BusinessKeys.parse("suggested", provider=provider("hook"), pointer="/key")
 
 
-def test_headers_of_a_server_lose_nothing() -> None:
+def test_raw_headers_are_decoded_without_loss() -> None:
     raw = [(b"X-A", b"\xff\x00"), (b"x-a", b"2"), (b"Content-Type", b"text/plain")]
     headers = RequestHeaders.from_raw(raw)
     assert headers.all("X-a") == ("\xff\x00", "2")

@@ -26,7 +26,7 @@ from hookfast.inbox.naming import MAX_NAMESPACE, event_name, event_type_from, va
         ("a" * 500, "b" * 500, "x." + "a" * 48 + "." + "b" * 48),
     ],
 )
-def test_a_noun_and_a_verb_become_words(noun: object, verb: object, name: str) -> None:
+def test_noun_and_verb_are_converted_to_valid_words(noun: object, verb: object, name: str) -> None:
     assert event_name("x", noun, verb) == name
 
 
@@ -45,7 +45,7 @@ def test_a_noun_and_a_verb_become_words(noun: object, verb: object, name: str) -
         ({}, "x.event.received"),
     ],
 )
-def test_any_number_of_words_becomes_two(given_name: object, name: str) -> None:
+def test_names_of_any_number_of_words_become_noun_and_verb(given_name: object, name: str) -> None:
     assert event_type_from("x", given_name) == name
 
 
@@ -61,7 +61,7 @@ def test_any_noun_and_verb_make_a_valid_event_type(noun: object, verb: object) -
 
 
 @given(name=anything | st.from_regex(r"(hookfast|a)\.[a-z]{1,3}\.[a-z]{1,3}", fullmatch=True))
-def test_a_kept_name_is_valid_and_never_operational(name: object) -> None:
+def test_a_converted_name_is_valid_and_never_operational(name: object) -> None:
     found = valid_event_type("hook", name)
     assert parse_event_type(found) == found
     assert not is_reserved(found)

@@ -1,4 +1,4 @@
-"""docs/receiving.md says of every provider, option and key what the code does."""
+"""docs/receiving.md documents every provider, option and key as in the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[3].joinpath("docs/receiving.md").read_text()
 
 
 def section(title: str) -> str:
-    """From a heading to the next one."""
+    """Return the text from a heading to the next one."""
     return re.split(r"^#+ ", PAGE.split(f" {title}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
 
 
@@ -28,23 +28,23 @@ def test_every_provider_is_in_every_table() -> None:
     assert {*set_up, "generic"} == {*PROVIDERS, "provider"}  # the table's head
 
 
-def test_every_option_is_there() -> None:
+def test_every_option_is_documented() -> None:
     for found in PROVIDERS.values():
         for option in found.model_fields:
             assert f"`{option}`" in section("Options")
 
 
-def test_the_example_of_options_works() -> None:
+def test_the_documented_options_are_valid() -> None:
     example = json.loads(PAGE.split("```json\n")[1].split("```")[0])
     assert provider(example["provider"], example["options"]).name == "generic"
 
 
-def test_every_refusal_is_there() -> None:
+def test_every_rejection_code_is_documented() -> None:
     for code in get_args(RejectionCode):
-        assert f"`{code}`" in section("Refusals")
+        assert f"`{code}`" in section("Rejections")
 
 
-def test_every_function_and_limit_is_there() -> None:
+def test_every_function_and_limit_is_documented() -> None:
     text = " ".join(section("Key expressions").split())
     assert set(re.findall(r"`(\w+)`", text.split("functions")[1].split(".")[0])) == FUNCTIONS
     assert f"at most {MAX_LENGTH} characters" in text
@@ -54,7 +54,7 @@ def test_every_function_and_limit_is_there() -> None:
     assert f"cut after {len(longest)} characters" in " ".join(section("Event types").split())
 
 
-def test_the_suggested_keys_are_those_of_the_code() -> None:
+def test_the_documented_suggested_keys_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)\.\S+.* \| `(.+)` \|$", section("Key expressions"), re.MULTILINE)
     assert len(rows) == 9
     for name, expression in rows:

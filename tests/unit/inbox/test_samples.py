@@ -1,4 +1,4 @@
-"""Samples: requests as the providers would send them, new each time."""
+"""Samples: signed requests of the providers, with new ids each time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sent(name: str) -> InboundRequest:
 
 
 @every_sample
-def test_a_sample_is_taken_for_what_it_is_called(name: str) -> None:
+def test_a_sample_becomes_the_event_of_its_name(name: str) -> None:
     one, request = provider_of(name), sent(name)
     one.check_content_type(request)
     assert outcome(one, request, SECRET) == ACCEPTED
@@ -47,7 +47,7 @@ def test_a_sample_is_taken_for_what_it_is_called(name: str) -> None:
 
 
 @every_sample
-def test_a_sample_is_no_duplicate_of_the_one_before(name: str) -> None:
+def test_repeated_samples_are_not_duplicates(name: str) -> None:
     one = provider_of(name)
     ids = {one.delivery_id(request, one.payload(request)) for request in (sent(name), sent(name))}
     assert len(ids) == 2
@@ -55,7 +55,7 @@ def test_a_sample_is_no_duplicate_of_the_one_before(name: str) -> None:
 
 
 @every_sample
-def test_no_placeholder_is_left(name: str) -> None:
+def test_every_placeholder_of_a_sample_is_replaced(name: str) -> None:
     request = sent(name)
     text = request.body.decode() + str(request.headers.items())
     for placeholder in ("{id}", "{sha}", "{time}", "{unix}", "%7B"):
@@ -63,7 +63,7 @@ def test_no_placeholder_is_left(name: str) -> None:
 
 
 @every_sample
-def test_the_suggested_key_names_the_fact_in_a_sample(name: str) -> None:
+def test_the_suggested_key_of_a_sample_has_a_result(name: str) -> None:
     one, request = provider_of(name), sent(name)
     payload = one.payload(request)
     suggested = one.suggested_key(one.event_type(request, payload))
@@ -80,7 +80,7 @@ def test_pushes_releases_and_merge_requests_have_suggested_keys() -> None:
     assert provider("github").suggested_key("github.star.created") is None
 
 
-def test_times_are_of_now_and_of_the_right_kind() -> None:
+def test_the_times_of_a_sample_are_current_and_in_the_right_format() -> None:
     event = json.loads(sent("stripe.payment_intent.succeeded").body)
     assert event["created"] == TIME
     push = json.loads(sent("github.push").body)
@@ -88,14 +88,14 @@ def test_times_are_of_now_and_of_the_right_kind() -> None:
     assert len(push["after"]) == 40
 
 
-def test_a_name_that_is_none_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InvalidInput, match=r"github\.push") as refused:
+def test_an_unknown_sample_is_rejected_with_the_list_of_samples() -> None:
+    with pytest.raises(InvalidInput, match=r"github\.push") as rejected:
         sample("github.star", provider=provider("github"), secret=SECRET, now=NOW, url=URL)
-    assert refused.value.code == "unknown_sample"
+    assert rejected.value.code == "unknown_sample"
 
 
 def test_a_public_key_cannot_sign_a_sample() -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as rejected:
         sample(
             "standard.invoice.paid",
             provider=provider("standard"),
@@ -103,18 +103,18 @@ def test_a_public_key_cannot_sign_a_sample() -> None:
             now=NOW,
             url=URL,
         )
-    assert refused.value.code == "invalid_secret"
+    assert rejected.value.code == "invalid_secret"
 
 
-def test_the_data_of_a_type_are_those_of_the_sample_that_becomes_it() -> None:
+def test_sample_data_of_an_event_type_are_those_of_its_sample() -> None:
     data = [sample_data("github.push.received", now=NOW) or "" for _ in range(2)]
     assert {json.loads(one)["head_commit"]["timestamp"] for one in data} == {rfc3339(NOW)}
     assert data[0] != data[1]
-    # a type of the platform's own, though a sample is called so too
+    # not a provider's type, although a sample has this name
     assert sample_data("order.invoice.paid", now=NOW) is None
 
 
-def test_what_needs_options_has_no_type_of_its_own() -> None:
+def test_a_sample_that_needs_options_has_no_event_type() -> None:
     assert type_of_sample("github.push") == "github.push.received"
     assert type_of_sample("generic.order.created") is None
     with pytest.raises(InvalidInput, match=r"github\.push"):

@@ -41,7 +41,7 @@ def test_only_the_base64_of_the_hmac_is_accepted(given: str, code: str) -> None:
     assert outcome(SHOPIFY, received({HEADER: given}, BODY), SECRET) == code
 
 
-def test_the_bits_that_base64_leaves_over_are_not_free() -> None:
+def test_unused_base64_bits_must_be_zero() -> None:
     # 32 bytes leave two bits of the 43rd character; Python's decoder ignores them
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     last = alphabet.index(GOOD[-2])
@@ -70,6 +70,6 @@ def test_one_event_with_two_topics_is_two_deliveries() -> None:
         (None, "shopify.event.received"),
     ],
 )
-def test_topics_are_event_types(topic: str | None, name: str) -> None:
+def test_topics_become_event_types(topic: str | None, name: str) -> None:
     headers = {} if topic is None else {"X-Shopify-Topic": topic}
     assert SHOPIFY.event_type(received(headers), {}) == name

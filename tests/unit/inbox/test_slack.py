@@ -72,7 +72,7 @@ GOOD = signature()
         (f"{GOOD} ", str(TIME), "signature_malformed"),
         (signature(body=BODY + b"------"), str(TIME), "signature_mismatch"),
         (signature(secret="other"), str(TIME), "signature_mismatch"),
-        # the time and the body meet at a colon: neither can borrow from the other
+        # time and body are separated by a colon, so neither can take bytes from the other
         ("v0=" + mac(SECRET, f"v0:{TIME}".encode() + BODY).hex(), str(TIME), "signature_mismatch"),
     ],
 )
@@ -93,12 +93,12 @@ def test_only_the_signature_of_time_and_body_is_accepted(
         (-301, "timestamp_out_of_tolerance"),
     ],
 )
-def test_the_time_has_to_be_now(seconds_later: int, code: str) -> None:
+def test_the_signed_time_must_be_within_the_tolerance(seconds_later: int, code: str) -> None:
     headers = {"X-Slack-Signature": GOOD, "X-Slack-Request-Timestamp": str(TIME)}
     assert outcome(SLACK, received(headers, BODY), SECRET, now=at(seconds_later)) == code
 
 
-def test_the_challenge_is_sent_back_as_json() -> None:
+def test_the_challenge_is_returned_as_json() -> None:
     payload = {"token": "t", "challenge": "3eZbrw1aB<b>", "type": "url_verification"}
     answer = SLACK.answer(received({}), payload)
     assert answer is not None
@@ -117,7 +117,7 @@ def test_the_challenge_is_sent_back_as_json() -> None:
         {"type": "event_callback", "challenge": "x"},
     ],
 )
-def test_nothing_else_is_answered(payload: object) -> None:
+def test_other_requests_are_not_answered_immediately(payload: object) -> None:
     assert SLACK.answer(received({}), payload) is None  # type: ignore[arg-type]
 
 
@@ -137,11 +137,11 @@ def test_nothing_else_is_answered(payload: object) -> None:
         ({}, "slack.event.received"),
     ],
 )
-def test_events_are_named_by_type_and_subtype(payload: dict[str, object], name: str) -> None:
+def test_the_event_type_is_from_the_type_and_subtype(payload: dict[str, object], name: str) -> None:
     assert SLACK.event_type(received({}), payload) == name  # type: ignore[arg-type]
 
 
-def test_interactivity_is_json_in_a_form() -> None:
+def test_interactivity_is_parsed_from_json_in_a_form() -> None:
     body = form({"payload": json.dumps({"type": "block_actions", "trigger_id": "1.2"})})
     request = received({}, body, content_type=FORM)
     payload = SLACK.payload(request)
@@ -154,12 +154,12 @@ def test_a_retried_event_has_the_same_id() -> None:
     assert SLACK.delivery_id(received({"X-Slack-Retry-Num": "1"}), payload) == "Ev0PV52K25"
 
 
-def test_a_form_that_is_none_is_refused() -> None:
+def test_an_invalid_form_body_is_rejected() -> None:
     with pytest.raises(InvalidInput):
         SLACK.payload(received({}, b"a=%zz%FF", content_type=FORM))
 
 
-def test_an_event_is_told_what_was_taken_and_a_command_nothing() -> None:
+def test_commands_are_answered_with_an_empty_body_and_events_are_not() -> None:
     command = received({}, form({"command": "/deploy"}), content_type=FORM)
     told = SLACK.acknowledgement(command, SLACK.payload(command))
     assert told is not None

@@ -76,7 +76,7 @@ def test_the_vector_of_the_sdk_is_accepted() -> None:
         ("v1,t=1", "signature_malformed"),
         ("t=", "timestamp_malformed"),
         (f"t={TIME},v1=bad_signature", "signature_malformed"),
-        # our own
+        # our own cases
         ("", "signature_malformed"),
         (f"t={TIME}", "signature_not_accepted"),
         (f"v1={v1()}", "signature_malformed"),
@@ -89,7 +89,7 @@ def test_the_vector_of_the_sdk_is_accepted() -> None:
         (f"t={TIME},v1={v1(body=BODY + b' ')}", "signature_mismatch"),
         (f"t={TIME},v1={v1(secret=' ')}", "signature_mismatch"),
         (f"t={TIME + 1},v1={v1()}", "signature_mismatch"),  # the time is signed
-        # the time is signed as it is written
+        # the time is signed as text
         (f"t=0{TIME},v1={v1()}", "signature_mismatch"),
         (f"t=0{TIME},v1={v1(timestamp=f'0{TIME}')}", ACCEPTED),
         (f"t=+{TIME},v1={v1(timestamp=f'+{TIME}')}", "timestamp_malformed"),
@@ -99,7 +99,7 @@ def test_the_vector_of_the_sdk_is_accepted() -> None:
         (f"t={TIME},v1={v1()}" + ",x=1" * 31, "signature_malformed"),
     ],
 )
-def test_only_a_right_v1_is_accepted(header: str, code: str) -> None:
+def test_only_a_correct_v1_signature_is_accepted(header: str, code: str) -> None:
     assert outcome(STRIPE, received({"Stripe-Signature": header}, BODY), SECRET) == code
 
 
@@ -117,7 +117,7 @@ def test_without_the_header_the_signature_is_missing() -> None:
         (-301, "timestamp_out_of_tolerance"),
     ],
 )
-def test_the_time_has_to_be_now(seconds_later: int, code: str) -> None:
+def test_the_signed_time_must_be_within_the_tolerance(seconds_later: int, code: str) -> None:
     request = received({"Stripe-Signature": f"t={TIME},v1={v1()}"}, BODY)
     assert outcome(STRIPE, request, SECRET, now=at(seconds_later)) == code
 
@@ -129,7 +129,7 @@ def test_the_tolerance_can_be_narrowed() -> None:
     assert outcome(narrow, request, SECRET, now=at(11)) == "timestamp_out_of_tolerance"
 
 
-def test_a_wrong_signature_is_not_told_that_it_is_also_old() -> None:
+def test_a_forged_request_does_not_learn_that_it_is_also_old() -> None:
     request = received({"Stripe-Signature": f"t=1,v1={v1()}"}, BODY)
     assert outcome(STRIPE, request, SECRET, now=NOW) == "signature_mismatch"
 
@@ -154,12 +154,12 @@ def test_a_wrong_signature_is_not_told_that_it_is_also_old() -> None:
         ("3d.2fa", "stripe.x_3d.x_2fa"),
     ],
 )
-def test_events_of_any_depth_get_three_parts(given: object, name: str) -> None:
+def test_events_of_any_depth_become_three_part_types(given: object, name: str) -> None:
     assert STRIPE.event_type(received({}), {"type": given}) == name  # type: ignore[dict-item]
 
 
-def test_an_api_key_is_no_signing_secret() -> None:
+def test_an_api_key_is_rejected_as_signing_secret() -> None:
     STRIPE.check_secret("whsec_0123456789abcdef", pointer="/secrets/0")
-    with pytest.raises(InvalidInput, match="whsec_") as refused:
+    with pytest.raises(InvalidInput, match="whsec_") as rejected:
         STRIPE.check_secret("sk_live_0123456789abcdef", pointer="/secrets/0")
-    assert "0123456789abcdef" not in refused.value.message
+    assert "0123456789abcdef" not in rejected.value.message

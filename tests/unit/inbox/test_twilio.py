@@ -53,7 +53,7 @@ def test_the_vectors_of_the_sdk_are_accepted(url: str, given: str) -> None:
     assert outcome(TWILIO, request, SDK_SECRET) == ACCEPTED
 
 
-def test_the_vector_with_a_field_twice_is_accepted() -> None:
+def test_the_vector_with_a_repeated_field_is_accepted() -> None:
     body = b"Sid=CA123&SidAccount=AC123&Digits=5678&Digits=1234"
     request = received(
         {"X-Twilio-Signature": "IK+Dwps556ElfBT0I3Rgjkr1wJU="}, body, url=SDK_URL, content_type=FORM
@@ -92,7 +92,7 @@ def test_the_vector_with_a_json_body_is_accepted() -> None:
             SDK_SIGNATURE,
             "signature_mismatch",
         ),
-        # JSON is signed by its hash in the signed URL, and only there
+        # only the hash in the signed URL signs JSON
         (SDK_URL, SDK_JSON, JSON, signature(SDK_URL), "signature_missing"),
         (SDK_JSON_URL, SDK_JSON + b" ", JSON, signature(SDK_JSON_URL), "signature_mismatch"),
         (
@@ -102,25 +102,25 @@ def test_the_vector_with_a_json_body_is_accepted() -> None:
             signature(f"{SDK_JSON_URL}&bodySHA256={hashlib.sha256(b'[]').hexdigest()}"),
             "signature_missing",
         ),
-        # a signed JSON request sent again as an empty form
+        # a signed JSON request replayed as an empty form
         (SDK_JSON_URL, b"", FORM, signature(SDK_JSON_URL), "signature_mismatch"),
-        # a signed form sent again as JSON
+        # a signed form replayed as JSON
         (SDK_URL, SDK_JSON, JSON, SDK_SIGNATURE, "signature_mismatch"),
     ],
 )
-def test_what_was_not_signed_is_refused(
+def test_a_changed_request_is_rejected(
     url: str, body: bytes, content_type: str, given: str, code: str
 ) -> None:
     request = received({"X-Twilio-Signature": given}, body, url=url, content_type=content_type)
     assert outcome(TWILIO, request, SDK_SECRET) == code
 
 
-def test_an_unsigned_request_is_told_what_is_missing() -> None:
+def test_the_error_for_an_unsigned_request_names_the_missing_header() -> None:
     request = received({}, form(SDK_FIELDS), url=SDK_URL, content_type=FORM)
     assert outcome(TWILIO, request, SDK_SECRET) == "signature_missing"
 
 
-def test_behind_a_proxy_the_public_url_is_verified() -> None:
+def test_the_public_url_is_verified_behind_a_proxy() -> None:
     behind = provider("twilio", {"public_url": "https://public.example/hooks"})
     body = form({"MessageSid": "SM1"})
     given = signature("https://public.example/hooks?a=1", "MessageSidSM1")
@@ -137,23 +137,23 @@ def test_behind_a_proxy_the_public_url_is_verified() -> None:
 @pytest.mark.parametrize(
     "url", ["", "hooks.example", "ftp://a", "https://", "https://a b", "https://[", "https://ü.de"]
 )
-def test_a_public_url_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+def test_an_invalid_public_url_is_rejected(url: str) -> None:
+    with pytest.raises(InvalidInput) as rejected:
         provider("twilio", {"public_url": url})
-    assert refused.value.errors[0].pointer == "/options/public_url"
+    assert rejected.value.errors[0].pointer == "/options/public_url"
 
 
 @pytest.mark.parametrize(
     "url", ["", "//", "https://[::1", "https://a:b/c", "https://a:99999/", "é"]
 )
-def test_strange_urls_are_refused_like_any_other(url: str) -> None:
+def test_unusual_urls_are_rejected_without_another_error(url: str) -> None:
     request = received(
         {"X-Twilio-Signature": SDK_SIGNATURE}, form(SDK_FIELDS), url=url, content_type=FORM
     )
     assert outcome(TWILIO, request, SDK_SECRET) == "signature_mismatch"
 
 
-def test_a_host_that_the_scheme_contains_gets_its_port_in_the_right_place() -> None:
+def test_the_default_port_is_inserted_after_the_host() -> None:
     given = signature("https://http:443/in", "a1")
     request = received(
         {"X-Twilio-Signature": given}, b"a=1", url="https://http/in", content_type=FORM
@@ -182,7 +182,7 @@ def test_a_host_that_the_scheme_contains_gets_its_port_in_the_right_place() -> N
         ({}, "twilio.event.received"),
     ],
 )
-def test_events_are_named_by_their_status(payload: object, name: str) -> None:
+def test_the_event_type_is_from_the_status(payload: object, name: str) -> None:
     assert TWILIO.event_type(received({}), payload) == name  # type: ignore[arg-type]
 
 
@@ -200,7 +200,7 @@ def test_events_are_named_by_their_status(payload: object, name: str) -> None:
             {"CallSid": "CA1", "RecordingSid": "RE2", "RecordingStatus": "completed"},
             "RE2/completed",
         ),
-        # a call in progress is asked for digits again and again, and transcribed beside that
+        # a call in progress is asked for digits repeatedly, and also transcribed
         ({"CallSid": "CA1", "CallStatus": "in-progress", "Digits": "1"}, None),
         (
             {
@@ -211,7 +211,7 @@ def test_events_are_named_by_their_status(payload: object, name: str) -> None:
             },
             None,
         ),
-        # a message of a conversation is added, and then updated
+        # a message of a conversation is added and later updated
         ({"MessageSid": "IM1", "EventType": "onMessageAdded"}, None),
         ({"MessageSid": ["SM1", "SM2"], "MessageStatus": "sent"}, None),
         ({"MessageSid": "SM1", "MessageStatus": ["sent", "read"]}, None),
@@ -219,18 +219,18 @@ def test_events_are_named_by_their_status(payload: object, name: str) -> None:
         ([], None),
     ],
 )
-def test_the_delivery_is_a_resource_in_a_status_where_that_comes_once(
+def test_the_delivery_id_is_a_resource_and_its_status_if_unique(
     payload: object, found: str | None
 ) -> None:
     assert TWILIO.delivery_id(received({}), payload) == found  # type: ignore[arg-type]
 
 
-def test_the_delivery_is_twilios_own_token_where_it_sends_one() -> None:
+def test_the_delivery_id_is_twilios_token_if_sent() -> None:
     token = received({"I-Twilio-Idempotency-Token": "2a3b"})
     assert TWILIO.delivery_id(token, {"MessageSid": "SM1", "MessageStatus": "sent"}) == "2a3b"
 
 
-def test_two_answers_of_one_caller_are_two_facts() -> None:
+def test_two_answers_of_one_caller_have_different_keys() -> None:
     keys = BusinessKeys.parse("suggested", provider=TWILIO, pointer="")
     gathered = {"CallSid": "CA1", "CallStatus": "in-progress", "Digits": "1"}
     assert keys.key("twilio.call.in_progress", gathered) is None
@@ -248,7 +248,7 @@ def test_two_answers_of_one_caller_are_two_facts() -> None:
         ([{"type": "com.twilio.messaging.message.delivered"}], False),
     ],
 )
-def test_messages_and_calls_get_instructions_to_do_nothing(payload: object, is_twiml: bool) -> None:
+def test_messages_and_calls_get_twiml_without_instructions(payload: object, is_twiml: bool) -> None:
     told = TWILIO.acknowledgement(received({}), payload)  # type: ignore[arg-type]
     assert (told is not None) is is_twiml
     if told is not None:

@@ -1,4 +1,4 @@
-"""Signs requests of every profile with nothing of ours: hmac, hashlib and `cryptography` alone."""
+"""Sign requests of every profile without Hookfast's code, with hmac, hashlib and `cryptography`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BY_SECRET = ("standard", "nonce", "hook", "body")
 
 @cache
 def rsa_key() -> RSAPrivateKey:
-    """Made once: it takes a while."""
+    """Return an RSA key, generated once because it is slow."""
     return generate_private_key(public_exponent=65537, key_size=2048)
 
 
@@ -45,7 +45,7 @@ def key_set() -> KeySet:
 
 
 def jwks(**changes: object) -> bytes:
-    """The key directory with our two keys; `changes` to its RSA key."""
+    """Return a key directory with both keys, with `changes` to the RSA key."""
     numbers = rsa_key().public_key().public_numbers()
     rsa = {
         "kty": "RSA",
@@ -75,7 +75,7 @@ def signed(
     hash_name: str = "sha256",
     message_id: str = ID,
 ) -> dict[str, str]:
-    """The headers of a delivery signed with `profile`."""
+    """Return the headers of a delivery signed with `profile`."""
     time = str(timestamp)
     common = {
         "Content-Type": "application/json",

@@ -1,4 +1,4 @@
-"""The intake: one message, one piece of work, whatever is sent how often."""
+"""The intake processes each message once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def code(answer: Answer) -> str:
     return name
 
 
-def test_a_message_is_opened_and_its_body_read() -> None:
+def test_a_verified_message_is_opened_with_its_body() -> None:
     webhook = opened(Intake(verifier()), signed("standard"))
     assert webhook.message_id == ID
     assert webhook.json()["data"] == {"amount": 7}
@@ -64,7 +64,7 @@ def test_a_forged_request_gets_a_problem_that_says_why() -> None:
     assert "WWW-Authenticate" in answer.headers
 
 
-def test_a_message_that_comes_again_gets_the_first_answer() -> None:
+def test_a_repeated_message_gets_the_first_response() -> None:
     intake = Intake(verifier(), store=MemoryStore())
     first = intake.finish(opened(intake, signed("standard")), b"booked")
     again = answered(intake, signed("standard", timestamp=TIME + 60))
@@ -73,7 +73,7 @@ def test_a_message_that_comes_again_gets_the_first_answer() -> None:
     assert "Idempotent-Replayed" not in first.headers
 
 
-def test_a_message_under_way_is_asked_for_again_later() -> None:
+def test_a_message_in_progress_is_answered_503() -> None:
     intake = Intake(verifier(), store=MemoryStore())
     opened(intake, signed("standard"))
     answer = answered(intake, signed("standard"))
@@ -81,14 +81,14 @@ def test_a_message_under_way_is_asked_for_again_later() -> None:
     assert "Retry-After" in answer.headers
 
 
-def test_a_message_that_was_not_done_comes_again() -> None:
+def test_an_abandoned_message_can_be_opened_again() -> None:
     store = MemoryStore()
     intake = Intake(verifier("hook"), store=store, replay_guard=ReplayGuard(store))
     intake.abandon(opened(intake, signed("hook")))
     opened(intake, signed("hook"))
 
 
-def test_a_full_store_asks_for_the_message_again_later() -> None:
+def test_a_full_store_is_answered_503() -> None:
     intake = Intake(verifier(), store=MemoryStore(max_entries=1))
     opened(intake, signed("standard"))
     answer = answered(intake, signed("standard", message_id="dlv_2"))
@@ -96,21 +96,21 @@ def test_a_full_store_asks_for_the_message_again_later() -> None:
 
 
 @pytest.mark.parametrize("profile", ["rsa", "standard-ed25519", "standard", "nonce", "hook"])
-def test_the_very_same_request_is_admitted_once(profile: str) -> None:
+def test_the_same_signed_request_is_accepted_once(profile: str) -> None:
     intake = Intake(verifier(profile), replay_guard=ReplayGuard(MemoryStore()))
     opened(intake, signed(profile))
-    # only the `standard` profiles sign an id: another one does not make it another message
+    # only the `standard` profiles sign the id, so another id is still the same message
     answer = answered(intake, signed(profile) | {"X-Hook-Id": "dlv_other", "X-Hook-Attempt": "4"})
     assert (answer.status, code(answer)) == (503, "replayed")
-    opened(intake, signed(profile, timestamp=TIME + 1))  # Hookfast's own next attempt
+    opened(intake, signed(profile, timestamp=TIME + 1))  # Hookfast's next attempt
 
 
 @pytest.mark.parametrize("plan", PRESETS.values(), ids=PRESETS)
 @pytest.mark.parametrize("profile", ["rsa", "hook"])
-def test_another_delivery_of_the_same_body_and_second_is_taken_a_retry_later(
+def test_another_delivery_of_the_same_body_and_second_passes_at_its_retry(
     profile: str, plan: RetryPlan
 ) -> None:
-    # an event that two subscriptions send to one endpoint: these profiles do not sign the id
+    # one event through two subscriptions to one endpoint; these profiles do not sign the id
     store = MemoryStore()
     intake = Intake(verifier(profile), store=store, replay_guard=ReplayGuard(store))
     for message_id in ("dlv_a", "dlv_b"):
@@ -126,11 +126,11 @@ def test_another_delivery_of_the_same_body_and_second_is_taken_a_retry_later(
     )
     decision = decide(plan, outcome, retries_used=0, elapsed=0, random=0)
     assert decision.next is Next.RETRY
-    assert decision.delay >= 1  # the next attempt signs another second
+    assert decision.delay >= 1  # so the next attempt signs another second
     opened(intake, signed(profile, message_id="dlv_b", timestamp=TIME + int(decision.delay)))
 
 
-def test_a_replay_is_remembered_as_long_as_its_time_is_tolerated() -> None:
+def test_a_message_is_remembered_as_long_as_its_time_is_within_tolerance() -> None:
     leases: list[timedelta] = []
 
     class Store(MemoryStore):
@@ -147,14 +147,14 @@ def test_a_replay_is_remembered_as_long_as_its_time_is_tolerated() -> None:
     assert [lease.total_seconds() for lease in leases] == [660, 360, 60]
 
 
-def test_a_repetition_of_what_is_done_gets_its_answer_and_no_refusal() -> None:
+def test_a_repeated_finished_message_is_not_rejected_as_a_replay() -> None:
     store = MemoryStore()
     intake = Intake(verifier("hook"), store=store, replay_guard=ReplayGuard(store))
     intake.finish(opened(intake, signed("hook")))
     assert answered(intake, signed("hook")).status == 204
 
 
-def test_a_refused_replay_leaves_no_claim_behind() -> None:
+def test_a_rejected_replay_leaves_no_claim() -> None:
     store = MemoryStore()
     intake = Intake(verifier("hook"), store=store, replay_guard=ReplayGuard(store))
     opened(intake, signed("hook"))
@@ -169,13 +169,13 @@ def test_a_guard_needs_one_profile_that_signs_a_time(profiles: list[str]) -> Non
         Intake(verifier(*profiles), replay_guard=ReplayGuard(MemoryStore()))
 
 
-def test_a_guard_refuses_what_it_cannot_judge() -> None:
+def test_a_guard_rejects_a_profile_without_a_time() -> None:
     verified = verifier("body").verify(signed("body"), BODY)
     with pytest.raises(Misconfigured):
         ReplayGuard(MemoryStore()).admit(verified)
 
 
-def test_a_guard_says_that_it_was_here_before() -> None:
+def test_a_replayed_message_raises_replayed() -> None:
     guard = ReplayGuard(MemoryStore())
     verified = verifier().verify(signed("standard"), BODY)
     guard.forget(guard.admit(verified))
@@ -184,18 +184,18 @@ def test_a_guard_says_that_it_was_here_before() -> None:
         guard.admit(verified)
 
 
-def test_with_the_body_profile_another_id_does_not_make_another_message() -> None:
+def test_with_the_body_profile_another_id_is_the_same_message() -> None:
     intake = Intake(verifier("body"), store=MemoryStore())
     intake.finish(opened(intake, signed("body")))
     answer = answered(intake, signed("body") | {"X-Webhook-ID": "dlv_other"})
     assert answer.headers["Idempotent-Replayed"] == "true"
 
 
-def test_work_that_outlived_its_lease_is_done_all_the_same(
+def test_work_that_outlives_its_lease_is_answered_as_done(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryStore()
-    intake = Intake(verifier(), store=store, lease=timedelta())  # runs out at once
+    intake = Intake(verifier(), store=store, lease=timedelta())  # expires at once
     slow = opened(intake, signed("standard"))
     quick = opened(intake, signed("standard"))
     assert intake.finish(quick).status == 204

@@ -1,4 +1,4 @@
-"""What is particular to the store in memory: its bound, and that time passes."""
+"""The in-memory store: its limit, and expiry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def begin(store: MemoryStore, key: str) -> Fresh:
     return begun
 
 
-def test_a_full_store_forgets_what_was_done_longest_ago() -> None:
+def test_a_full_store_forgets_the_oldest_finished_messages() -> None:
     store = MemoryStore(max_entries=10)
     for n in range(11):
         store.finish(begin(store, str(n)), keep=DAY)
@@ -35,7 +35,7 @@ def test_a_full_store_forgets_what_was_done_longest_ago() -> None:
     assert isinstance(store.begin("0", lease=MINUTE), Fresh)
 
 
-def test_a_full_store_refuses_before_it_forgets_work_under_way() -> None:
+def test_a_full_store_raises_before_it_forgets_messages_in_progress() -> None:
     store = MemoryStore(max_entries=2)
     begin(store, "1")
     begin(store, "2")
@@ -44,7 +44,7 @@ def test_a_full_store_refuses_before_it_forgets_work_under_way() -> None:
     assert isinstance(store.begin("1", lease=MINUTE), InProgress)
 
 
-def test_a_full_store_makes_room_of_what_is_over() -> None:
+def test_a_full_store_forgets_expired_messages_first() -> None:
     clock = Clock()
     store = MemoryStore(max_entries=2, monotonic=clock)
     begin(store, "1")
@@ -54,7 +54,7 @@ def test_a_full_store_makes_room_of_what_is_over() -> None:
     assert len(store) == 1
 
 
-def test_work_is_fresh_again_when_its_lease_or_its_remembering_is_over() -> None:
+def test_a_message_is_fresh_again_when_its_lease_or_record_expires() -> None:
     clock = Clock()
     store = MemoryStore(monotonic=clock)
     begin(store, "1")
@@ -68,7 +68,7 @@ def test_work_is_fresh_again_when_its_lease_or_its_remembering_is_over() -> None
     begin(store, "1")
 
 
-def test_what_is_done_after_its_lease_is_remembered_even_in_a_full_store() -> None:
+def test_work_finished_after_its_lease_is_recorded_even_in_a_full_store() -> None:
     clock = Clock()
     store = MemoryStore(max_entries=1, monotonic=clock)
     late = begin(store, "1")
@@ -78,6 +78,6 @@ def test_what_is_done_after_its_lease_is_remembered_even_in_a_full_store() -> No
     assert store.begin("1", lease=MINUTE) == Done(b"done")
 
 
-def test_a_store_without_room_is_refused() -> None:
+def test_a_store_without_entries_is_rejected() -> None:
     with pytest.raises(Misconfigured):
         MemoryStore(max_entries=0)

@@ -1,4 +1,4 @@
-"""Signatures that public keys verify, and the sets such keys come in."""
+"""Signatures that public keys verify, and key sets."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tests.unit.receiver.signing import BODY, ED25519, KEY_ID, NOW, jwks, signed
 from tests.unit.receiver.verifying import verifier
 
 
-def test_an_ed25519_key_may_be_given_as_standard_webhooks_writes_it() -> None:
+def test_ed25519_key_in_the_format_of_standard_webhooks_is_accepted() -> None:
     public = "whpk_" + base64.b64encode(ED25519.public_key().public_bytes_raw()).decode()
     keys = receiver.KeySet.from_public_keys(public)
     Verifier(public_keys=keys, clock=lambda: NOW).verify(signed("standard-ed25519"), BODY)
 
 
 @pytest.mark.parametrize("signature", ["A" * 341 + "B==", "A" * 343, "A" * 342 + "= =", "AAAA", ""])
-def test_an_rsa_signature_is_read_only_as_it_is_written(signature: str) -> None:
+def test_malformed_rsa_signature_is_rejected(signature: str) -> None:
     headers = signed("rsa") | {"X-Webhook-Signature": f"rsa-sha256={signature}"}
     with pytest.raises(WrongSignature):
         verifier(["rsa"]).verify(headers, BODY)
 
 
-def test_the_same_rsa_signature_in_another_spelling_is_refused() -> None:
+def test_rsa_signature_in_another_base64_spelling_is_rejected() -> None:
     headers = signed("rsa")
     value = headers["X-Webhook-Signature"]
     assert value.endswith("==")
@@ -37,18 +37,18 @@ def test_the_same_rsa_signature_in_another_spelling_is_refused() -> None:
         verifier(["rsa"]).verify(headers, BODY)
 
 
-def test_an_unknown_key_id_is_told_apart() -> None:
+def test_unknown_key_id_has_its_own_error() -> None:
     with pytest.raises(UnknownKey, match="key directory"):
         verifier(["rsa"]).verify(signed("rsa") | {"X-Webhook-Key-Id": "other"}, BODY)
 
 
-def test_while_a_public_key_is_rotated_several_are_named() -> None:
+def test_several_key_ids_are_accepted_during_a_rotation() -> None:
     headers = signed("rsa")
     headers["X-Webhook-Signature"] += ", rsa-sha256=AAAA"
     verifier(["rsa"]).verify(headers | {"X-Webhook-Key-Id": f"other, {KEY_ID}"}, BODY)
 
 
-def test_an_rsa_signature_of_another_key_is_wrong() -> None:
+def test_rsa_signature_by_another_key_is_rejected() -> None:
     headers = signed("rsa") | {"X-Webhook-Signature": "rsa-sha256=" + "A" * 344}
     with pytest.raises(WrongSignature):
         verifier(["rsa"]).verify(headers, BODY)
@@ -73,12 +73,12 @@ def test_an_rsa_signature_of_another_key_is_wrong() -> None:
         (jwks(n="A" * 2000), "2048 to 8192 bits"),
     ],
 )
-def test_a_broken_key_set_is_refused(document: bytes, message: str) -> None:
+def test_invalid_key_set_is_rejected(document: bytes, message: str) -> None:
     with pytest.raises(Misconfigured, match=message):
         receiver.KeySet.from_jwks(document)
 
 
-def test_keys_for_other_uses_are_passed_over() -> None:
+def test_keys_for_other_uses_are_ignored() -> None:
     keys = receiver.KeySet.from_jwks(jwks(use="enc"))
     assert keys.rsa(KEY_ID) is None
     assert len(keys.ed25519()) == 1

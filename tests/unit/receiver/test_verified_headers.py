@@ -1,4 +1,4 @@
-"""The headers and the body that the verifier reads: missing, malformed, repeated, no bytes."""
+"""The verifier's input: headers that are missing, malformed or repeated, and bodies of bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_missing_header_is_named(profile: str, header: str) -> None:
     assert raised.value.header == header
 
 
-def test_a_nonce_request_without_its_nonce_is_refused() -> None:
+def test_a_nonce_request_without_its_nonce_is_rejected() -> None:
     headers = signed("nonce")
     del headers["X-Webhook-Nonce"]
     with pytest.raises(ProfileNotAccepted):
@@ -63,7 +63,7 @@ def test_a_nonce_request_without_its_nonce_is_refused() -> None:
         ("nonce", "X-Webhook-Nonce", 'nonce.{"id":1}'),
     ],
 )
-def test_a_header_no_sender_of_ours_writes_is_refused(
+def test_a_header_value_that_hookfast_never_sends_is_rejected(
     profile: str, header: str, value: str
 ) -> None:
     with pytest.raises(MalformedHeader) as raised:
@@ -71,12 +71,12 @@ def test_a_header_no_sender_of_ours_writes_is_refused(
     assert raised.value.header == header
 
 
-def test_headers_are_found_whatever_their_case_and_bytes_are_read() -> None:
+def test_header_names_ignore_case_and_may_be_bytes() -> None:
     headers = {name.upper().encode(): value.encode() for name, value in signed("standard").items()}
     verifier(["standard"]).verify(headers, BODY)  # type: ignore[arg-type]
 
 
-def test_a_header_that_comes_twice_is_refused_unless_it_says_the_same() -> None:
+def test_a_repeated_header_is_rejected_unless_its_values_are_equal() -> None:
     class Repeated(UserDict[str, str]):
         def items(self) -> Any:
             return [*signed("hook").items(), *self.data.items()]
@@ -87,11 +87,11 @@ def test_a_header_that_comes_twice_is_refused_unless_it_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("body", [BODY.decode(), None, {"id": 1}])
-def test_a_body_that_is_not_bytes_is_a_mistake_of_the_caller(body: Any) -> None:
+def test_a_body_that_is_not_bytes_raises_type_error(body: Any) -> None:
     with pytest.raises(TypeError, match="raw bytes"):
         verifier().verify(signed("standard"), body)
 
 
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
-def test_other_kinds_of_bytes_are_bytes(kind: Any) -> None:
+def test_bytearray_and_memoryview_bodies_are_accepted(kind: Any) -> None:
     verifier().verify(signed("standard"), kind(BODY))

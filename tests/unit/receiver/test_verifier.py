@@ -1,4 +1,4 @@
-"""The verifier, against requests that other code signed."""
+"""The verifier, with requests that other code signed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from tests.unit.receiver.verifying import verifier
 
 @cache
 def generate_rsa_once() -> str:
-    """It takes a good part of a second."""
+    """Return an RSA key, generated once because it takes most of a second."""
     return generate_rsa()
 
 
@@ -77,7 +77,7 @@ def test_a_signed_request_is_verified(profile: str) -> None:
 
 @pytest.mark.parametrize("hash_name", [HashName.SHA256, HashName.SHA512])
 @pytest.mark.parametrize("profile", Profile)
-def test_what_the_server_sends_is_verified(profile: Profile, hash_name: HashName) -> None:
+def test_requests_signed_by_the_server_are_verified(profile: Profile, hash_name: HashName) -> None:
     secret, old = generate_secret(), generate_secret()
     rsa = rsa_signer(generate_rsa_once())
     ed25519 = [ed25519_key(generate_ed25519()) for _ in range(2)]
@@ -112,11 +112,11 @@ def test_what_the_server_sends_is_verified(profile: Profile, hash_name: HashName
         Verifier(public_keys=keys, clock=lambda: NOW).verify(headers, BODY)
 
 
-def test_the_profiles_are_the_server_s() -> None:
+def test_the_profiles_are_those_of_the_server() -> None:
     assert set(STRONGEST_FIRST) == set(Profile)
 
 
-def test_what_the_standard_webhooks_library_signs_is_verified() -> None:
+def test_requests_signed_by_the_standard_webhooks_library_are_verified() -> None:
     now = datetime.now(UTC)
     signature = Webhook(SECRET).sign(ID, now, BODY.decode())
     headers = {
@@ -152,13 +152,13 @@ def test_either_secret_of_a_rotation_verifies_in_any_order(
 
 
 @pytest.mark.parametrize("profile", BY_SECRET)
-def test_a_secret_that_is_not_known_does_not_verify(profile: str) -> None:
+def test_a_signature_by_an_unknown_secret_is_rejected(profile: str) -> None:
     with pytest.raises(WrongSignature):
         verifier([profile], secrets=[OLD_SECRET]).verify(signed(profile), BODY)
 
 
 @pytest.mark.parametrize("hash_name", ["sha256", "sha512"])
-def test_a_hook_signature_may_use_another_hash(hash_name: str) -> None:
+def test_hook_signature_can_use_other_hashes(hash_name: str) -> None:
     verifier(["hook"]).verify(signed("hook", hash_name=hash_name), BODY)
 
 
@@ -171,7 +171,9 @@ def test_sha1_is_accepted_only_when_it_is_allowed() -> None:
 
 @pytest.mark.parametrize("accepted", ALL)
 @pytest.mark.parametrize("sent", ALL)
-def test_a_profile_that_is_not_accepted_is_not_enough(accepted: str, sent: str) -> None:
+def test_a_signature_of_a_profile_that_is_not_accepted_is_rejected(
+    accepted: str, sent: str
+) -> None:
     if accepted == sent:
         return
     if (accepted, sent) == ("body", "nonce"):
@@ -195,14 +197,14 @@ def test_any_does_not_include_the_profile_that_signs_no_time() -> None:
         verifier("any").verify(signed("body"), BODY)
 
 
-def test_of_several_signatures_the_strongest_counts_alone() -> None:
+def test_only_the_strongest_of_several_signatures_counts() -> None:
     both = signed("hook") | signed("standard")
     assert verifier().verify(both, BODY).profile == "standard"
     with pytest.raises(WrongSignature, match="no standard signature"):
         verifier().verify(both | {"webhook-signature": "v1,AAAA"}, BODY)
 
 
-def test_a_signature_of_one_kind_is_not_taken_for_another() -> None:
+def test_hmac_and_rsa_signatures_in_one_header_are_distinguished() -> None:
     rsa = signed("rsa")
     both = signed("nonce") | {
         "X-Webhook-Signature": signed("nonce")["X-Webhook-Signature"]
@@ -214,7 +216,7 @@ def test_a_signature_of_one_kind_is_not_taken_for_another() -> None:
     assert verifier(["nonce"]).verify(both, BODY).profile == "nonce"
 
 
-def test_the_two_standard_signatures_share_a_header_and_are_told_apart() -> None:
+def test_both_standard_signatures_in_one_header_are_distinguished() -> None:
     both, ed25519 = signed("standard"), signed("standard-ed25519")["webhook-signature"]
     both["webhook-signature"] = f"{ed25519} {both['webhook-signature']}"
     for profile in ("standard", "standard-ed25519"):
@@ -224,7 +226,7 @@ def test_the_two_standard_signatures_share_a_header_and_are_told_apart() -> None
         verifier().verify(wrong, BODY)
 
 
-def test_versions_nobody_knows_are_passed_over() -> None:
+def test_unknown_signature_versions_are_ignored() -> None:
     headers = signed("standard")
     headers["webhook-signature"] = "v9,abc " + headers["webhook-signature"]
     verifier(["standard"]).verify(headers, BODY)
@@ -242,7 +244,7 @@ def test_versions_nobody_knows_are_passed_over() -> None:
         (10**7, TimestampTooOld),
     ],
 )
-def test_the_timestamp_is_tolerated_up_to_the_edges(
+def test_the_timestamp_may_differ_by_exactly_the_tolerance(
     profile: str, seconds_later: float, error: type[OutsideTolerance] | None
 ) -> None:
     now = NOW + timedelta(seconds=seconds_later)
@@ -257,16 +259,14 @@ def test_the_timestamp_is_tolerated_up_to_the_edges(
         assert f"signed, but {abs(seconds_later):.0f} s " in raised.value.message
 
 
-def test_a_forged_request_does_not_learn_whether_its_time_was_right() -> None:
+def test_a_forged_request_does_not_learn_whether_its_time_is_valid() -> None:
     late = verifier(["hook"], clock=lambda: NOW + timedelta(days=1))
     with pytest.raises(WrongSignature):
         late.verify(signed("hook", keys=[OLD_KEY]), BODY)
 
 
 @pytest.mark.parametrize("profile", BY_SECRET)
-def test_what_an_hmac_comparison_says_is_decided_in_constant_time(
-    profile: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hmac_comparison_takes_constant_time(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
 
     def compare(expected: bytes, given: bytes) -> bool:
@@ -284,7 +284,7 @@ def test_what_an_hmac_comparison_says_is_decided_in_constant_time(
 
 
 @pytest.mark.parametrize("profile", BY_SECRET)
-def test_an_error_holds_neither_secret_nor_signature_nor_body(profile: str) -> None:
+def test_no_error_contains_a_secret_signature_or_body(profile: str) -> None:
     right = signed(profile)
     secrets = [SECRET, SECRET[6:], KEY.decode(), BODY.decode()]
     secrets += [
@@ -305,7 +305,7 @@ def test_an_error_holds_neither_secret_nor_signature_nor_body(profile: str) -> N
         assert not [secret for secret in secrets if secret in said]
 
 
-def test_the_secret_is_not_in_the_representation() -> None:
+def test_repr_does_not_contain_the_secret() -> None:
     assert repr(verifier(["hook"])) == "Verifier(profiles=['hook'])"
 
 
@@ -329,7 +329,7 @@ def test_the_secret_is_not_in_the_representation() -> None:
         ({"secrets": SECRET, "tolerance": timedelta()}, "tolerance"),
     ],
 )
-def test_what_cannot_work_is_refused_when_the_verifier_is_made(
+def test_invalid_configuration_is_rejected_when_the_verifier_is_created(
     options: dict[str, Any], message: str
 ) -> None:
     if "public_keys" in options:
@@ -340,7 +340,7 @@ def test_what_cannot_work_is_refused_when_the_verifier_is_made(
     assert "no base64!" not in str(raised.value)
 
 
-def test_the_public_surface_is_listed_and_every_error_belongs_to_the_tree() -> None:
+def test_public_names_are_listed_and_every_error_is_in_the_tree() -> None:
     assert receiver.__all__ == sorted(receiver.__all__, key=lambda name: (not name.isupper(), name))
     errors = [
         value

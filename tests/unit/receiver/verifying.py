@@ -1,4 +1,4 @@
-"""Verifiers of the requests that `signing` signs."""
+"""Create verifiers for the requests that `signing` signs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from tests.unit.receiver.signing import ALL, NOW, SECRET, key_set
 
 
 def verifier(profiles: Any = ALL, **options: Any) -> Verifier:
-    """One that has every secret and key, at the time of the requests."""
+    """Return a verifier with every secret and key, at the time of the requests."""
     options = {"secrets": [SECRET], "public_keys": key_set(), "clock": lambda: NOW} | options
     return Verifier(profiles=profiles, **options)

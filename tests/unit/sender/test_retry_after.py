@@ -1,4 +1,4 @@
-"""What a receiver may say in `Retry-After`."""
+"""`Retry-After`: seconds, the three date formats, and malformed values."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
         ("Friday, 20-Nov-26 12:01:30 GMT", 90.0),
         ("Fri Nov 20 12:01:30 2026", 90.0),
         ("Sun Nov 22 12:00:00 2026", 172_800.0),
-        ("Sun Nov  1 12:00:00 2026", 0.0),  # has passed; asctime pads the day
+        ("Sun Nov  1 12:00:00 2026", 0.0),  # in the past; asctime pads the day
         ("Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
-        ("Sunday, 06-Nov-94 08:49:37 GMT", 0.0),  # not 2094: that is over 50 years ahead
+        ("Sunday, 06-Nov-94 08:49:37 GMT", 0.0),  # not 2094, which is more than 50 years ahead
         ("Thursday, 29-Feb-00 00:00:00 GMT", 0.0),
         ("9" * 30, MAX_SECONDS),
         ("9" * 60_000, MAX_SECONDS),
         ("Fri, 20 Nov 9999 12:00:00 GMT", MAX_SECONDS),
     ],
 )
-def test_it_reads_seconds_and_every_http_date(value: str, seconds: float) -> None:
+def test_retry_after_accepts_seconds_and_every_http_date(value: str, seconds: float) -> None:
     assert parse_retry_after(value, now=NOW) == seconds
 
 
@@ -59,11 +59,11 @@ def test_it_reads_seconds_and_every_http_date(value: str, seconds: float) -> Non
         "Fri, 20 Nov 2026 25:01:30 GMT",
     ],
 )
-def test_garbage_is_none(value: str) -> None:
+def test_malformed_retry_after_is_none(value: str) -> None:
     assert parse_retry_after(value, now=NOW) is None
 
 
 @given(st.text(st.characters(max_codepoint=255)))
-def test_it_never_raises(value: str) -> None:
+def test_retry_after_never_raises(value: str) -> None:
     seconds = parse_retry_after(value, now=NOW)
     assert seconds is None or 0 <= seconds <= MAX_SECONDS

@@ -1,4 +1,4 @@
-"""Which URLs an endpoint may have."""
+"""Endpoint URLs: which ones are accepted, how they are normalised and parsed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hookfast.sender.url import parse_url
         "https://" + "a" * 63 + ".example/",
     ],
 )
-def test_it_returns_a_good_url_unchanged(url: str) -> None:
+def test_normal_url_is_returned_unchanged(url: str) -> None:
     assert check_url(url, allow_http=False) == url
 
 
@@ -38,18 +38,18 @@ def test_it_returns_a_good_url_unchanged(url: str) -> None:
     [
         ("HTTPS://EXAMPLE.com/Path", "https://example.com/Path"),
         ("https://bücher.example/", "https://xn--bcher-kva.example/"),
-        # IDNA 2003 took these two for one host; what is judged here is what is dialled
+        # IDNA 2003 mapped these two to one host; here the checked host is the one connected to
         ("https://stra\u00dfe.example/", "https://xn--strae-oqa.example/"),
         ("https://[::ffff:127.0.0.1]/", "https://[::ffff:7f00:1]/"),
         ("https://[::FFFF:7f00:0001]/", "https://[::ffff:7f00:1]/"),
         ("https://[2001:DB8:0:0::1]/", "https://[2001:db8::1]/"),
     ],
 )
-def test_it_normalises_scheme_and_host(url: str, normalised: str) -> None:
+def test_scheme_and_host_are_normalised(url: str, normalised: str) -> None:
     assert check_url(url, allow_http=False) == normalised
 
 
-def test_it_accepts_http_only_where_that_is_allowed() -> None:
+def test_http_url_is_accepted_only_if_allowed() -> None:
     assert check_url("http://example.com/", allow_http=True) == "http://example.com/"
     with pytest.raises(InvalidInput, match="begin the URL with https://"):
         check_url("http://example.com/", allow_http=False)
@@ -142,7 +142,7 @@ def test_it_accepts_http_only_where_that_is_allowed() -> None:
         ("https://example。com/", "IDNA"),
         ("https://①.example/", "IDNA"),
         ("https://exam\u00adple.com/", "IDNA"),  # a soft hyphen
-        ("https://exam\u200bple.com/", "IDNA"),  # a space of no width
+        ("https://exam\u200bple.com/", "IDNA"),  # a zero-width space
         ("https://example\uff0ecom/", "IDNA"),  # full-width and half-width dots
         ("https://example\uff61com/", "IDNA"),
         ("https://example\u2024com/", "IDNA"),
@@ -172,12 +172,12 @@ def test_it_accepts_http_only_where_that_is_allowed() -> None:
         ("https://bücher.example/" + "a" * 2020, "2048"),
     ],
 )
-def test_it_refuses_a_bad_url_and_says_what_to_do(url: str, advice: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+def test_invalid_url_is_rejected_with_advice(url: str, advice: str) -> None:
+    with pytest.raises(InvalidInput) as rejected:
         check_url(url, allow_http=False, pointer="/endpoint/url")
-    assert refused.value.code == "invalid_url"
-    assert refused.value.errors[0].pointer == "/endpoint/url"
-    assert advice in refused.value.message
+    assert rejected.value.code == "invalid_url"
+    assert rejected.value.errors[0].pointer == "/endpoint/url"
+    assert advice in rejected.value.message
 
 
 PIECES = st.lists(
@@ -193,7 +193,7 @@ PIECES = st.lists(
 
 
 @given(PIECES | PIECES.map(lambda text: f"https://{text}"))
-def test_every_other_parser_reads_the_same_host_from_what_it_accepts(text: str) -> None:
+def test_other_parsers_read_the_same_host_from_an_accepted_url(text: str) -> None:
     try:
         url = check_url(text, allow_http=True)
     except InvalidInput:
@@ -209,7 +209,7 @@ def test_every_other_parser_reads_the_same_host_from_what_it_accepts(text: str) 
 
 
 @given(st.text() | st.text().map(lambda text: f"https://{text}"))
-def test_it_either_accepts_or_refuses_and_accepting_is_stable(text: str) -> None:
+def test_any_text_is_rejected_or_normalised_and_stays_normalised(text: str) -> None:
     try:
         url = check_url(text, allow_http=True)
     except InvalidInput:
@@ -231,7 +231,7 @@ def test_it_either_accepts_or_refuses_and_accepting_is_stable(text: str) -> None
         ("https://[::1]:8443/a?b", "::1", 8443, "[::1]:8443", "/a?b"),
     ],
 )
-def test_it_parses_a_url_into_what_goes_on_the_wire(
+def test_parsed_url_has_the_parts_that_are_sent(
     url: str, host: str, port: int, authority: str, target: str
 ) -> None:
     parts = parse_url(url)

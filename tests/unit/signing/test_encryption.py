@@ -1,4 +1,4 @@
-"""Payload encryption, decrypted by another implementation than the one that encrypts."""
+"""Payload encryption, decrypted by another implementation."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def _public(key: JWK) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("key", "alg"), PAIRS, ids=["RSA", "P-256", "P-384", "P-521", "X25519"])
 @hypothesis_settings(max_examples=20)
-@given(body=st.binary(min_size=1, max_size=2_000))  # jwcrypto takes no plaintext for a failure
-def test_the_receiver_reads_exactly_what_was_encrypted(
+@given(
+    body=st.binary(min_size=1, max_size=2_000)
+)  # jwcrypto treats an empty plaintext as a failure
+def test_the_receiver_decrypts_exactly_the_encrypted_body(
     key: JWK, alg: Algorithm, body: bytes
 ) -> None:
     encryption = Encryption(checked_jwk(_public(key), alg=alg, pointer=POINTER), alg=alg)
@@ -50,7 +52,7 @@ def test_the_receiver_reads_exactly_what_was_encrypted(
     }
 
 
-def test_the_header_says_what_is_inside_and_names_the_key() -> None:
+def test_the_jwe_header_names_the_content_type_and_the_key() -> None:
     jwk = checked_jwk(_public(X25519) | {"kid": "k-1"}, alg="ECDH-ES+A256KW", pointer=POINTER)
     token = JWE()
     token.deserialize(Encryption(jwk, alg="ECDH-ES+A256KW").encrypt(b"{}").decode())
@@ -63,14 +65,14 @@ def test_the_same_body_is_encrypted_differently_each_time() -> None:
     assert encryption.encrypt(b"{}") != encryption.encrypt(b"{}")
 
 
-def test_only_what_is_needed_of_a_key_is_kept() -> None:
+def test_only_required_members_of_a_key_are_kept() -> None:
     given = _public(RSA) | {"use": "enc", "x5c": ["…"], "ext": True, "alg": "RSA-OAEP-256"}
     kept = checked_jwk(given, alg="RSA-OAEP-256", pointer=POINTER)
     assert set(kept) == {"kty", "n", "e"} | ({"kid"} & set(given))
 
 
 @pytest.mark.parametrize("key", [RSA, P256, X25519], ids=["RSA", "EC", "OKP"])
-def test_a_private_key_is_refused_and_not_repeated(key: JWK) -> None:
+def test_private_key_is_rejected_without_being_repeated(key: JWK) -> None:
     private = json.loads(key.export_private())
     alg: Algorithm = "RSA-OAEP-256" if private["kty"] == "RSA" else "ECDH-ES+A256KW"
     with pytest.raises(InvalidInput, match="private key") as caught:
@@ -111,7 +113,7 @@ _SMALL = _public(JWK.generate(kty="RSA", size=1024))
         (_public(X25519) | {"x": "A" * 43}, "ECDH-ES+A256KW", ""),  # a point of small order
     ],
 )
-def test_a_key_that_cannot_be_used_is_refused_where_it_is_wrong(
+def test_unusable_key_is_rejected_at_the_wrong_member(
     jwk: dict[str, Any], alg: Algorithm, member: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:

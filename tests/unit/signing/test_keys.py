@@ -1,4 +1,4 @@
-"""Asymmetric keys: their text, their JWKs and thumbprints, cross-checked with jwcrypto."""
+"""Asymmetric keys: text formats, JWKs and thumbprints, compared with jwcrypto."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hookfast.signing.keys import (
 PEM = generate_rsa()
 
 
-def test_the_thumbprint_is_the_one_of_rfc_8037() -> None:
+def test_the_thumbprint_is_that_of_rfc_8037() -> None:
     # RFC 8037, appendix A.3
     jwk = {"crv": "Ed25519", "kty": "OKP", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
     assert thumbprint(jwk) == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
 
 
-def test_an_ed25519_key_is_written_as_seed_and_public_key() -> None:
+def test_ed25519_key_text_has_seed_and_public_key() -> None:
     text = generate_ed25519()
     raw = base64.b64decode(text.removeprefix("whsk_"))
     key = ed25519_key(text)
@@ -38,20 +38,20 @@ def test_an_ed25519_key_is_written_as_seed_and_public_key() -> None:
     assert text != generate_ed25519()
 
 
-def test_a_seed_alone_is_a_key_too() -> None:
+def test_a_seed_alone_is_accepted_as_a_key() -> None:
     seed = bytes(range(32))
     key = ed25519_key("whsk_" + base64.b64encode(seed).decode())
     assert key.private_bytes_raw() == seed
 
 
 @pytest.mark.parametrize("text", ["", "whsk_", "whsk_AAAA", "whpk_" + "A" * 43 + "=", "whsk_ü"])
-def test_a_damaged_key_is_refused_without_being_shown(text: str) -> None:
+def test_damaged_key_is_rejected_without_being_shown(text: str) -> None:
     with pytest.raises(Misconfigured) as caught:
         ed25519_key(text)
     assert not text or text not in caught.value.message
 
 
-def test_jwks_are_public_and_another_implementation_agrees_on_their_ids() -> None:
+def test_jwks_are_public_and_their_ids_match_another_implementation() -> None:
     ed25519 = ed25519_jwk(public_key_text(Ed25519PrivateKey.generate()))
     rsa = rsa_jwk(rsa_signer(PEM).key)
     for jwk, alg in ((ed25519, "EdDSA"), (rsa, "RS256")):
@@ -63,12 +63,12 @@ def test_jwks_are_public_and_another_implementation_agrees_on_their_ids() -> Non
 
 
 @pytest.mark.parametrize("text", ["", "whsk_AAAA", "whpk_AAAA", "whpk_!"])
-def test_what_is_no_public_key_has_no_jwk(text: str) -> None:
+def test_other_text_than_a_public_key_has_no_jwk(text: str) -> None:
     with pytest.raises(ValueError, match="not an ed25519 public key"):
         ed25519_jwk(text)
 
 
-def test_an_rsa_key_has_3072_bits_and_opens_from_its_text() -> None:
+def test_rsa_key_has_3072_bits_and_loads_from_its_pem() -> None:
     signer = rsa_signer(PEM)
     assert signer.key.key_size == 3072
     assert signer.kid == rsa_jwk(signer.key)["kid"]

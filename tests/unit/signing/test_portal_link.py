@@ -1,4 +1,4 @@
-"""Portal links: what is in one cannot be read, changed, or used when it is over."""
+"""Portal links: their content cannot be read or changed, or used after the expiry."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def made(keyring: Keyring = KEYRING) -> str:
     return value_of(LINK.url(keyring, public_url="https://hooks.example"))
 
 
-def test_a_link_says_what_it_allows() -> None:
+def test_an_opened_link_has_its_permissions() -> None:
     assert open_link(made(), KEYRING, now=NOW) == LINK
 
 
-def test_it_holds_nothing_that_can_be_read() -> None:
+def test_the_text_of_a_link_reveals_nothing() -> None:
     url = LINK.url(KEYRING, public_url="https://hooks.example")
     assert url.startswith("https://hooks.example/dashboard/portal?sig=")
     assert not {"tnt_1", "ep_1", "key_1"} & set(url.split("=")[1:])
-    assert made() != made()  # sealed with a new nonce each time
+    assert made() != made()  # each has a new nonce
 
 
-def test_it_opens_until_it_expires_and_not_then() -> None:
+def test_a_link_works_until_it_expires() -> None:
     value = made()
     assert open_link(value, KEYRING, now=LINK.expires_at - timedelta(seconds=1)) == LINK
     with pytest.raises(Unauthenticated) as caught:
@@ -62,20 +62,20 @@ def test_it_opens_until_it_expires_and_not_then() -> None:
     ],
     ids=["empty", "short", "cut", "changed", "long", "not ASCII"],
 )
-def test_what_was_altered_does_not_open(spoil: object) -> None:
+def test_an_altered_link_is_rejected(spoil: object) -> None:
     with pytest.raises(Unauthenticated) as caught:
         open_link(spoil(made()), KEYRING, now=NOW)  # type: ignore[operator]
     assert caught.value.code == "invalid_link"
 
 
-def test_a_key_that_left_the_ring_takes_its_links_along() -> None:
+def test_removing_a_key_from_the_ring_ends_its_links() -> None:
     value = made()
     assert open_link(value, Keyring([b"n" * 32, b"k" * 32]), now=NOW) == LINK
     with pytest.raises(Unauthenticated):
         open_link(value, Keyring([b"n" * 32]), now=NOW)
 
 
-def test_what_was_sealed_for_something_else_is_no_link() -> None:
+def test_a_secret_sealed_for_another_purpose_is_not_a_link() -> None:
     sealed = KEYRING.seal('["tnt_1",null,"tenant",9999999999,"key_1",null]', context="flash")
     with pytest.raises(Unauthenticated):
         open_link(sealed, KEYRING, now=NOW)

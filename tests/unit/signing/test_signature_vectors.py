@@ -1,4 +1,4 @@
-"""The test vectors of the guide: they are what we send, and independent implementations agree."""
+"""The guide's test vectors match what Hookfast sends, and independent implementations."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def _expected(vector: dict[str, Any], message: bytes, hash_name: str = "sha256")
     return [hmac.new(key, message, getattr(hashlib, hash_name)).hexdigest() for key in keys]
 
 
-def test_the_committed_vectors_are_what_the_script_writes() -> None:
+def test_the_committed_vectors_match_the_script() -> None:
     assert _SCRIPT["rendered"]() == _COMMITTED, "run docs/signature_vectors.py"
     text = (_DOCS / "signatures.md").read_text()
     assert _SCRIPT["guide"](text) == text, "run docs/signature_vectors.py"
 
 
-def test_there_is_a_vector_for_every_profile_and_one_for_each_list() -> None:
+def test_every_profile_and_every_signature_list_has_a_vector() -> None:
     profiles = {profile for one in _DOCUMENT["vectors"] for profile in one["profiles"]}
     assert profiles == {"hook", "standard", "standard-ed25519", "nonce", "body", "rsa"}
     rotating = {one["profiles"][0] for one in _DOCUMENT["vectors"] if len(one["secrets"]) > 1}
@@ -111,7 +111,7 @@ def test_rsa(vector: dict[str, Any]) -> None:
     )
 
 
-def test_the_guides_links_into_the_repository_lead_somewhere() -> None:
+def test_the_guides_links_into_the_repository_exist() -> None:
     text = (_DOCS / "signatures.md").read_text()
     for target in ("verify.md", "signature-vectors.json"):
         assert f"]({target})" in text

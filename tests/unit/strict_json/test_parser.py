@@ -1,4 +1,4 @@
-"""Strict JSON: what is accepted as it stands, what is refused and where, and the source text."""
+"""Strict JSON: accepted values, rejected ones with their position, and the text of each part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import MAX_DEPTH, ParsedJson, parse, parse_object, parse_with_text
 
-# text PostgreSQL can hold: no lone surrogates, no U+0000
+# text that PostgreSQL can store: no lone surrogates, no U+0000
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 values = st.recursive(
     st.none()
@@ -29,7 +29,7 @@ written = st.tuples(values, st.booleans(), st.sampled_from([None, 1, "\t"])).map
 
 
 def fault(raw: bytes) -> str:
-    """The message of the refusal, after checking its form."""
+    """Return the error message, after checking its format."""
     with pytest.raises(InvalidInput) as caught:
         parse(raw)
     error = caught.value
@@ -47,11 +47,11 @@ def fault(raw: bytes) -> str:
         (b"-0", 0),
         (b"-1.5e+3", -1500.0),
         (b"1e308", 1e308),
-        (b"1e-999", 0.0),  # too small is zero for every reader
+        (b"1e-999", 0.0),  # every parser reads a number that is too small as zero
         (b"9" * 4300, int("9" * 4300)),
         (b'"\\u00e9\\n"', "é\n"),
         (b'"\\ud83d\\ude00"', "😀"),
-        (b'"\\\\u0000 \\\\ud800"', "\\u0000 \\ud800"),  # escaped backslashes, no escapes
+        (b'"\\\\u0000 \\\\ud800"', "\\u0000 \\ud800"),  # escaped backslashes, not escapes
         (b'"\\\\\\u0041"', "\\A"),
         (b'{"a":{"a":1},"b":{"a":1}}', {"a": {"a": 1}, "b": {"a": 1}}),
         (b'{"":[]}', {"": []}),
@@ -61,7 +61,7 @@ def fault(raw: bytes) -> str:
         (b"[" + b"[]," * 100 + b"{}]", [*([] for _ in range(100)), {}]),
     ],
 )
-def test_it_accepts_json(raw: bytes, value: object) -> None:
+def test_valid_json_is_accepted(raw: bytes, value: object) -> None:
     assert parse(raw) == value
 
 
@@ -87,7 +87,7 @@ def test_it_accepts_json(raw: bytes, value: object) -> None:
         (b".5", "line 1, column 1"),
         (b"1.", "line 1, column 2"),
         (b"nul", "line 1, column 1"),
-        (b"[\xc2\xa0]", "line 1, column 2"),  # a no-break space is no white space
+        (b"[\xc2\xa0]", "line 1, column 2"),  # a no-break space is not white space in JSON
         (b'"a\tb"', "Invalid control character at line 1, column 3"),
         (b'"a\0b"', "Invalid control character at line 1, column 3"),
         (b'"\\x41"', "Invalid .escape at line 1, column 2"),
@@ -120,7 +120,7 @@ def test_it_accepts_json(raw: bytes, value: object) -> None:
         (b"[" + b"[]," * 64 + b"[" * 64 + b"]" * 65, "deeper than 64 levels"),
     ],
 )
-def test_it_refuses_what_readers_disagree_about(raw: bytes, message: str) -> None:
+def test_json_on_which_parsers_disagree_is_rejected(raw: bytes, message: str) -> None:
     assert re.search(message, fault(raw))
 
 
@@ -148,7 +148,7 @@ def test_the_depth_limit_can_be_set() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"1", b'"{}"', b"null"])
-def test_an_object_is_asked_for_where_one_is_needed(raw: bytes) -> None:
+def test_other_json_is_rejected_when_an_object_is_required(raw: bytes) -> None:
     with pytest.raises(InvalidInput, match="must be a JSON object") as caught:
         parse_object(raw)
     assert caught.value.code == "invalid_json"
@@ -169,7 +169,7 @@ def test_an_object_is_asked_for_where_one_is_needed(raw: bytes) -> None:
         (b"{1:2}", "member name in double quotes at line 1, column 2"),
     ],
 )
-def test_the_outer_levels_are_as_strict_as_the_scanner(raw: bytes, message: str) -> None:
+def test_outer_levels_are_parsed_as_strictly_as_inner_ones(raw: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
         parse_object(raw)
     assert caught.value.code == "invalid_json"
@@ -202,7 +202,7 @@ def test_a_batch_keeps_the_text_of_each_events_members() -> None:
 
 
 def check_sources(source: ParsedJson) -> None:
-    """Every text parses to its value; members and elements are those of the value."""
+    """Check that every text parses to its value, and that the parts are those of the value."""
     assert json.loads(source.text) == source.value
     assert source.text == source.text.strip()
     if source.members is not None:
@@ -216,12 +216,12 @@ def check_sources(source: ParsedJson) -> None:
 
 
 @given(raw=written)
-def test_it_agrees_with_json_loads(raw: bytes) -> None:
+def test_accepted_json_has_the_value_of_json_loads(raw: bytes) -> None:
     assert repr(parse(raw)) == repr(json.loads(raw))
 
 
 @given(raw=written, levels=st.integers(0, 4))
-def test_the_text_of_a_part_parses_to_its_value(raw: bytes, levels: int) -> None:
+def test_the_text_of_each_part_parses_to_its_value(raw: bytes, levels: int) -> None:
     source = parse_with_text(raw, levels=levels)
     assert repr(source.value) == repr(json.loads(raw))
     check_sources(source)
@@ -234,7 +234,7 @@ pieces += [b" ", b"\n", b"\xff", b"\xc3\xa9", b"\0", b"[" * 70, b"]" * 70, b"9" 
 nearly_json = st.lists(st.sampled_from(pieces), max_size=12).map(b"".join)
 
 
-def refusal(raw: bytes, levels: int) -> tuple[bool, object]:
+def rejection(raw: bytes, levels: int) -> tuple[bool, object]:
     try:
         return True, parse_with_text(raw, levels=levels).value
     except InvalidInput as error:
@@ -245,27 +245,27 @@ def refusal(raw: bytes, levels: int) -> tuple[bool, object]:
 @example(b'"\\')
 @example(b'{"a":1,"a')
 @example(b'[\\"' + b"[" * 70)
-def test_bytes_are_json_or_invalid_input_on_every_level(raw: bytes) -> None:
-    accepted, value = refusal(raw, levels=0)
-    assert repr(refusal(raw, levels=2)) == repr((accepted, value))
+def test_any_bytes_are_parsed_or_raise_invalid_input_on_every_level(raw: bytes) -> None:
+    accepted, value = rejection(raw, levels=0)
+    assert repr(rejection(raw, levels=2)) == repr((accepted, value))
     if accepted:
         assert repr(json.loads(raw)) == repr(value)
-        # accepted means: every database and every reader of UTF-8 JSON can hold it
+        # every database and every parser of UTF-8 JSON can read accepted JSON
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         assert b"\0" not in text.encode()
         assert "\\u0000" not in text.replace("\\\\", "")
 
 
 @given(raw=written, place=st.floats(0, 1, exclude_max=True), new=st.binary(max_size=3))
-def test_a_slip_in_valid_json_never_raises_anything_else(
+def test_a_mistake_in_valid_json_raises_only_invalid_input(
     raw: bytes, place: float, new: bytes
 ) -> None:
     at = int(len(raw) * place)
     changed = raw[:at] + new + raw[at + 1 :]
-    assert repr(refusal(changed, levels=3)) == repr(refusal(changed, levels=0))
+    assert repr(rejection(changed, levels=3)) == repr(rejection(changed, levels=0))
 
 
-def test_the_place_is_left_out_when_it_would_take_too_long_to_find() -> None:
+def test_the_position_is_omitted_when_it_takes_too_long_to_find() -> None:
     raw = b"[" + b"1," * 250_000 + b"1e999]"
     assert fault(raw) == (
         "a member name is repeated, or a number is out of range; correct it and send it again"
