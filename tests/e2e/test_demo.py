@@ -23,7 +23,7 @@ _EXPECTED = (
     r"→ analytics: held, attempt 0",
     r"→ analytics: delivered, attempt 1 200",
     r"order\.cart\.abandoned → old-shop: gone, attempt 1 410",
-    r"[1-9]\d* requests with both signatures verified, 0 refused",
+    r"[1-9]\d* requests with both signatures verified, 0 rejected",
 )
 
 

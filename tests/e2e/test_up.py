@@ -154,7 +154,7 @@ def test_ctrl_c_ends_the_parts_in_order(home: Path) -> None:
 
         assert up.process.returncode == 0
     log = (home.parent / "up.log").read_text()
-    assert log.index("The worker drains.") < log.index("Application shutdown complete.")
+    assert log.index("The worker is shutting down.") < log.index("Application shutdown complete.")
 
 
 @pytest.mark.parametrize("part", ["worker", "api", "temporal"])
@@ -198,7 +198,7 @@ def test_a_second_up_on_the_same_home_names_the_first(home: Path) -> None:
     with running_up(home) as up:
         code, error = _failing_up(home)
         assert code == 1
-        assert f"another `hookfast up` (process {up.process.pid}) runs on" in error
+        assert f"another `hookfast up` (process {up.process.pid}) uses" in error
         assert "HOOKFAST_HOME" in error
 
 

@@ -37,9 +37,13 @@ Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
 Everything = Annotated[bool, filter_option("Select all of them.", "--all")]
 Since = Annotated[
     str | None,
-    filter_option("At this time or later: 2h, 3d, or RFC 3339.", metavar="TIME", callback=_past),
+    filter_option(
+        "Created at this time or later: 2h, 3d, or RFC 3339.", metavar="TIME", callback=_past
+    ),
 ]
-Until = Annotated[str | None, filter_option("Before this time.", metavar="TIME", callback=_past)]
+Until = Annotated[
+    str | None, filter_option("Created before this time.", metavar="TIME", callback=_past)
+]
 Endpoint = Annotated[str | None, filter_option("Of this endpoint.", metavar="ID")]
 Tenant = Annotated[str | None, filter_option("Of this tenant.", metavar="ID")]
 EventType = Annotated[str | None, filter_option("Of this event type.", metavar="TYPE")]

@@ -25,8 +25,8 @@ TYPE = "order.invoice.paid"
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a command ended, and what it said."""
+class CommandResult:
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -34,32 +34,32 @@ class Ended:
 
     @property
     def json(self) -> Any:
-        """Its output, which is one JSON text and nothing else."""
+        """The output, which is one JSON text and nothing else."""
         return json.loads(self.out)
 
     @property
-    def words(self) -> str:
-        """What it said on standard error, in one line, whatever the frame around it."""
+    def error_text(self) -> str:
+        """Standard error as one line, without the frame that typer draws."""
         return " ".join(self.err.replace("│", " ").split())
 
 
 class Run(Protocol):
-    """Runs `hookfast …`; `stdin` is what it reads, `env` is added to its environment."""
+    """Runs `hookfast …`; `stdin` is its standard input, `env` is added to its environment."""
 
     async def __call__(
         self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None
-    ) -> Ended: ...
+    ) -> CommandResult: ...
 
 
 @pytest.fixture(autouse=True)
 def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here needs Temporal but what says so. Port 9 (discard) is closed."""
+    """Temporal is unreachable unless a test says otherwise. Port 9 (discard) is closed."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
 
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Most commands talk to the API, whose database makes no difference to them; see
+    """SQLite by default, because the API's database makes no difference to most commands; see
     `ON_BOTH_DATABASES`."""
     url = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
     assert isinstance(url, str)
@@ -67,12 +67,12 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 ON_BOTH_DATABASES = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
-"""For commands that work on the database themselves."""
+"""Mark for commands that work on the database themselves."""
 
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    """Settings of a development machine: loopback may be called, over HTTP, unverified."""
+    """Settings of a development machine: deliveries to loopback, over HTTP, unverified."""
     return Settings(
         home=tmp_path,
         database_url=database_url,
@@ -91,20 +91,20 @@ async def served(settings: Settings) -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 def service_environment(served: ApiServer) -> dict[str, str]:
-    """The environment of a command that talks to it as the operator."""
+    """The environment of a command that calls the API as the operator."""
     return environment() | {"HOOKFAST_URL": served.url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY}
 
 
 @pytest.fixture
 def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
-    """`await hookfast("deliveries", "list")` → how it ended."""
+    """Run a command: `await hookfast("deliveries", "list")` returns its result."""
 
-    async def run(*arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Ended:
+    async def run(
+        *arguments: str, stdin: str = "", env: dict[str, str] | None = None
+    ) -> CommandResult:
         whole = service_environment | (env or {})
-        if not any(
-            name.startswith("PYTHON") for name in env or {}
-        ):  # what Python reads at its start
-            return Ended(
+        if not any(name.startswith("PYTHON") for name in env or {}):
+            return CommandResult(
                 *await run_forked(arguments, folder=tmp_path, env=whole, stdin=stdin.encode())
             )
         # Python reads these variables when it starts
@@ -119,7 +119,7 @@ def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
         async with asyncio.timeout(PATIENCE):
             out, err = await process.communicate(stdin.encode())
         assert process.returncode is not None
-        return Ended(process.returncode, out.decode(), err.decode())
+        return CommandResult(process.returncode, out.decode(), err.decode())
 
     return run
 
@@ -131,14 +131,14 @@ async def client(served: ApiServer) -> AsyncIterator[httpx2.AsyncClient]:
         base_url=f"{served.url}/v1",
         headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
         trust_env=False,
-        timeout=PATIENCE,  # a busy machine may take longer than the five seconds of a default
+        timeout=PATIENCE,  # a busy machine may take longer than the default of five seconds
     ) as client:
         yield client
 
 
 @pytest.fixture
 async def tenant(client: httpx2.AsyncClient) -> str:
-    """A tenant, and an event type that is registered."""
+    """A tenant, with a registered event type."""
     answer = await client.put(f"/event-types/{TYPE}", json={})
     assert answer.status_code in (200, 201), answer.text
     return str((await client.post("/tenants", json={"name": "Acme"})).json()["id"])
@@ -146,7 +146,7 @@ async def tenant(client: httpx2.AsyncClient) -> str:
 
 @pytest.fixture
 async def endpoint(client: httpx2.AsyncClient, tenant: str) -> Json:
-    """An endpoint of the tenant's that wants everything."""
+    """An endpoint of the tenant that subscribes to everything."""
     form = {
         "tenant_id": tenant,
         "url": "http://127.0.0.1:9/hook",

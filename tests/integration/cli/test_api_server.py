@@ -1,4 +1,4 @@
-"""The API as `hookfast api` serves it: what the server in front of the application adds."""
+"""The API as `hookfast api` serves it: proxy headers and the server header."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def settings(request: pytest.FixtureRequest, sqlite_url: str, tmp_path: Path) ->
 
 @pytest.fixture
 async def base_url(settings: Settings) -> AsyncIterator[str]:
-    """A real server, whose application also says at `/whoami` where a request came from."""
+    """A real server, whose application also answers `/whoami` with the client's address."""
     config = server_config(settings)
 
     @config.app.get("/whoami")
@@ -43,8 +43,8 @@ async def base_url(settings: Settings) -> AsyncIterator[str]:
         await serving
 
 
-async def test_only_configured_proxies_are_believed(base_url: str, settings: Settings) -> None:
-    """uvicorn by itself would believe every process on the same machine."""
+async def test_only_configured_proxies_are_trusted(base_url: str, settings: Settings) -> None:
+    """uvicorn by default trusts every process on the same machine."""
     told = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
     async with httpx2.AsyncClient(base_url=base_url) as client:
         answer = await client.get("/whoami", headers=told)
@@ -55,7 +55,7 @@ async def test_only_configured_proxies_are_believed(base_url: str, settings: Set
     assert ("strict-transport-security" in answer.headers) == bool(settings.trusted_proxies)
 
 
-async def test_an_answer_does_not_say_which_server_it_is(base_url: str) -> None:
+async def test_response_does_not_name_the_server_software(base_url: str) -> None:
     async with httpx2.AsyncClient(base_url=base_url) as client:
         for path in ("/healthz", "/nothing"):
             answer = await client.get(path)

@@ -1,4 +1,4 @@
-"""`hookfast audit`, and what commands on the database leave in the log."""
+"""`hookfast audit`, and the entries of commands that work on the database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEW = base64.b64encode(b"n" * 32).decode()
 
 @pytest.fixture
 def service(settings: Settings) -> dict[str, str]:
-    """What a command on the database itself needs."""
+    """The settings of a command that works on the database."""
     return {
         "HOOKFAST_HOME": str(settings.home),
         "HOOKFAST_DATABASE_URL": settings.resolved_database_url,
@@ -36,7 +36,7 @@ async def test_changes_are_listed_with_who_made_them(hookfast: Run, endpoint: Js
     assert f"endpoint.create  {endpoint['id']}  mode: push, url: {endpoint['url']}, " in created
 
 
-async def test_filters_are_passed_on_and_json_is_the_apis(hookfast: Run, endpoint: Json) -> None:
+async def test_audit_filters_are_sent_and_json_is_the_apis(hookfast: Run, endpoint: Json) -> None:
     found = await hookfast(
         *("audit", "list", "--action", "endpoint.create", "--tenant", endpoint["tenant_id"]),
         *("--since", "1h", "--json"),
@@ -52,7 +52,7 @@ async def test_filters_are_passed_on_and_json_is_the_apis(hookfast: Run, endpoin
     assert (refused.code, refused.out) == (1, "")
 
 
-async def test_what_is_gone_and_what_is_long_stays_one_line(
+async def test_removed_and_long_values_stay_on_one_line(
     hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
 ) -> None:
     path = f"/endpoints/{endpoint['id']}"
@@ -65,7 +65,7 @@ async def test_what_is_gone_and_what_is_long_stays_one_line(
     assert "\x1b" not in long
 
 
-async def test_sealing_anew_and_new_signing_keys_are_logged_once_each(
+async def test_rekey_and_key_rotation_are_each_logged_once(
     hookfast: Run, settings: Settings, service: dict[str, str], endpoint: Json
 ) -> None:
     old = (settings.home / "encryption.key").read_text().strip()

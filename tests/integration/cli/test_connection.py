@@ -1,4 +1,4 @@
-"""Reaching a Hookfast, or saying in words why not."""
+"""Connecting to Hookfast, and the errors when that fails."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ async def test_an_api_key_comes_before_the_operators(hookfast: Run) -> None:
     assert wrong not in ended.err
 
 
-async def test_without_a_key_it_says_how_to_give_one(hookfast: Run) -> None:
+async def test_missing_key_error_says_how_to_give_one(hookfast: Run) -> None:
     ended = await hookfast("tenants", "list", env=_NO_KEY)
     assert (ended.code, ended.out) == (1, "")
     assert "Set HOOKFAST_API_KEY" in ended.err
 
 
 @pytest.mark.parametrize("held", ["", "hf_sec ret", "hf_sécret", "hf_sec\nret"])
-async def test_what_cannot_be_a_key_is_not_sent_and_not_repeated(
+async def test_invalid_key_is_not_sent_and_not_repeated(
     hookfast: Run, tmp_path: Path, held: str
 ) -> None:
     file = tmp_path / "key"
@@ -69,7 +69,7 @@ async def test_what_cannot_be_a_key_is_not_sent_and_not_repeated(
     assert "ret" not in ended.err.replace(str(file), "")
 
 
-async def test_where_nothing_listens_it_says_how_to_start_it(hookfast: Run) -> None:
+async def test_unreachable_service_error_says_how_to_start_it(hookfast: Run) -> None:
     [port] = free_ports(1)
     ended = await hookfast("tenants", "list", "--url", f"http://127.0.0.1:{port}")
     assert (ended.code, ended.out) == (1, "")
@@ -77,9 +77,7 @@ async def test_where_nothing_listens_it_says_how_to_start_it(hookfast: Run) -> N
     assert "Start it with `hookfast up`" in ended.err
 
 
-async def test_something_else_that_answers_is_not_taken_for_it(
-    hookfast: Run, receiver: Receiver
-) -> None:
+async def test_another_server_is_not_taken_for_hookfast(hookfast: Run, receiver: Receiver) -> None:
     ended = await hookfast("tenants", "list", "--url", receiver.url(""))
     assert ended.code == 1
     assert "answered 200 OK, not as Hookfast does" in ended.err
@@ -96,18 +94,18 @@ async def test_something_else_that_answers_is_not_taken_for_it(
         ("422 No", '{"detail": "Not so.", "errors": {"url": "x"}}', "hookfast: Not so."),
     ],
 )
-async def test_something_else_that_speaks_json_is_not_taken_for_it(
+async def test_another_json_server_is_not_taken_for_hookfast(
     hookfast: Run, receiver: Receiver, status: str, body: str, told: str
 ) -> None:
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n"
     receiver.routes["/v1/tenants"] = f"/wire/{quote(head + body, safe='')}?close"
     ended = await hookfast("tenants", "list", "--url", receiver.url(""))
     assert (ended.code, ended.out) == (1, "")
-    assert told in ended.words
+    assert told in ended.error_text
     assert "Traceback" not in ended.err
 
 
-async def test_the_port_of_the_service_on_this_machine_is_known(
+async def test_local_service_is_found_at_its_configured_port(
     hookfast: Run, service_environment: dict[str, str]
 ) -> None:
     port = service_environment["HOOKFAST_URL"].rpartition(":")[2]
@@ -115,16 +113,16 @@ async def test_the_port_of_the_service_on_this_machine_is_known(
     assert ended.code == 0, ended.err
 
 
-async def test_what_is_wrong_with_a_request_is_told_where_it_is(hookfast: Run) -> None:
+async def test_rejected_request_names_the_wrong_members(hookfast: Run) -> None:
     ended = await hookfast("tenants", "create", "x" * 201)
     assert (ended.code, ended.out) == (1, "")
     assert "hookfast: The request does not have the expected form.\n  /name: " in ended.err
 
 
-async def test_a_wrong_option_is_a_usage_error(hookfast: Run) -> None:
+async def test_invalid_option_is_a_usage_error(hookfast: Run) -> None:
     ended = await hookfast("deliveries", "list", "--since", "yesterday")
     assert (ended.code, ended.out) == (2, "")
-    assert "'yesterday' is neither a duration" in ended.words
+    assert "'yesterday' is neither a duration" in ended.error_text
 
 
 async def test_an_id_cannot_lead_to_another_path(hookfast: Run) -> None:

@@ -32,7 +32,7 @@ UNKNOWN = "dlv_" + "0" * 32
 
 @pytest.fixture
 async def deliveries(client: httpx2.AsyncClient, endpoint: Json) -> list[str]:
-    """Three deliveries of the endpoint's, newest first."""
+    """Three deliveries of the endpoint, newest first."""
     for number in range(3):
         event = {"type": TYPE, "data": number, "tenant_id": endpoint["tenant_id"]}
         assert (await client.post("/events", json=event)).status_code == 202
@@ -41,7 +41,7 @@ async def deliveries(client: httpx2.AsyncClient, endpoint: Json) -> list[str]:
 
 @pytest.fixture
 async def dead(served: ApiServer, endpoint: Json, deliveries: list[str]) -> list[str]:
-    """The same, as dead letters; the newest has an attempt on record."""
+    """The same deliveries as dead letters; the newest has a recorded attempt."""
     now = served.context.clock()
     async with served.context.database.write() as connection:
         await connection.execute(
@@ -104,7 +104,7 @@ async def test_a_page_as_json_is_exactly_what_the_api_answers(
     assert ended.out == answer.text + "\n"
 
 
-async def test_nothing_found_is_said_beside_the_data(hookfast: Run, endpoint: Json) -> None:
+async def test_empty_list_prints_a_note_on_standard_error(hookfast: Run, endpoint: Json) -> None:
     ended = await hookfast("deliveries", "list", "--status", "gone")
     assert (ended.code, ended.out, ended.err) == (0, "", "No delivery matches.\n")
 
@@ -122,26 +122,26 @@ async def test_a_delivery_is_shown_with_its_attempts(hookfast: Run, dead: list[s
     assert "The receiver answered 503 �[31m[bold]Service Unavailable." in shown.out
 
 
-async def test_a_delivery_that_is_not_there_is_told_in_words(hookfast: Run) -> None:
+async def test_unknown_delivery_is_reported_in_a_sentence(hookfast: Run) -> None:
     shown = await hookfast("deliveries", "show", UNKNOWN)
     assert (shown.code, shown.out) == (1, "")
     assert shown.err.startswith("hookfast: Nothing has this id")
 
 
-async def test_steering_by_id_tells_of_each_and_goes_on_after_one_that_is_not_there(
+async def test_action_by_ids_continues_after_an_unknown_delivery(
     hookfast: Run, deliveries: list[str], client: httpx2.AsyncClient
 ) -> None:
     ended = await hookfast("deliveries", "pause", UNKNOWN, *deliveries[:1])
     assert ended.code == 1
     assert f"{UNKNOWN}: Nothing has this id" in ended.err
     assert deliveries[0] not in ended.err
-    # Temporal is away here, and the other one is paused all the same
+    # Temporal is unreachable here, and the other delivery is paused anyway
     shown = (await client.get(f"/deliveries/{deliveries[0]}")).json()
     assert shown["status"] == "paused"
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "resend", "cancel"])
-async def test_steering_wants_to_know_what(hookfast: Run, action: str) -> None:
+async def test_action_needs_either_ids_or_filters(hookfast: Run, action: str) -> None:
     assert (await hookfast("deliveries", action)).code == 2
     assert (await hookfast("deliveries", action, UNKNOWN, "--status", "dead")).code == 2
     assert (await hookfast("deliveries", action, UNKNOWN, "--all")).code == 2
@@ -177,7 +177,7 @@ async def test_a_dry_run_only_counts(
     assert (await client.get("/jobs")).json()["data"] == []
 
 
-async def test_where_nothing_matches_nothing_is_asked(hookfast: Run, deliveries: list[str]) -> None:
+async def test_action_without_matches_asks_nothing(hookfast: Run, deliveries: list[str]) -> None:
     ended = await hookfast("dead-letters", "redrive", "--all")
     assert (ended.code, ended.out) == (0, "No delivery matches.\n")
 
@@ -208,7 +208,7 @@ async def _job(hookfast: Run) -> Json:
 
 
 async def _progress(served: ApiServer, job: Json, status: JobStatus | None = None) -> None:
-    """What a worker would write: all but one done, and, with `status`, the end."""
+    """Write what a worker would: all deliveries but one done, and with `status`, the job's end."""
     now = served.context.clock()
     async with served.context.database.write() as connection:
         begun = await jobs.begin(connection, job["id"], now=now - timedelta(seconds=10))
@@ -247,14 +247,14 @@ async def test_jobs_are_listed_shown_and_cancelled(hookfast: Run, dead: list[str
     assert cancelled.out == f"{job['id']} is being cancelled: 0/3.\n"
 
 
-async def test_a_job_that_is_not_there_is_told_in_words(hookfast: Run) -> None:
+async def test_unknown_job_is_reported_in_a_sentence(hookfast: Run) -> None:
     ended = await hookfast("jobs", "watch", "job_" + "0" * 32)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("hookfast: Nothing has this id")
 
 
 class Terminal:
-    """A command on a terminal of its own, 60 columns wide."""
+    """A command on its own terminal, 60 columns wide."""
 
     def __init__(self, environment: dict[str, str], cwd: Path, arguments: Sequence[str]) -> None:
         self._mine, theirs = pty.openpty()
@@ -275,14 +275,14 @@ class Terminal:
         os.set_blocking(self._mine, False)
 
     async def until(self, text: str) -> None:
-        """Return once it has said this."""
+        """Wait until it has printed this text."""
         async with asyncio.timeout(PATIENCE):
             while text not in self.said:
                 self._read()
                 await asyncio.sleep(0.02)
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Send Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
 
     async def ended(self) -> int:
@@ -296,7 +296,7 @@ class Terminal:
         try:
             while data := os.read(self._mine, 65_536):
                 self.said += data.decode(errors="replace")
-        except OSError:  # nothing now, or the other side is closed
+        except OSError:  # nothing to read now, or the other side is closed
             pass
 
 
@@ -331,7 +331,7 @@ async def test_a_narrow_terminal_cuts_no_id(
     assert "\x1b[31mdead" in terminal.said
 
 
-async def test_a_reader_that_goes_away_is_no_error(
+async def test_closed_pipe_is_not_an_error(
     service_environment: dict[str, str], tmp_path: Path, dead: list[str]
 ) -> None:
     script = f"{json.dumps(sys.executable)} -m hookfast.cli deliveries list | head -n 1"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def event(client: httpx2.AsyncClient, endpoint: Json) -> str:
-    """An event with one delivery, which no worker takes."""
+    """An event with one delivery, which no worker sends."""
     form = {"type": TYPE, "data": 1, "tenant_id": endpoint["tenant_id"]}
     return str((await client.post("/events", json=form)).json()["id"])
 
@@ -36,7 +36,7 @@ async def set_status(served: ApiServer, status: str) -> None:
         await connection.execute(update(Delivery).values(status=status))
 
 
-async def test_it_returns_once_the_first_attempt_was_made(
+async def test_wait_returns_once_the_first_attempt_was_made(
     hookfast: Run, served: ApiServer, event: str
 ) -> None:
     waiting = asyncio.create_task(hookfast("deliveries", "wait", "--event", event, "--json"))
@@ -49,28 +49,28 @@ async def test_it_returns_once_the_first_attempt_was_made(
     assert [row["status"] for row in ended.json["data"]] == ["retrying"]
 
 
-async def test_it_waits_for_the_status_that_is_asked_for(
+async def test_wait_returns_once_the_status_is_reached(
     hookfast: Run, served: ApiServer, client: httpx2.AsyncClient, event: str
 ) -> None:
     await set_status(served, "retrying")
     [row] = (await client.get("/deliveries", params={"event_id": event})).json()["data"]
     late = await hookfast("deliveries", "wait", row["id"], "--for", "delivered", "--timeout", "0")
     assert late.code == 1
-    assert "1 of 1 is not delivered" in late.words
+    assert "1 of 1 is not delivered" in late.error_text
     await set_status(served, "delivered")
     ended = await hookfast("deliveries", "wait", row["id"], "--for", "delivered")
     assert ended.code == 0
     assert row["id"] in ended.out
 
 
-async def test_it_says_so_when_nothing_matches(hookfast: Run, event: str) -> None:
+async def test_wait_without_matches_exits_with_1(hookfast: Run, event: str) -> None:
     arguments = ("--event", event, "--status", "dead", "--timeout", "0")
     ended = await hookfast("deliveries", "wait", *arguments)
-    assert (ended.code, ended.words) == (1, "No delivery matches.")
+    assert (ended.code, ended.error_text) == (1, "No delivery matches.")
 
 
 @pytest.mark.parametrize("arguments", [(), ("dlv_1", "--event", "evt_1")])
-async def test_ids_or_filters_have_to_be_given(hookfast: Run, arguments: tuple[str, ...]) -> None:
+async def test_wait_needs_either_ids_or_filters(hookfast: Run, arguments: tuple[str, ...]) -> None:
     ended = await hookfast("deliveries", "wait", *arguments)
     assert ended.code == 2
-    assert "give ids or filters such as --event, not both" in ended.words
+    assert "give ids or filters such as --event, not both" in ended.error_text

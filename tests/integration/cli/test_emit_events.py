@@ -34,7 +34,9 @@ async def test_an_event_is_emitted_with_its_data_byte_for_byte(
 
 
 @pytest.mark.parametrize("how", ["file", "argument -", "option -"])
-async def test_the_data_may_be_read(hookfast: Run, tenant: str, tmp_path: Path, how: str) -> None:
+async def test_event_data_may_be_read_from_a_file_or_standard_input(
+    hookfast: Run, tenant: str, tmp_path: Path, how: str
+) -> None:
     file = tmp_path / "data.json"
     file.write_text(_DATA)
     source = {
@@ -48,9 +50,7 @@ async def test_the_data_may_be_read(hookfast: Run, tenant: str, tmp_path: Path, 
     assert f": {TYPE}, 0 deliveries." in ended.out
 
 
-async def test_the_same_idempotency_key_says_that_it_was_emitted_before(
-    hookfast: Run, tenant: str
-) -> None:
+async def test_repeated_idempotency_key_is_reported(hookfast: Run, tenant: str) -> None:
     arguments = ("emit", TYPE, "1", "--idempotency-key", "k1")
     first, second = await hookfast(*arguments), await hookfast(*arguments)
     assert second.out == first.out.replace(
@@ -60,7 +60,7 @@ async def test_the_same_idempotency_key_says_that_it_was_emitted_before(
     assert [event["id"] for event in listed.json["data"]] == [first.out.partition(":")[0]]
 
 
-async def test_an_event_can_go_later(
+async def test_event_can_be_delivered_later(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     ended = await hookfast("emit", TYPE, "1", "--deliver-at", "2h", "--json")
@@ -81,13 +81,15 @@ async def test_an_event_can_go_later(
         [TYPE, "--batch", "-"],
     ],
 )
-async def test_what_makes_no_event_is_a_usage_error(hookfast: Run, arguments: list[str]) -> None:
+async def test_incomplete_arguments_are_a_usage_error(hookfast: Run, arguments: list[str]) -> None:
     ended = await hookfast("emit", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert "Traceback" not in ended.err
 
 
-async def test_an_event_of_an_unknown_type_is_refused_in_words(hookfast: Run, tenant: str) -> None:
+async def test_event_of_an_unknown_type_is_rejected_in_a_sentence(
+    hookfast: Run, tenant: str
+) -> None:
     ended = await hookfast("emit", "no.such.type", "1")
     assert (ended.code, ended.out) == (1, "")
     assert "/type" in ended.err
@@ -97,7 +99,7 @@ def _lines(count: int, **members: object) -> str:
     return "".join(json.dumps({"type": TYPE, "data": n} | members) + "\n" for n in range(count))
 
 
-async def test_a_file_of_events_goes_in_as_many_requests_as_it_needs(
+async def test_batch_is_sent_in_as_many_requests_as_needed(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "events.ndjson"
@@ -108,13 +110,13 @@ async def test_a_file_of_events_goes_in_as_many_requests_as_it_needs(
     assert again.out == "1,100 events emitted, 1,100 of them before.\n"
 
 
-async def test_a_batch_as_json_is_the_answers_of_the_api(hookfast: Run, tenant: str) -> None:
+async def test_batch_as_json_prints_the_apis_responses(hookfast: Run, tenant: str) -> None:
     ended = await hookfast("emit", "--batch", "-", "--json", stdin=_lines(1_001))
     answers = [json.loads(line) for line in ended.out.splitlines()]
     assert [answer["accepted"] for answer in answers] == [1_000, 1]
 
 
-async def test_a_batch_stops_at_a_refused_event_and_says_how_to_go_on(
+async def test_batch_stops_at_a_rejected_event_and_says_how_to_continue(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "events.ndjson"
@@ -129,11 +131,11 @@ async def test_a_batch_stops_at_a_refused_event_and_says_how_to_go_on(
     assert again in stopped.err
 
     file.write_text("".join(good))
-    mended = await hookfast(*again.split()[1:])
-    assert mended.out == "1,001 events emitted, 997 of them before.\n"  # lines 4 to 1,000
+    corrected = await hookfast(*again.split()[1:])
+    assert corrected.out == "1,001 events emitted, 997 of them before.\n"  # lines 4 to 1,000
 
 
-async def test_a_line_that_is_no_event_stops_a_batch_after_what_came_before_it(
+async def test_batch_stops_at_an_invalid_line_after_sending_the_lines_before(
     hookfast: Run, tenant: str
 ) -> None:
     ended = await hookfast("emit", "--batch", "-", stdin=_lines(2) + "nonsense\n")
@@ -143,7 +145,7 @@ async def test_a_line_that_is_no_event_stops_a_batch_after_what_came_before_it(
     assert "--from-line 3" in ended.err
 
 
-async def test_how_a_batch_goes_on_can_be_typed_as_it_is_said(
+async def test_printed_command_continues_the_batch(
     hookfast: Run, tenant: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "events of $may's.ndjson"
@@ -153,11 +155,11 @@ async def test_how_a_batch_goes_on_can_be_typed_as_it_is_said(
     assert "Stopped after 2 events." in stopped.err
     file.write_text(_lines(3))
     [again] = [line for line in stopped.err.splitlines() if line.startswith("  hookfast ")]
-    mended = await hookfast(*shlex.split(again)[1:])
-    assert mended.out == "1 event emitted.\n"
+    corrected = await hookfast(*shlex.split(again)[1:])
+    assert corrected.out == "1 event emitted.\n"
 
 
-async def test_ctrl_c_says_how_a_batch_goes_on(
+async def test_ctrl_c_prints_how_to_continue_the_batch(
     service_environment: dict[str, str], client: httpx2.AsyncClient, tenant: str, tmp_path: Path
 ) -> None:
     process = await asyncio.create_subprocess_exec(
@@ -232,12 +234,12 @@ async def test_a_replay_counts_new_subscribers_too(
         ("", "it is empty; send a JSON value"),
     ],
 )
-async def test_data_that_the_api_would_refuse_are_not_sent(
+async def test_data_that_the_api_would_reject_is_not_sent(
     hookfast: Run, tmp_path: Path, data: str, why: str
 ) -> None:
-    """Within a request the place would be one that nobody sees."""
+    """The API would name a place in a request body that nobody sees."""
     file = tmp_path / "data.json"
     file.write_text(data)
     ended = await hookfast("emit", TYPE, "--data-file", str(file), "--url", "http://127.0.0.1:9")
     assert (ended.code, ended.out) == (2, "")
-    assert f"the data is not JSON: {why}" in ended.words
+    assert f"the data is not JSON: {why}" in ended.error_text

@@ -43,7 +43,7 @@ async def test_an_endpoint_is_created_and_its_secret_shown_once(
     assert "whsec_" not in shown.out
 
 
-async def test_a_receiver_that_does_not_agree_makes_no_endpoint(
+async def test_no_endpoint_is_created_if_the_receiver_does_not_agree(
     hookfast: Run, tenant: str, receiver: Receiver
 ) -> None:
     created = await hookfast("endpoints", "create", receiver.url("/ok"), "--tenant", tenant)
@@ -67,14 +67,14 @@ async def test_endpoints_are_listed_changed_and_deleted(
 
 
 @pytest.mark.parametrize("patch", ["nonsense", "[]"])
-async def test_a_patch_that_is_no_object_is_a_usage_error(
+async def test_patch_that_is_not_an_object_is_a_usage_error(
     hookfast: Run, endpoint: Json, patch: str
 ) -> None:
     assert (await hookfast("endpoints", "update", endpoint["id"], patch)).code == 2
 
 
 @pytest.mark.parametrize(("action", "state"), [("pause", "paused"), ("disable", "disabled")])
-async def test_an_endpoint_is_stopped_and_goes_on(
+async def test_endpoint_is_paused_or_disabled_and_enabled_again(
     hookfast: Run, endpoint: Json, action: str, state: str
 ) -> None:
     stopped = await hookfast("endpoints", action, endpoint["id"])
@@ -131,7 +131,7 @@ async def test_the_health_of_an_endpoint_that_never_failed_is_short(
     assert "probe" not in health.out
 
 
-async def test_the_health_of_a_failing_endpoint_tells_of_its_outage_and_the_mail(
+async def test_health_of_a_failing_endpoint_shows_its_circuit_and_mail(
     hookfast: Run, served: ApiServer, endpoint: Json
 ) -> None:
     now = served.context.clock()
@@ -179,7 +179,7 @@ async def test_the_health_of_a_failing_endpoint_tells_of_its_outage_and_the_mail
         assert words in health.out, health.out
 
 
-async def test_what_failed_at_an_endpoint_is_counted(hookfast: Run, endpoint: Json) -> None:
+async def test_recover_counts_failed_deliveries(hookfast: Run, endpoint: Json) -> None:
     counted = await hookfast("endpoints", "recover", endpoint["id"], "--since", "2h", "--dry-run")
     assert (counted.code, counted.out) == (0, "No delivery matches.\n")
 
@@ -209,7 +209,7 @@ async def test_a_key_is_printed_alone_and_stops_working_when_revoked(
     assert (await hookfast("keys", "list", "--tenant", tenant, "--json")).json["data"] == []
 
 
-async def test_a_tenants_key_may_not_do_what_is_the_operators(hookfast: Run, tenant: str) -> None:
+async def test_tenant_key_cannot_use_operator_commands(hookfast: Run, tenant: str) -> None:
     key = (await hookfast("keys", "create", "x", "--scope", "tenant", "--tenant", tenant)).out
     ended = await hookfast("tenants", "list", env={"HOOKFAST_API_KEY": key.strip()})
     assert ended.code == 1
@@ -224,7 +224,7 @@ async def test_an_endpoint_is_tested_verified_and_counted(
     receiver.routes["/hook"] = "/challenge"
     assert (await client.patch(path, json=patch)).status_code == 200
     verified = await hookfast("endpoints", "verify", endpoint["id"])
-    assert (verified.code, verified.words) == (0, "It agreed to **.")
+    assert (verified.code, verified.error_text) == (0, "It agreed to **.")
     receiver.routes["/hook"] = "/status/503"
     tested = await hookfast("endpoints", "test", endpoint["id"], TYPE)
     assert tested.code == 1

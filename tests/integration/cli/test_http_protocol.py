@@ -1,4 +1,4 @@
-"""What comes before a body is bounded, in bytes and in time, against a real server."""
+"""Limits on the size and time of a request's head, against a real server."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.support.waiting import PATIENCE
 pytestmark = pytest.mark.anyio
 
 START = b"GET / HTTP/1.1\r\nHost: hookfast.test\r\n"
-ENDLESS = 4_000_000  # bytes: far over every bound; a server without one would take them all
+ENDLESS = 4_000_000  # bytes: far over every limit; a server without limits would read them all
 
 
 class Impatient(BoundedHttp):
-    """With bounds that a test can reach."""
+    """The protocol with limits that a test can reach."""
 
     max_head_bytes = 4_096
     max_head_seconds = 1.0
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Reads the body and answers with its length."""
+    """Read the body and answer with its length."""
     size = 0
     while True:
         message = await receive()
@@ -60,7 +60,7 @@ async def port() -> AsyncIterator[int]:
 
 
 async def _send(port: int, parts: Iterator[bytes], *, pause: float = 0.0) -> tuple[bytes, int]:
-    """What the server answers before it closes, and how many bytes it let us send."""
+    """Return the response before the server closes, and how many bytes it accepted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     sent = 0
     try:
@@ -95,7 +95,7 @@ async def _send(port: int, parts: Iterator[bytes], *, pause: float = 0.0) -> tup
     ],
     ids=["request line", "fields", "a field", "small fields", "chunk extension", "trailers"],
 )
-async def test_what_never_ends_is_cut_off(port: int, endless: tuple[bytes, bytes]) -> None:
+async def test_endless_request_is_cut_off(port: int, endless: tuple[bytes, bytes]) -> None:
     first, more = endless
     answer, sent = await _send(port, chain([first], repeat(more)), pause=0.001)
     assert sent < ENDLESS
@@ -113,19 +113,19 @@ async def test_a_head_over_the_cap_is_431_and_a_problem(port: int) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"G", START, START + b"X-Slow: "])
-async def test_a_head_that_never_ends_is_not_waited_for(port: int, first: bytes) -> None:
+async def test_slow_head_is_cut_off_at_the_time_limit(port: int, first: bytes) -> None:
     drip = repeat(b"x") if first else repeat(b"")
     answer, _ = await _send(port, chain([first], drip), pause=0.1)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
 
 
-async def test_a_second_request_on_a_connection_has_the_same_bounds(port: int) -> None:
+async def test_second_request_on_a_connection_has_the_same_limits(port: int) -> None:
     answer, _ = await _send(port, iter([START + b"\r\n", START]), pause=0.1)
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.count(b"HTTP/1.1") == 1
 
 
-async def test_what_comes_in_pieces_but_in_bounds_is_answered(port: int) -> None:
+async def test_request_in_pieces_within_the_limits_is_answered(port: int) -> None:
     request = (
         START.replace(b"GET", b"POST")
         + b"X-Filler: "
@@ -148,7 +148,7 @@ async def test_bodies_and_answers_may_take_longer_than_heads(port: int) -> None:
 
 
 async def test_many_requests_on_one_connection_are_all_answered(port: int) -> None:
-    """Pipelined, with a body that comes in one read with the next head."""
+    """Pipelined requests, with a body that arrives in one read with the next head."""
     body = b"x" * (Impatient.max_head_bytes * 2)
     one = START.replace(b"GET", b"POST") + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
     last = START + b"Connection: close\r\n\r\n"
@@ -158,5 +158,5 @@ async def test_many_requests_on_one_connection_are_all_answered(port: int) -> No
     assert answer.count(b"HTTP/1.1 200") == 6
 
 
-def test_the_api_is_served_with_these_bounds() -> None:
+def test_api_is_served_with_these_limits() -> None:
     assert server_config(Settings()).http is BoundedHttp

@@ -1,5 +1,5 @@
-"""`hookfast listen`: events reach a server on this machine, signed, once each, whatever goes away
-in between."""
+"""`hookfast listen`: events reach a server on this machine signed and once each, also when the
+service or the server restarts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """The command sees nothing of the database; the stream is tested on both."""
+    """SQLite alone: the command does not see the database, and the stream is tested on both."""
     return sqlite_url
 
 
@@ -49,7 +49,7 @@ class Listening:
         self.lines: list[Json] = []
 
     async def until(self, what: str, count: int = 1) -> list[Json]:
-        """The lines of this kind, once there are so many."""
+        """Return the lines of this kind, once there are `count`."""
         assert self._process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             while len(found := [line for line in self.lines if line["what"] == what]) < count:
@@ -59,7 +59,7 @@ class Listening:
         return found
 
     async def interrupt(self) -> Json:
-        """Ctrl-C; the last line, which is the sum."""
+        """Send Ctrl-C, and return the last line, which has the totals."""
         self._process.send_signal(signal.SIGINT)
         [found] = await self.until("sum")
         assert await self._process.wait() == 0
@@ -136,7 +136,7 @@ async def test_events_come_in_order_byte_for_byte_and_signed(
         Webhook(first["secret"]).verify(request.body, dict(request.headers))
 
 
-async def test_a_secret_of_ones_own_is_used_and_not_shown(
+async def test_configured_secret_is_used_and_not_shown(
     listen: Listen, client: httpx2.AsyncClient, tenant: str, receiver: Receiver
 ) -> None:
     own = {"HOOKFAST_LISTEN_SECRET": SECRET}
@@ -149,7 +149,7 @@ async def test_a_secret_of_ones_own_is_used_and_not_shown(
     Webhook(SECRET).verify(request.body, dict(request.headers))
 
 
-async def test_it_goes_on_where_it_was_left(
+async def test_listen_continues_at_the_saved_position(
     listen: Listen, client: httpx2.AsyncClient, tenant: str, receiver: Receiver, tmp_path: Path
 ) -> None:
     arguments = ("--forward-to", receiver.url(), "--resume", str(tmp_path / "place.json"))
@@ -162,7 +162,7 @@ async def test_it_goes_on_where_it_was_left(
         await listening.until("event", 3)
         await listening.interrupt()
     assert [one.message_id for one in receiver.requests] == emitted
-    # and a cursor, an event and a time say the same
+    # a cursor, an event and a time give the same position
     for since in (last["cursor"], emitted[1]):
         async with listen("--since", since) as listening:
             assert ids(await listening.until("event", 3)) == emitted[2:]
@@ -185,7 +185,7 @@ async def test_an_event_waits_for_the_server_to_come_up(
     assert (last["accepted"], last["failed"]) == (2, 0)
 
 
-async def test_a_bad_answer_is_shown_and_repeated_only_if_asked_for(
+async def test_failed_event_is_retried_only_with_retry(
     listen: Listen, client: httpx2.AsyncClient, tenant: str, receiver: Receiver
 ) -> None:
     async with listen("--forward-to", receiver.url("/status/500")) as listening:
@@ -203,7 +203,7 @@ async def test_a_bad_answer_is_shown_and_repeated_only_if_asked_for(
     assert [one.headers["x-hook-attempt"] for one in receiver.requests_for(event_id)] == ["1", "2"]
 
 
-async def test_what_came_in_through_a_source_can_go_on_as_it_came(
+async def test_raw_payload_forwards_the_providers_request_unchanged(
     listen: Listen, client: httpx2.AsyncClient, tenant: str, receiver: Receiver, served: ApiServer
 ) -> None:
     form = {"tenant_id": tenant, "name": "store", "provider": "github", "secrets": [SECRET]}
@@ -225,7 +225,7 @@ async def test_what_came_in_through_a_source_can_go_on_as_it_came(
     assert "x-hub-signature-256" not in request.headers
 
 
-async def test_several_at_once_are_told_of_in_order(
+async def test_concurrent_events_are_printed_in_order(
     listen: Listen, client: httpx2.AsyncClient, tenant: str, receiver: Receiver
 ) -> None:
     url = receiver.url("/slow/0.05")
@@ -235,7 +235,7 @@ async def test_several_at_once_are_told_of_in_order(
     assert 1 < receiver.most_in_flight <= 4
 
 
-async def test_patterns_and_a_tenant_choose(
+async def test_listen_filters_by_patterns_and_tenant(
     listen: Listen, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     await client.put("/event-types/order.invoice.sent", json={})
@@ -245,29 +245,29 @@ async def test_patterns_and_a_tenant_choose(
         answer = await client.post("/events", json={"type": "order.invoice.sent", "data": 1})
         [line] = await listening.until("event")
     assert line["id"] == answer.json()["id"]
-    assert "status" not in line  # nobody was named to forward to
+    assert "status" not in line  # there is no server to forward to
 
 
-async def test_it_says_in_words_what_cannot_work(
+async def test_impossible_options_are_reported_in_sentences(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str, receiver: Receiver
 ) -> None:
     far = await hookfast("listen", "--forward-to", "http://1.1.1.1/hooks")
     assert far.code == 1
-    assert "--allow-remote" in far.words
+    assert "--allow-remote" in far.error_text
     key = await client.post(f"/tenants/{tenant}/api-keys", json={"scope": "emit", "name": "x"})
     narrow = {"HOOKFAST_API_KEY": key.json()["key"]}
     refused = await hookfast("listen", "--forward-to", receiver.url(), env=narrow)
     assert refused.code == 1
-    assert "yours is emit" in refused.words
+    assert "yours is emit" in refused.error_text
     nowhere = await hookfast("listen", "--resume", "no/such/folder/place.json")
     assert nowhere.code == 1
-    assert "place.json cannot be written" in nowhere.words
+    assert "place.json cannot be written" in nowhere.error_text
     nobody = await hookfast("listen", "--url", f"http://127.0.0.1:{free_ports(1)[0]}")
     assert nobody.code == 1
-    assert "There is no Hookfast at" in nobody.words
+    assert "There is no Hookfast at" in nobody.error_text
 
 
-async def test_lines_for_people_say_what_was_answered(
+async def test_printed_lines_show_the_response(
     service_environment: dict[str, str],
     client: httpx2.AsyncClient,
     tenant: str,
@@ -295,10 +295,10 @@ async def test_lines_for_people_say_what_was_answered(
     assert process.returncode == 0
 
 
-async def test_a_restart_of_the_service_loses_and_doubles_nothing(
+async def test_service_restart_neither_loses_nor_repeats_events(
     settings: Settings, receiver: Receiver, tmp_path: Path
 ) -> None:
-    """The service is stopped while events are on their way, and another one takes over its port."""
+    """The service is stopped while events are being sent, and another one takes over its port."""
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     env = environment() | {"HOOKFAST_URL": url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY}

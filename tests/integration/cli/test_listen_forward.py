@@ -1,4 +1,4 @@
-"""What `listen` forwards to is a server under development: it may answer anything, for ever."""
+"""`listen` forwards to a server under development, whose responses may be endless."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Forwarding = Callable[..., Forwarder]
 
 @pytest.fixture
 async def forwarding(receiver: Receiver) -> AsyncIterator[Forwarding]:
-    """`forwarding("/path", response_seconds=1)`: to this path of the receiver."""
+    """A function that returns a forwarder to a path of the receiver."""
     made: list[Forwarder] = []
 
     def make(path: str, *, response_seconds: float = PATIENCE) -> Forwarder:
@@ -49,22 +49,20 @@ async def forwarding(receiver: Receiver) -> AsyncIterator[Forwarding]:
 
 
 @pytest.mark.parametrize("path", ["/drip-headers/0.05", "/drip-body/0.05", "/endless-interim/0.05"])
-async def test_an_answer_that_keeps_coming_is_waited_for_only_so_long(
-    forwarding: Forwarding, path: str
-) -> None:
+async def test_slow_response_ends_at_the_time_limit(forwarding: Forwarding, path: str) -> None:
     forwarder = forwarding(path, response_seconds=_NOT_IN_TIME)
     outcome = await within(PATIENCE, forwarder.send(_EVENT, attempt=1))
     assert (outcome.error, outcome.accepted) == ("no answer within 0.3 s", False)
-    assert not outcome.away  # it was seen
+    assert not outcome.away  # the server has seen it
 
 
 @pytest.mark.parametrize("path", ["/endless-body", "/endless-chunks", "/gzip-bomb"])
-async def test_of_an_endless_answer_the_start_is_enough(forwarding: Forwarding, path: str) -> None:
+async def test_endless_response_is_read_up_to_its_limit(forwarding: Forwarding, path: str) -> None:
     outcome = await within(PATIENCE, forwarding(path).send(_EVENT, attempt=1))
     assert (outcome.status, outcome.error) == (200, None)
 
 
-async def test_after_an_answer_that_was_cut_the_next_event_goes_on(
+async def test_next_event_is_forwarded_after_a_truncated_response(
     forwarding: Forwarding, receiver: Receiver
 ) -> None:
     receiver.routes["/hook"] = "/endless-body"

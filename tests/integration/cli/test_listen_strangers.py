@@ -1,5 +1,5 @@
-"""`listen` where something else than Hookfast answers: a wrong URL is told, and a proxy that has a
-page of its own while the service is away is waited for."""
+"""`listen` when another server answers: a wrong URL is an error, and a proxy's page while the
+service is unreachable is waited out."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _STREAM = _wire(
 _PAGE = _wire("\r\nContent-Type: text/html\r\n\r\n", "<p>We will be back soon.</p>")
 
 
-async def test_a_url_where_something_else_answers_is_told_and_not_asked_for_ever(
+async def test_another_server_is_reported_after_one_request(
     hookfast: Run, receiver: Receiver
 ) -> None:
     receiver.routes[_PATH] = _PAGE
     ended = await hookfast("listen", "--url", receiver.url(""))
     assert ended.code == 1
-    assert "and not with a stream of events. Is HOOKFAST_URL right?" in ended.words
+    assert "and not with a stream of events. Is HOOKFAST_URL right?" in ended.error_text
     assert len(receiver.requests) == 1
 
 
-async def test_a_page_in_the_place_of_the_stream_is_waited_out(receiver: Receiver) -> None:
+async def test_page_instead_of_the_stream_is_retried_after_a_connection(receiver: Receiver) -> None:
     api = Api(receiver.url(""), key=OPERATOR_KEY, key_origin="here")
     receiver.routes[_PATH] = _STREAM
     async with aclosing(read_stream(api, (), after=None)) as happenings:
@@ -59,7 +59,7 @@ async def test_a_page_in_the_place_of_the_stream_is_waited_out(receiver: Receive
     api.close()
 
 
-async def test_a_page_before_there_was_a_stream_is_a_wrong_url(receiver: Receiver) -> None:
+async def test_page_before_the_first_connection_is_a_wrong_url(receiver: Receiver) -> None:
     api = Api(receiver.url(""), key=OPERATOR_KEY, key_origin="here")
     receiver.routes[_PATH] = _PAGE
     async with aclosing(read_stream(api, (), after=None)) as happenings:

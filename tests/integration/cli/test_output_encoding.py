@@ -1,4 +1,4 @@
-"""Output whose encoding is not UTF-8: what it cannot write does not end a command."""
+"""Output whose encoding is not UTF-8: characters that it lacks do not fail a command."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _NAME = "Ünï 日本 🎉"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-15", "utf-8"])
-async def test_json_says_the_same_in_every_encoding(hookfast: Run, encoding: str) -> None:
-    # the tests' own end of the pipe reads UTF-8, in which ASCII is the same
+async def test_json_has_the_same_value_in_every_encoding(hookfast: Run, encoding: str) -> None:
+    # the test reads the pipe as UTF-8, in which ASCII is the same
     env = {"PYTHONIOENCODING": encoding}
     await hookfast("tenants", "create", _NAME.removeprefix("Ünï ") if "8859" in encoding else _NAME)
     listed = await hookfast("tenants", "list", "--json", env=env)
@@ -22,7 +22,7 @@ async def test_json_says_the_same_in_every_encoding(hookfast: Run, encoding: str
     assert tenant["name"] in _NAME
 
 
-async def test_tables_and_sentences_are_written_as_far_as_can_be(hookfast: Run) -> None:
+async def test_tables_and_notes_are_written_in_every_encoding(hookfast: Run) -> None:
     await hookfast("tenants", "create", _NAME)
     listed = await hookfast("tenants", "list", env={"PYTHONIOENCODING": "ascii"})
     assert listed.code == 0, listed.err
@@ -31,7 +31,7 @@ async def test_tables_and_sentences_are_written_as_far_as_can_be(hookfast: Run) 
     assert settings.code == 0, settings.err
 
 
-async def test_the_doctor_speaks_to_every_terminal(hookfast: Run) -> None:
+async def test_doctor_writes_to_every_encoding(hookfast: Run) -> None:
     ended = await hookfast("doctor", env={"PYTHONIOENCODING": "ascii"})
-    assert "\\u2192 " in ended.out  # the arrow before what to do
+    assert "\\u2192 " in ended.out  # the arrow before the advice
     assert "Traceback" not in ended.err

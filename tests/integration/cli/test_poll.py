@@ -1,4 +1,4 @@
-"""`hookfast endpoints poll`, and the consumer of the documentation, which is killed at will."""
+"""`hookfast endpoints poll`, and the documented consumer, which is killed at any time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "poller.py"
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind is enough: commands see the API alone, and starting them takes long."""
+    """SQLite alone: commands see only the API, and take long to start."""
     return sqlite_url
 
 
@@ -38,7 +38,7 @@ async def emit(client: httpx2.AsyncClient, tenant: str, n: int) -> str:
     return str((await client.post("/events", json=form)).json()["id"])
 
 
-async def test_what_waits_is_shown_until_it_is_acknowledged(
+async def test_waiting_events_are_printed_until_acknowledged(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     created = await hookfast(
@@ -46,22 +46,22 @@ async def test_what_waits_is_shown_until_it_is_acknowledged(
     )
     assert created.code == 0, created.err
     endpoint = created.out.split()[1]
-    assert "secret" not in created.words
+    assert "secret" not in created.error_text
     events = [await emit(client, tenant, n) for n in range(3)]
     for options in ((), ("--ack", "--limit", "2")):
         shown = await hookfast("endpoints", "poll", endpoint, *options)
         assert shown.code == 0, shown.err
         assert [line.split()[-1] for line in shown.out.splitlines()] == events
     nothing = await hookfast("endpoints", "poll", endpoint)
-    assert (nothing.out, nothing.words) == ("", "No events wait.")
+    assert (nothing.out, nothing.error_text) == ("", "No events wait.")
     again = await hookfast("endpoints", "poll", endpoint, "--cursor", "start", "--json")
     assert [item["event_id"] for item in again.json["data"]] == events
     neither = await hookfast("endpoints", "create", "--tenant", tenant)
-    assert (neither.code, "--poll" in neither.words) == (2, True)
+    assert (neither.code, "--poll" in neither.error_text) == (2, True)
 
 
 def page(*items: dict[str, Any], cursor: str) -> bytes:
-    """An answer of the API: these items."""
+    """Return a response of the API with these items."""
     found = {"data": items, "next_cursor": cursor, "done": True, "acknowledged": None, "gap": None}
     return answer("200 OK", json.dumps(found))
 
@@ -78,8 +78,8 @@ def item(n: int, **members: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def ailing(*answers: bytes) -> AsyncIterator[tuple[str, list[str]]]:
-    """The URL of a service that says these bytes, each to a connection of its own, and then lets
-    callers wait; and what it was asked for."""
+    """Yield the URL of a service that sends these bytes, one per connection, and then lets callers
+    wait; and the list of requests."""
     said, asked = iter(answers), list[str]()
     over = asyncio.Event()
 
@@ -104,7 +104,7 @@ async def ailing(*answers: bytes) -> AsyncIterator[tuple[str, list[str]]]:
 BUSY = {"title": "Busy", "status": 503, "code": "unavailable", "detail": "The database is away."}
 
 
-async def test_who_follows_outlasts_a_restart(tmp_path: Path) -> None:
+async def test_follow_survives_a_restart_of_the_service(tmp_path: Path) -> None:
     answers = (
         page(item(1), cursor="one"),
         b"",
@@ -139,12 +139,12 @@ async def test_who_follows_outlasts_a_restart(tmp_path: Path) -> None:
     assert "cursor=two" in last
 
 
-async def test_a_service_that_was_never_there_is_not_waited_for(hookfast: Run) -> None:
+async def test_follow_fails_if_the_service_never_answered(hookfast: Run) -> None:
     [port] = free_ports(1)
     nobody = {"HOOKFAST_URL": f"http://127.0.0.1:{port}"}
     ended = await hookfast("endpoints", "poll", "ep_1", "--follow", env=nobody)
     assert ended.code == 1
-    assert "There is no Hookfast at" in ended.words
+    assert "There is no Hookfast at" in ended.error_text
 
 
 async def test_the_documented_consumer_outlasts_half_an_answer_and_books_raw_requests(
@@ -200,18 +200,20 @@ async def test_the_documented_consumer_books_each_event_once_however_often_it_is
     async def booked(count: int) -> list[str]:
         async with asyncio.timeout(PATIENCE):
             while True:
-                with contextlib.suppress(sqlite3.OperationalError):  # it is not there yet
+                with contextlib.suppress(
+                    sqlite3.OperationalError
+                ):  # the database does not exist yet
                     rows = sqlite3.connect(books).execute("SELECT data FROM booked").fetchall()
                     if len(rows) >= count:
                         return [row[0] for row in rows]
                 await asyncio.sleep(0.01)
 
     events = [await emit(client, tenant, n) for n in range(12)]
-    for killed_after in (1, 4, 12):  # in the middle of a page, and while it waits for the next
+    for killed_after in (1, 4, 12):  # within a page, and while it waits for the next
         async with consumer():
             await booked(killed_after)
     async with consumer():
-        events.append(await emit(client, tenant, 12))  # it waits for it
+        events.append(await emit(client, tenant, 12))  # while it waits for the next page
         rows = await booked(13)
     assert len(rows) == len(events)
     seen = sqlite3.connect(books).execute("SELECT message_id FROM seen").fetchall()

@@ -1,4 +1,4 @@
-"""`hookfast retention`: what is kept, what went, and that a run needs Temporal."""
+"""`hookfast retention`: ages, past runs, and a run that needs Temporal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.api_server import ApiServer
 pytestmark = pytest.mark.anyio
 
 
-async def test_it_shows_ages_runs_and_what_could_not_be_dropped(
+async def test_retention_shows_ages_runs_and_undropped_partitions(
     hookfast: Run, served: ApiServer
 ) -> None:
     before = await hookfast("retention", "show")
@@ -42,7 +42,7 @@ async def test_it_shows_ages_runs_and_what_could_not_be_dropped(
     assert found["id"] == run_id
 
 
-async def test_a_run_that_cannot_start_says_so(hookfast: Run) -> None:
+async def test_retention_run_that_cannot_start_is_reported(hookfast: Run) -> None:
     refused = await hookfast("retention", "run", "--dry-run")
     assert (refused.code, refused.out) == (1, "")
-    assert "Temporal is away; nothing was started." in refused.words
+    assert "Temporal is away; nothing was started." in refused.error_text

@@ -18,7 +18,7 @@ NEW = base64.b64encode(b"n" * 32).decode()
 
 @pytest.fixture
 def service(settings: Settings) -> dict[str, str]:
-    """What a command on the database itself needs."""
+    """The settings of a command that works on the database."""
     return {
         "HOOKFAST_HOME": str(settings.home),
         "HOOKFAST_DATABASE_URL": settings.resolved_database_url,
@@ -33,7 +33,7 @@ async def test_a_secret_is_rotated_and_shown_once(
     [secret] = rotated.out.split()
     assert secret.startswith("whsec_")
     assert secret != endpoint["secret"]
-    assert "also signs until" in rotated.words
+    assert "also signs until" in rotated.error_text
     shown = (await client.get(f"/endpoints/{endpoint['id']}")).json()
     assert [one["expires_at"] is None for one in shown["secrets"]] == [True, False]
     as_json = await hookfast(
@@ -43,22 +43,20 @@ async def test_a_secret_is_rotated_and_shown_once(
 
 
 @pytest.mark.parametrize("overlap", ["", "soon", "8d", "-1h", "1.5h"])
-async def test_an_overlap_that_is_none_is_refused(
-    hookfast: Run, endpoint: Json, overlap: str
-) -> None:
+async def test_invalid_overlap_is_rejected(hookfast: Run, endpoint: Json, overlap: str) -> None:
     refused = await hookfast("endpoints", "rotate-secret", endpoint["id"], f"--overlap={overlap}")
     assert refused.code != 0
     assert refused.out == ""
 
 
-async def test_everything_is_sealed_anew_and_the_old_key_can_go(
+async def test_rekey_seals_everything_with_the_newest_key(
     hookfast: Run, settings: Settings, service: dict[str, str], endpoint: Json
 ) -> None:
     old = (settings.home / "encryption.key").read_text().strip()
     both, alone = (service | {"HOOKFAST_ENCRYPTION_KEYS": keys} for keys in (f"{NEW},{old}", NEW))
     refused = await hookfast("secrets", "rekey", env=alone)
     assert refused.code == 1
-    assert f"opens {endpoint['id']}; nothing was changed" in refused.words
+    assert f"opens {endpoint['id']}; nothing was changed" in refused.error_text
     looked = await hookfast("secrets", "rekey", "--dry-run", env=both)
     assert looked.out == "1 value: 0 under the newest key, 1 under older ones.\n"
     done = await hookfast("secrets", "rekey", env=both)
@@ -75,16 +73,16 @@ async def test_a_signing_key_is_rotated(
     assert first.code == 0, first.err
     second = await hookfast("secrets", "rotate-signing-key", "--overlap", "2d", env=service)
     kids = [one.out.split()[0] for one in (second, first)]
-    assert f"{kids[1]} stays in the directory until" in second.words
+    assert f"{kids[1]} stays in the directory until" in second.error_text
     directory = await client.get(str(client.base_url.join("/.well-known/hookfast-keys.json")))
     assert [key["kid"] for key in directory.json()["keys"]] == kids
 
 
-async def test_a_database_that_was_never_migrated_is_refused_in_words(
+async def test_database_without_schema_is_rejected_with_what_to_run(
     hookfast: Run, settings: Settings, service: dict[str, str]
 ) -> None:
     empty = service | {"HOOKFAST_DATABASE_URL": f"sqlite:///{settings.home / 'empty.db'}"}
     for command in ("rekey", "rotate-signing-key"):
         refused = await hookfast("secrets", command, env=empty)
         assert refused.code == 1
-        assert "hookfast migrate" in refused.words
+        assert "hookfast migrate" in refused.error_text

@@ -1,4 +1,4 @@
-"""`hookfast sources` and `hookfast inbox`: from a new source to what came in through it."""
+"""`hookfast sources` and `hookfast inbox`: from a new source to the requests it received."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ async def send(url: str, payload: Any, **options: Any) -> Json:
     return document
 
 
-async def test_the_life_of_a_source(hookfast: Run, served: ApiServer, endpoint: Json) -> None:
+async def test_source_is_created_used_rotated_and_deleted(
+    hookfast: Run, served: ApiServer, endpoint: Json
+) -> None:
     tenant = endpoint["tenant_id"]
     created = await hookfast(
         *("sources", "create", "storefront", "--provider", "github", "--tenant", tenant),
@@ -43,7 +45,7 @@ async def test_the_life_of_a_source(hookfast: Run, served: ApiServer, endpoint: 
     shown = await hookfast("inbox", "show", first["id"])
     assert first["event_id"] in shown.out
     refused = await hookfast("inbox", "retry", first["id"])
-    assert (refused.code, "this was accepted" in refused.words) == (1, True)
+    assert (refused.code, "this was accepted" in refused.error_text) == (1, True)
 
     rotated = await hookfast("sources", "rotate-secret", source, "--overlap", "0s")
     assert (await send(f"{served.url}/in/{source}", {}))["status"] == 401
@@ -57,10 +59,8 @@ async def test_the_life_of_a_source(hookfast: Run, served: ApiServer, endpoint: 
     assert "no sources" in (await hookfast("sources", "list")).err
 
 
-async def test_where_the_provider_makes_the_secret_it_says_how_to_give_it(
-    hookfast: Run, tenant: str
-) -> None:
+async def test_missing_provider_secret_error_names_the_option(hookfast: Run, tenant: str) -> None:
     ended = await hookfast("sources", "create", "x", "--provider", "stripe", "--tenant", tenant)
     assert ended.code == 1
-    assert ended.words.count("give it") == 1
-    assert "--secret-file" in ended.words
+    assert ended.error_text.count("give it") == 1
+    assert "--secret-file" in ended.error_text

@@ -1,4 +1,4 @@
-"""Starting without what it takes: a sentence that says what to do, not a traceback."""
+"""Starting without a usable database or home: a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOWHERE = "postgresql://x:s3cret@127.0.0.1:1/db"
 
 @pytest.fixture
 def blocked(tmp_path: Path) -> Path:
-    """A home that cannot be made: a file is in the way."""
+    """A home that cannot be created, because a file has its name."""
     (tmp_path / "file").touch()
     return tmp_path / "file" / "home"
 
@@ -40,7 +40,7 @@ def blocked(tmp_path: Path) -> Path:
         ("sqlite:///{folder}/file/hookfast.db", "cannot be used: "),
     ],
 )
-async def test_a_database_that_is_not_there_is_told_in_a_sentence(
+async def test_missing_database_is_reported_in_a_sentence(
     blocked: Path, url: str, words: str
 ) -> None:
     folder = blocked.parent.parent
@@ -52,7 +52,7 @@ async def test_a_database_that_is_not_there_is_told_in_a_sentence(
         assert "s3cret" not in caught.value.message
 
 
-async def test_a_home_that_cannot_be_made_is_told_in_a_sentence(blocked: Path) -> None:
+async def test_home_that_cannot_be_created_is_reported_in_a_sentence(blocked: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be used: Not a directory"):
         await check_database(Settings(home=blocked))
     with pytest.raises(Misconfigured, match=r"HOOKFAST_HOME, .* cannot be created"):
@@ -60,7 +60,7 @@ async def test_a_home_that_cannot_be_made_is_told_in_a_sentence(blocked: Path) -
 
 
 @pytest.mark.parametrize("command", [["api"], ["worker"], ["migrate"], ["secrets", "rekey"]])
-def test_every_command_that_opens_the_database_says_it(command: list[str], tmp_path: Path) -> None:
+def test_every_command_reports_an_unreachable_database(command: list[str], tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "hookfast.cli", *command],
         env={**environment(), "HOOKFAST_HOME": str(tmp_path), "HOOKFAST_DATABASE_URL": NOWHERE},

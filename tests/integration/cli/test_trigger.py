@@ -22,7 +22,7 @@ WITH_SECRET = {"HOOKFAST_TRIGGER_SECRET": SECRET}
 
 @pytest.fixture
 async def source(client: httpx2.AsyncClient, tenant: str) -> str:
-    """A source of GitHub's."""
+    """A source with the provider GitHub."""
     form = {"name": "code", "provider": "github", "tenant_id": tenant, "secrets": [SECRET]}
     return str((await client.post("/sources", json=form)).json()["id"])
 
@@ -43,7 +43,7 @@ async def test_each_sample_to_a_source_is_a_new_delivery(
     assert [one["event_type"] for one in await inbox(client)] == ["github.push.received"] * 2
 
 
-async def test_with_the_same_id_a_source_takes_it_once(
+async def test_same_id_is_accepted_once_by_a_source(
     hookfast: Run, client: httpx2.AsyncClient, source: str
 ) -> None:
     ended = await hookfast(
@@ -56,7 +56,7 @@ async def test_with_the_same_id_a_source_takes_it_once(
     assert len(await inbox(client)) == 1
 
 
-async def test_where_the_answer_is_the_providers_the_entry_is_said_beside_it(
+async def test_inbox_entry_is_printed_if_the_response_body_is_the_providers(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     form = {"tenant_id": tenant, "name": "x", "provider": "slack", "secrets": [SECRET]}
@@ -69,7 +69,7 @@ async def test_where_the_answer_is_the_providers_the_entry_is_said_beside_it(
     assert f"X-Hookfast-Inbox-Id: {entry['id']}" in ended.out
 
 
-async def test_a_wrong_secret_ends_with_1_and_says_where_it_is_from(
+async def test_wrong_secret_exits_with_1_and_names_its_origin(
     hookfast: Run, client: httpx2.AsyncClient, source: str
 ) -> None:
     ended = await hookfast(
@@ -78,7 +78,7 @@ async def test_a_wrong_secret_ends_with_1_and_says_where_it_is_from(
     )
     assert ended.code == 1
     assert "→ 401" in ended.out
-    assert "secret is from standard input" in ended.words
+    assert "secret is from standard input" in ended.error_text
     assert "another-secret" not in ended.out + ended.err
     assert await inbox(client) == []
 
@@ -89,7 +89,7 @@ async def test_a_sample_of_another_provider_is_sent_to_no_source(
     ended = await hookfast(
         "trigger", "stripe.payment_intent.succeeded", "--source", source, env=WITH_SECRET
     )
-    assert (ended.code, "github.pull_request.opened" in ended.words) == (1, True)
+    assert (ended.code, "github.pull_request.opened" in ended.error_text) == (1, True)
     assert await inbox(client) == []
 
 
@@ -126,25 +126,25 @@ async def test_a_server_gets_what_the_provider_would_send(
         ("/status/500", "→ 500"),
     ],
 )
-async def test_an_answer_that_is_not_2xx_ends_with_1(
+async def test_response_that_is_not_2xx_exits_with_1(
     hookfast: Run, receiver: Receiver, path: str, word: str
 ) -> None:
     ended = await hookfast("trigger", "github.push", "--to", receiver.url(path), env=WITH_SECRET)
     assert ended.code == 1
-    assert word in ended.words + ended.out
+    assert word in ended.error_text + ended.out
     assert len(receiver.requests) == 1
 
 
-async def test_what_cannot_be_sent_is_said(hookfast: Run) -> None:
+async def test_unsendable_sample_is_reported(hookfast: Run) -> None:
     nobody = await hookfast(
         "trigger", "github.push", "--to", "http://127.0.0.1:9/hooks", env=WITH_SECRET
     )
-    assert (nobody.code, "Is it started?" in nobody.words) == (1, True)
+    assert (nobody.code, "Is it started?" in nobody.error_text) == (1, True)
     for url in ("http://[::1/hooks", "http://me@127.0.0.1/", "127.0.0.1/hooks"):
         nowhere = await hookfast("trigger", "github.push", "--to", url, env=WITH_SECRET)
-        assert (nowhere.code, "it is not a URL" in nowhere.words) == (2, True), nowhere.err
+        assert (nowhere.code, "it is not a URL" in nowhere.error_text) == (2, True), nowhere.err
     unsigned = await hookfast("trigger", "github.push", "--to", "http://127.0.0.1:9/hooks")
-    assert (unsigned.code, "HOOKFAST_TRIGGER_SECRET" in unsigned.words) == (1, True)
+    assert (unsigned.code, "HOOKFAST_TRIGGER_SECRET" in unsigned.error_text) == (1, True)
 
 
 async def test_an_endpoint_gets_a_test_with_the_data_of_the_sample(
@@ -161,14 +161,14 @@ async def test_an_endpoint_gets_a_test_with_the_data_of_the_sample(
     assert len(body["data"]["after"]) == 40
 
 
-async def test_the_list_has_every_sample(hookfast: Run) -> None:
+async def test_list_has_every_sample(hookfast: Run) -> None:
     listed = await hookfast("trigger", "--list", "--json", env={"HOOKFAST_OPERATOR_KEY": ""})
     assert [one["name"] for one in listed.json] == list(SAMPLE_NAMES)
     assert {"name": "github.push", "event_type": "github.push.received"} in listed.json
 
 
 async def test_the_token_of_a_provider_is_not_shown(hookfast: Run, receiver: Receiver) -> None:
-    """GitLab's plain token is the secret."""
+    """GitLab's token header is the secret itself."""
     ended = await hookfast(
         "trigger", "gitlab.push", "--to", receiver.url("/hooks"), env=WITH_SECRET
     )
@@ -178,17 +178,16 @@ async def test_the_token_of_a_provider_is_not_shown(hookfast: Run, receiver: Rec
 
 
 @pytest.mark.parametrize("name", ["gitlab.push", "github.push"])
-async def test_a_secret_of_several_lines_is_refused_and_not_repeated(
+async def test_secret_of_several_lines_is_rejected_and_not_repeated(
     hookfast: Run, receiver: Receiver, name: str
 ) -> None:
-    """GitLab's goes into a header as it is, and what a header cannot carry came back in an error
-    message."""
+    """GitLab's secret is a header, and the error about an invalid header once quoted it."""
     ended = await hookfast(
         *("trigger", name, "--to", receiver.url("/hooks"), "--secret-file", "-"),
         stdin="first line\nsecond line\n",
     )
     assert ended.code == 1
-    assert "the secret from standard input is more than one line" in ended.words
+    assert "the secret from standard input is more than one line" in ended.error_text
     assert "second line" not in ended.out + ended.err
     assert receiver.requests == []
 
@@ -198,4 +197,6 @@ async def test_an_option_that_a_provider_lacks_is_named(hookfast: Run, receiver:
         "trigger", "generic.order.created", "--to", receiver.url("/hooks"), env=WITH_SECRET
     )
     assert ended.code == 1
-    assert "the options are not valid for the provider generic: signature_header: " in ended.words
+    assert (
+        "the options are not valid for the provider generic: signature_header: " in ended.error_text
+    )

@@ -1,4 +1,4 @@
-"""Installations for the doctor: whole ones, and the checks of one part alone."""
+"""Installations for the doctor, and running one of its checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATOR_KEY = "hf_vX3q9LrT0mZb7KfYw2JcN8sHdU5gPeA1"
 
 @pytest.fixture(autouse=True)
 def _no_other_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A Temporal that is away, and no `.env`, unless the test says otherwise."""
+    """An unreachable Temporal and no `.env`, unless the test says otherwise."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{free_ports(1)[0]}")
     monkeypatch.chdir(tmp_path)
 
@@ -37,12 +37,12 @@ async def temporal() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest.fixture
 def at_temporal(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`TEMPORAL_ADDRESS` names that server."""
+    """Let `TEMPORAL_ADDRESS` name that server."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
 
 
 def installation(home: Path, database_url: str | None, **settings: Any) -> Settings:
-    """Settings of a whole installation, with what `settings` changes."""
+    """Return the settings of a complete installation, changed by `settings`."""
     given: dict[str, Any] = {
         "home": home,
         "database_url": database_url,
@@ -52,15 +52,16 @@ def installation(home: Path, database_url: str | None, **settings: Any) -> Setti
     return Settings(**given | settings)
 
 
-async def look(name: str, settings: Settings, *, clock: Clock = utc_now) -> list[Finding]:
-    """What one check finds."""
+async def run_check(name: str, settings: Settings, *, clock: Clock = utc_now) -> list[Finding]:
+    """Return the findings of one check."""
     checks = tuple(check for check in CHECKS if check.name == name)
     assert checks
     return await examine(settings, clock=clock, checks=checks)
 
 
-def bad(findings: list[Finding]) -> dict[str, tuple[str, str]]:
-    """What is not ok: by the finding's name its status, and all it says. One name, one finding."""
+def problems(findings: list[Finding]) -> dict[str, tuple[str, str]]:
+    """Return the findings that are not ok, by check: the status, and all its text. Each check has
+    at most one."""
     wrong = [finding for finding in findings if finding.status != "ok"]
     assert all(finding.todo for finding in wrong), "it does not say what to do"
     assert len({finding.check for finding in wrong}) == len(wrong)

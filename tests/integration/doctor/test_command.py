@@ -1,4 +1,4 @@
-"""`hookfast doctor` as an operator meets it."""
+"""`hookfast doctor`: its output and exit code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _run(folder: Path, *options: str, **settings: str) -> subprocess.CompletedPr
     )
 
 
-def test_with_everything_away_it_names_each_part_prints_json_alone_and_exits_with_1(
+def test_doctor_reports_each_unreachable_part_as_json_and_exits_with_1(
     tmp_path: Path,
 ) -> None:
     database, mail = free_ports(2)
@@ -57,7 +57,7 @@ def test_with_everything_away_it_names_each_part_prints_json_alone_and_exits_wit
     assert not (tmp_path / "home").exists()
 
 
-def test_for_people_every_finding_that_is_not_ok_says_what_to_do(tmp_path: Path) -> None:
+def test_every_printed_problem_says_what_to_do(tmp_path: Path) -> None:
     ended = _run(tmp_path)
     lines = ended.stdout.splitlines()
     wrong = [number for number, line in enumerate(lines) if line.startswith(("FAIL", "warn"))]
@@ -70,9 +70,7 @@ def test_for_people_every_finding_that_is_not_ok_says_what_to_do(tmp_path: Path)
     ("name", "value", "word"),
     [("PORT", "ninety", "HOOKFAST_PORT"), ("OPERATOR_KEY_FILE", "/nowhere", "/nowhere")],
 )
-def test_a_setting_that_cannot_work_is_a_finding(
-    tmp_path: Path, name: str, value: str, word: str
-) -> None:
+def test_invalid_setting_is_a_finding(tmp_path: Path, name: str, value: str, word: str) -> None:
     ended = _run(tmp_path, "--json", **{f"HOOKFAST_{name}": value})
     (finding,) = json.loads(ended.stdout)["findings"]
     assert (ended.returncode, finding["check"], finding["status"]) == (1, "settings", "fail")
@@ -80,7 +78,7 @@ def test_a_setting_that_cannot_work_is_a_finding(
 
 
 @pytest.mark.anyio
-async def test_a_check_that_breaks_hides_nothing_and_shows_no_error_text(tmp_path: Path) -> None:
+async def test_failing_check_hides_no_other_and_shows_no_error_text(tmp_path: Path) -> None:
     async def broken(*_: object):  # type: ignore[no-untyped-def]
         raise ValueError("postgresql://hook:hunter2@db/hookfast")
         yield

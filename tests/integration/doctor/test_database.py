@@ -1,4 +1,4 @@
-"""The doctor on databases that are away, old, new, damaged or set up to lose events."""
+"""The doctor on databases that are unreachable, old, new, damaged or configured to lose events."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate, newest_revision
 from hookfast.storage.figures import server_facts, workers
 from tests.e2e.service_process import free_ports
-from tests.integration.doctor.conftest import bad, installation, look
+from tests.integration.doctor.conftest import installation, problems, run_check
 
 pytestmark = pytest.mark.anyio
 
-# PostgreSQL in the tests does not wait for the disk, and they own it
+# the tests' PostgreSQL does not wait for the disk, and their role is a superuser
 _TEST_SERVER = {"fsync is off", "full_page_writes is off", "is a superuser"}
 
 
 def _named(findings: list[Finding]) -> list[Finding]:
-    """Without what is true of the tests' own PostgreSQL."""
+    """Return the findings without those about the tests' own PostgreSQL."""
     return [one for one in findings if not any(words in one.saw for words in _TEST_SERVER)]
 
 
@@ -32,19 +32,19 @@ async def _sql(url: str, statement: str) -> None:
         await connection.execute(text(statement))
 
 
-async def test_a_good_database_with_a_living_worker_is_well(
+async def test_current_database_with_a_living_worker_is_ok(
     database: Database, tmp_path: Path
 ) -> None:
     async with database.write() as connection:
         await workers.record_heartbeat(connection, "one", version="0.1.0", now=utc_now())
 
-    findings = _named(await look("database", installation(tmp_path, database.url)))
+    findings = _named(await run_check("database", installation(tmp_path, database.url)))
 
-    assert bad(findings) == {}
+    assert problems(findings) == {}
     assert {one.check for one in findings} >= {"database", "database.schema", "workers"}
 
 
-async def test_without_a_worker_it_says_when_the_last_was_seen(
+async def test_missing_worker_is_reported_with_the_time_of_the_last(
     database: Database, tmp_path: Path
 ) -> None:
     now = utc_now()
@@ -53,9 +53,8 @@ async def test_without_a_worker_it_says_when_the_last_was_seen(
             connection, "one", version="0.1.0", now=now - timedelta(hours=2)
         )
 
-    status, said = bad(_named(await look("database", installation(tmp_path, database.url))))[
-        "workers"
-    ]
+    findings = await run_check("database", installation(tmp_path, database.url))
+    status, said = problems(_named(findings))["workers"]
 
     assert status == "fail"
     assert f"{now - timedelta(hours=2):%Y-%m-%d %H:%M}" in said
@@ -70,46 +69,45 @@ async def test_without_a_worker_it_says_when_the_last_was_seen(
         ("UPDATE alembic_version SET version_num = '9999'", "warn", "ahead"),
     ],
 )
-async def test_it_tells_a_schema_that_is_missing_behind_or_ahead(
+async def test_schema_that_is_missing_behind_or_ahead_is_reported(
     database_url: str, tmp_path: Path, change: str, status: str, word: str
 ) -> None:
     await _sql(database_url, change)
 
-    found, said = bad(_named(await look("database", installation(tmp_path, database_url))))[
-        "database.schema"
-    ]
+    findings = await run_check("database", installation(tmp_path, database_url))
+    found, said = problems(_named(findings))["database.schema"]
 
     assert (found, word in said) == (status, True)
 
 
-async def test_an_unfinished_migration_is_told_with_both_revisions(tmp_path: Path) -> None:
+async def test_unfinished_migration_is_reported_with_both_revisions(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path / 'old.db'}"
     async with Database(url) as database:
         await migrate(database)
         async with database.write() as connection:
             await connection.execute(text("UPDATE alembic_version SET version_num = '0000'"))
 
-    _, said = bad(await look("database", installation(tmp_path, url)))["database.schema"]
+    _, said = problems(await run_check("database", installation(tmp_path, url)))["database.schema"]
 
     assert "0000" in said
     assert newest_revision() in said  # type: ignore[operator]
     assert "hookfast migrate" in said
 
 
-async def test_it_makes_no_sqlite_file_where_there_is_none(tmp_path: Path) -> None:
+async def test_doctor_creates_no_sqlite_file(tmp_path: Path) -> None:
     settings = installation(tmp_path / "home", None)
 
-    found = bad(await look("database", settings))
+    found = problems(await run_check("database", settings))
 
     assert found["database"][0] == "fail"
     assert "hookfast migrate" in found["database"][1]
     assert not (tmp_path / "home").exists()
 
 
-async def test_a_file_that_is_no_database_is_said_to_be_damaged(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_database_is_reported_as_damaged(tmp_path: Path) -> None:
     (tmp_path / "hookfast.db").write_bytes(b"this was a database once" * 300)
 
-    status, said = bad(await look("database", installation(tmp_path, None)))["database"]
+    status, said = problems(await run_check("database", installation(tmp_path, None)))["database"]
 
     assert status == "fail"
     assert "not a database" in said
@@ -125,14 +123,14 @@ async def test_a_file_that_is_no_database_is_said_to_be_damaged(tmp_path: Path) 
         ("mysql://hook:hunter2@127.0.0.1/hookfast", "use postgresql"),
     ],
 )
-async def test_a_postgresql_that_is_not_there_fails_and_shows_no_password(
+async def test_unreachable_postgresql_fails_and_shows_no_password(
     tmp_path: Path, url: str, word: str
 ) -> None:
     settings = installation(tmp_path, url.format(port=free_ports(1)[0]))
 
-    findings = await look("database", settings)
+    findings = await run_check("database", settings)
 
-    status, said = bad(findings)["database"]
+    status, said = problems(findings)["database"]
     assert (status, word in said) == ("fail", True)
     assert "hunter2" not in str(findings)
     assert "p@ss" not in str(findings)
@@ -150,7 +148,7 @@ async def test_a_wrong_database_or_user_is_named(
 ) -> None:
     assert part in postgresql_url
     settings = installation(tmp_path, postgresql_url.replace(part, other))
-    assert word in bad(await look("database", settings))["database"][1]
+    assert word in problems(await run_check("database", settings))["database"][1]
 
 
 @pytest.mark.parametrize(
@@ -161,22 +159,20 @@ async def test_a_wrong_database_or_user_is_named(
         ("default_transaction_isolation = serializable", "warn", "read committed"),
     ],
 )
-async def test_a_postgresql_setting_that_hurts_is_named(
+async def test_dangerous_postgresql_setting_is_named(
     postgresql_url: str, tmp_path: Path, setting: str, status: str, word: str
 ) -> None:
     name = postgresql_url.partition("?")[0].rpartition("/")[2]
     await _sql(postgresql_url, f"ALTER DATABASE {name} SET {setting}")
 
-    found = _named(await look("database", installation(tmp_path, postgresql_url)))
+    found = _named(await run_check("database", installation(tmp_path, postgresql_url)))
 
-    got, said = bad(found)["database.settings"]
+    got, said = problems(found)["database.settings"]
     assert (got, word in said) == (status, True)
 
 
-async def test_it_sees_that_the_tests_own_postgresql_would_not_survive_a_power_cut(
-    postgresql_url: str, tmp_path: Path
-) -> None:
-    findings = await look("database", installation(tmp_path, postgresql_url))
+async def test_postgresql_without_fsync_fails(postgresql_url: str, tmp_path: Path) -> None:
+    findings = await run_check("database", installation(tmp_path, postgresql_url))
     said = {one.saw for one in findings if one.status == "fail"}
     assert any("fsync is off" in one for one in said)
 
@@ -185,18 +181,17 @@ async def test_too_few_connections_for_the_workers_that_were_seen(
     postgresql_url: str, tmp_path: Path
 ) -> None:
     async with Database(postgresql_url) as database, database.write() as connection:
-        for number in range(40):  # more than any default of max_connections has room for
+        for number in range(40):  # more than the default max_connections is enough for
             await workers.record_heartbeat(connection, str(number), version="0.1.0", now=utc_now())
 
-    status, said = bad(_named(await look("database", installation(tmp_path, postgresql_url))))[
-        "database.connections"
-    ]
+    findings = await run_check("database", installation(tmp_path, postgresql_url))
+    status, said = problems(_named(findings))["database.connections"]
 
     assert status == "warn"
     assert "40 workers" in said
 
 
-async def test_the_connections_it_counts_are_those_the_engine_opens(postgresql_url: str) -> None:
+async def test_counted_connections_are_those_the_engine_opens(postgresql_url: str) -> None:
     async with Database(postgresql_url) as database:
         listening = 1
         most = listening + sum(
@@ -209,10 +204,10 @@ async def test_the_connections_it_counts_are_those_the_engine_opens(postgresql_u
 @pytest.mark.parametrize(
     ("off_by", "status"), [(0, "ok"), (-5, "warn"), (5, "warn"), (-3600, "fail"), (3600, "fail")]
 )
-async def test_a_clock_that_differs_from_the_databases_is_told(
+async def test_clock_that_differs_from_the_databases_is_reported(
     postgresql_url: str, tmp_path: Path, off_by: int, status: str
 ) -> None:
-    findings = await look(
+    findings = await run_check(
         "database",
         installation(tmp_path, postgresql_url),
         clock=lambda: utc_now() + timedelta(seconds=off_by),
@@ -222,10 +217,10 @@ async def test_a_clock_that_differs_from_the_databases_is_told(
     assert ("behind" if off_by > 0 else "ahead") in clock.saw or not off_by
 
 
-async def test_a_worker_whose_clock_is_ahead_is_noticed(database: Database, tmp_path: Path) -> None:
+async def test_worker_whose_clock_is_ahead_is_reported(database: Database, tmp_path: Path) -> None:
     async with database.write() as connection:
         await workers.record_heartbeat(
             connection, "one", version="0.1.0", now=utc_now() + timedelta(seconds=40)
         )
-    found = bad(_named(await look("database", installation(tmp_path, database.url))))
+    found = problems(_named(await run_check("database", installation(tmp_path, database.url))))
     assert "A worker's clock" in found["clock"][1]

@@ -1,4 +1,4 @@
-"""The doctor on mail servers that are away, mute, or refuse us. It sends nothing."""
+"""The doctor on mail servers that are unreachable, silent, or deny access. It sends nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trustme
 from hookfast.doctor.examination import Check, examine
 from hookfast.doctor.mail import check_mail
 from tests.e2e.service_process import free_ports
-from tests.integration.doctor.conftest import bad, installation, look
+from tests.integration.doctor.conftest import installation, problems, run_check
 from tests.support.mail_server import MailServer
 
 pytestmark = pytest.mark.anyio
@@ -29,13 +29,13 @@ def serving() -> ssl.SSLContext:
     return context
 
 
-async def test_a_server_that_takes_our_mail_is_well_and_gets_none(
+async def test_server_that_accepts_our_mail_is_ok_and_gets_none(
     tmp_path: Path, serving: ssl.SSLContext
 ) -> None:
     with MailServer(starttls=serving, login=True) as server:
         settings = installation(tmp_path, None, smtp_url=server.url(GOOD), mail_from=SENDER)
-        findings = await look("mail", settings)
-    assert bad(findings) == {}
+        findings = await run_check("mail", settings)
+    assert problems(findings) == {}
     assert "over TLS" in findings[0].saw
     assert server.logins == [True]
     assert (server.tries, server.mails) == (0, [])
@@ -46,27 +46,30 @@ async def test_a_wrong_password_fails_and_is_not_shown(
 ) -> None:
     with MailServer(starttls=serving, login=True) as server:
         url = server.url("hook:hunter2@")
-        findings = await look("mail", installation(tmp_path, None, smtp_url=url, mail_from=SENDER))
-    assert "535" in bad(findings)["mail"][1]
+        findings = await run_check(
+            "mail", installation(tmp_path, None, smtp_url=url, mail_from=SENDER)
+        )
+    assert "535" in problems(findings)["mail"][1]
     assert "hunter2" not in str(findings)
 
 
-async def test_a_certificate_nobody_vouches_for_fails_where_it_counts(
-    tmp_path: Path, serving: ssl.SSLContext
-) -> None:
+async def test_untrusted_certificate_fails(tmp_path: Path, serving: ssl.SSLContext) -> None:
     with MailServer(starttls=serving) as server:
         url = server.url(query="?starttls=required")
-        findings = await look("mail", installation(tmp_path, None, smtp_url=url, mail_from=SENDER))
-    assert "certificate" in bad(findings)["mail"][1].lower()
+        findings = await run_check(
+            "mail", installation(tmp_path, None, smtp_url=url, mail_from=SENDER)
+        )
+    assert "certificate" in problems(findings)["mail"][1].lower()
 
 
-async def test_a_server_that_is_away_fails(tmp_path: Path) -> None:
+async def test_unreachable_server_fails(tmp_path: Path) -> None:
     url = f"smtp://127.0.0.1:{free_ports(1)[0]}"
-    found = bad(await look("mail", installation(tmp_path, None, smtp_url=url, mail_from=SENDER)))
+    settings = installation(tmp_path, None, smtp_url=url, mail_from=SENDER)
+    found = problems(await run_check("mail", settings))
     assert found["mail"][0] == "fail"
 
 
-async def test_a_server_that_never_answers_takes_its_time_and_no_more(tmp_path: Path) -> None:
+async def test_silent_server_fails_at_the_time_limit(tmp_path: Path) -> None:
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             await reader.read()
@@ -78,7 +81,7 @@ async def test_a_server_that_never_answers_takes_its_time_and_no_more(tmp_path: 
         url = f"smtp://127.0.0.1:{port}"
         settings = installation(tmp_path, None, smtp_url=url, mail_from=SENDER)
         check = Check(name="mail", run=check_mail, todo="Use another port.", seconds=0.2)
-        found = bad(await examine(settings, checks=(check,)))
+        found = problems(await examine(settings, checks=(check,)))
     assert found == {"mail": ("fail", "No answer within 0.2 seconds. Use another port.")}
 
 
@@ -90,8 +93,8 @@ async def test_a_server_that_never_answers_takes_its_time_and_no_more(tmp_path: 
         ({"mail_from": "nobody", "smtp_url": None}, "fail", "HOOKFAST_MAIL_FROM"),
     ],
 )
-async def test_what_is_not_set_up_is_named(
+async def test_missing_or_invalid_mail_settings_are_named(
     tmp_path: Path, given: dict[str, str], status: str, word: str
 ) -> None:
-    findings = await look("mail", installation(tmp_path, None, **given))
+    findings = await run_check("mail", installation(tmp_path, None, **given))
     assert any(one.status == status and word in one.saw for one in findings)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.doctor.conftest import bad, installation, look
+from tests.integration.doctor.conftest import installation, problems, run_check
 
 pytestmark = pytest.mark.anyio
 
@@ -20,10 +20,8 @@ _BEHIND_A_PROXY = {
 
 
 @pytest.mark.parametrize("good", [{}, _BEHIND_A_PROXY, {"allowed_ports": "443"}])
-async def test_the_defaults_and_a_proxy_with_tls_are_well(
-    tmp_path: Path, good: dict[str, Any]
-) -> None:
-    assert bad(await look("settings", installation(tmp_path, None, **good))) == {}
+async def test_defaults_and_a_proxy_with_tls_are_ok(tmp_path: Path, good: dict[str, Any]) -> None:
+    assert problems(await run_check("settings", installation(tmp_path, None, **good))) == {}
 
 
 @pytest.mark.parametrize(
@@ -41,42 +39,42 @@ async def test_the_defaults_and_a_proxy_with_tls_are_well(
         ({"shutdown_grace": 30}, "shutdown_grace", "warn"),
     ],
 )
-async def test_a_setting_that_is_dangerous_is_named(
+async def test_dangerous_setting_is_named(
     tmp_path: Path, given: dict[str, Any], name: str, status: str
 ) -> None:
-    found = bad(await look("settings", installation(tmp_path, None, **given)))
+    found = problems(await run_check("settings", installation(tmp_path, None, **given)))
     assert {one: got for one, (got, _) in found.items()} == {f"settings.{name}": status}
     assert f"HOOKFAST_{name.upper()}" in found[f"settings.{name}"][1]
 
 
-async def test_links_that_lead_nowhere_but_here_are_told_with_what_to_set(tmp_path: Path) -> None:
-    found = bad(await look("settings", installation(tmp_path, None, host="::")))
+async def test_links_that_only_this_machine_can_open_are_a_warning(tmp_path: Path) -> None:
+    found = problems(await run_check("settings", installation(tmp_path, None, host="::")))
     assert "http://[::1]:8080, which only this machine can open" in found["settings.public_url"][1]
-    found = bad(await look("settings", installation(tmp_path, None, host="10.0.0.5")))
+    found = problems(await run_check("settings", installation(tmp_path, None, host="10.0.0.5")))
     assert "http://10.0.0.5:8080." in found["settings.public_url"][1]
 
 
-async def test_a_secret_file_that_everyone_may_read_is_warned_of(
+async def test_secret_file_that_everyone_may_read_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "operator_key"
     file.write_text("hf_" + "x" * 32)
     monkeypatch.setenv("HOOKFAST_OPERATOR_KEY_FILE", str(file))
     file.chmod(0o444)
-    found = bad(await look("settings", installation(tmp_path, None)))
+    found = problems(await run_check("settings", installation(tmp_path, None)))
     assert f"chmod 400 {file}" in found["settings.files"][1]
     file.chmod(0o440)
-    assert bad(await look("settings", installation(tmp_path, None))) == {}
+    assert problems(await run_check("settings", installation(tmp_path, None))) == {}
 
 
 async def test_a_home_that_cannot_be_written_fails(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file, where a folder should be")
-    found = bad(await look("disk", installation(tmp_path / "home", None)))
+    found = problems(await run_check("disk", installation(tmp_path / "home", None)))
     assert found["disk"][0] == "fail"
     assert "HOOKFAST_HOME" in found["disk"][1]
 
 
-async def test_a_home_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    found = bad(await look("disk", installation(tmp_path / "home", None)))
+async def test_missing_home_is_not_created(tmp_path: Path) -> None:
+    found = problems(await run_check("disk", installation(tmp_path / "home", None)))
     assert found["disk"][0] == "warn"
     assert not (tmp_path / "home").exists()

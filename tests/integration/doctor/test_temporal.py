@@ -1,4 +1,4 @@
-"""The doctor on a Temporal that is away, empty, without our things, or without workers."""
+"""The doctor on a Temporal that is unreachable, empty, not set up, or without workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.supervisor import home_lock
 from hookfast.temporal.connection import register_search_attributes
 from tests.e2e.service_process import free_ports
-from tests.integration.doctor.conftest import bad, installation, look
+from tests.integration.doctor.conftest import installation, problems, run_check
 from tests.support.waiting import PATIENCE
 from worker import running_worker
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def _until_known(client: Client, namespace: str) -> Client:
-    """A client of a namespace that was just made: the server needs a moment to know it."""
+    """A client of a namespace that was just created: the server needs a moment to know it."""
     async with asyncio.timeout(PATIENCE):
         while True:
             found = await Client.connect(
@@ -56,56 +56,56 @@ def _first(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.check == "temporal"]
 
 
-async def test_a_temporal_that_is_away_is_told_with_its_address(tmp_path: Path) -> None:
-    found = bad(await look("temporal", installation(tmp_path, None)))
+async def test_unreachable_temporal_is_reported_with_its_address(tmp_path: Path) -> None:
+    found = problems(await run_check("temporal", installation(tmp_path, None)))
     assert list(found) == ["temporal"]
     assert "no Temporal at 127.0.0.1:" in found["temporal"][1]
 
 
-async def test_a_temporal_that_nothing_calls_ours_is_not_taken_for_it(
+async def test_temporal_at_the_default_address_is_a_warning(
     temporal: WorkflowEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another installation's, on the port that an embedded one would take."""
+    """It may belong to another installation, on the port that an embedded one would use."""
     monkeypatch.delenv("TEMPORAL_ADDRESS")
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
     host = temporal.client.service_client.config.target_host
     settings = installation(tmp_path, None, temporal_port=int(host.rpartition(":")[2]))
 
-    found = bad(_first(await look("temporal", settings)))
+    found = problems(_first(await run_check("temporal", settings)))
     assert found["temporal"][0] == "warn"
     assert "TEMPORAL_ADDRESS" in found["temporal"][1]
 
     monkeypatch.setenv("TEMPORAL_ADDRESS", host)
-    assert not bad(_first(await look("temporal", settings)))
+    assert not problems(_first(await run_check("temporal", settings)))
 
 
-async def test_an_embedded_one_that_is_away_is_told_with_the_address_it_has(
+async def test_unreachable_embedded_temporal_is_reported_with_its_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TEMPORAL_ADDRESS")
     address = f"127.0.0.1:{free_ports(1)[0]}"
     taken = UpFile(temporal_address=address, temporal_namespace="default")
     with home_lock.locked(tmp_path), up_file.written(tmp_path, taken):
-        found = bad(await look("temporal", installation(tmp_path, None)))
+        found = problems(await run_check("temporal", installation(tmp_path, None)))
     assert f"no Temporal at {address}" in found["temporal"][1]
     assert "temporal.log" in found["temporal"][1]
 
 
 @pytest.mark.usefixtures("at_temporal")
-async def test_a_namespace_that_is_not_there_is_told_with_the_command_that_makes_it(
+async def test_missing_namespace_is_reported_with_the_command_that_creates_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "nobodys")
-    found = bad(await look("temporal", installation(tmp_path, None)))
+    found = problems(await run_check("temporal", installation(tmp_path, None)))
     assert found["temporal.namespace"][0] == "fail"
     assert "namespace create -n nobodys" in found["temporal.namespace"][1]
 
 
 @pytest.mark.usefixtures("at_temporal")
-async def test_before_the_first_worker_it_names_everything_a_worker_makes(
+async def test_everything_that_a_worker_creates_is_reported_before_the_first_worker(
     temporal: WorkflowEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A namespace as an operator makes one."""
+    """The namespace is created as an operator would."""
     await temporal.client.workflow_service.register_namespace(
         RegisterNamespaceRequest(
             namespace="fresh", workflow_execution_retention_period=Duration(seconds=86_400)
@@ -115,27 +115,27 @@ async def test_before_the_first_worker_it_names_everything_a_worker_makes(
     settings = installation(tmp_path, None)
 
     async def found_it() -> dict[str, tuple[str, str]]:
-        findings = await look("temporal", settings)
+        findings = await run_check("temporal", settings)
         by_schedule = [one for one in findings if one.check == "temporal.schedules"]
         assert all(one.status == "fail" for one in by_schedule)
-        return bad([one for one in findings if one.check != "temporal.schedules"])
+        return problems([one for one in findings if one.check != "temporal.schedules"])
 
     async with asyncio.timeout(PATIENCE):
         while "temporal.workers" not in (found := await found_it()):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)  # the server has yet to learn of the namespace
+            await asyncio.sleep(0.1)  # the server does not know the namespace yet
 
-    assert found["temporal.namespace"][0] == "warn"  # a day is shorter than a plan
+    assert found["temporal.namespace"][0] == "warn"  # a day is shorter than a retry plan
     assert "--retention" in found["temporal.namespace"][1]
     assert "HookTenant" in found["temporal.search_attributes"][1]
     assert found["temporal.workers"][0] == "fail"
 
-    # and with the attributes registered, that much is well
+    # once the attributes are registered, that check is ok
     await _until_known(temporal.client, "fresh")
     assert "temporal.search_attributes" not in await found_it()
 
 
-async def test_a_schedule_without_a_next_run_is_told_of(temporal: WorkflowEnvironment) -> None:
-    """One that is over, or that the server has not come to yet."""
+async def test_schedule_without_a_next_run_is_a_warning(temporal: WorkflowEnvironment) -> None:
+    """The schedule has ended, or the server has not processed it yet."""
     action = ScheduleActionStartWorkflow("Nothing", id="nothing", task_queue="nobody")
     spec = ScheduleSpec(
         intervals=[ScheduleIntervalSpec(every=timedelta(hours=1))],
@@ -149,7 +149,7 @@ async def test_a_schedule_without_a_next_run_is_told_of(temporal: WorkflowEnviro
 
 
 @pytest.mark.usefixtures("at_temporal")
-async def test_an_installation_that_works_has_nothing_wrong(
+async def test_working_temporal_has_no_problems(
     temporal: WorkflowEnvironment, sqlite_url: str, tmp_path: Path
 ) -> None:
     settings = installation(tmp_path, sqlite_url)
@@ -162,11 +162,11 @@ async def test_an_installation_that_works_has_nothing_wrong(
         running_worker(settings, temporal.client, database),
         asyncio.timeout(PATIENCE),
     ):
-        while wrong(findings := await look("temporal", settings)):  # noqa: ASYNC110
+        while wrong(findings := await run_check("temporal", settings)):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         handle = temporal.client.get_schedule_handle(ages.SCHEDULE_ID)
         await handle.pause()
-        paused = bad(await look("temporal", settings))
+        paused = problems(await run_check("temporal", settings))
         await handle.unpause()
 
     seen = " ".join(one.saw for one in findings)

@@ -1,13 +1,15 @@
-"""The client of the command line: what it refuses to send, and what it makes of answers."""
+"""The HTTP client of the command line: URLs that it rejects, and problems as sentences."""
 
 from __future__ import annotations
 
+import httpx2
 import pytest
 
 from hookfast.cli.remote.client import (
     Api,
     NotHookfast,
     Unreachable,
+    error_text,
     field_errors,
     path_of,
     problem_sentences,
@@ -31,13 +33,13 @@ _KEY = "hf_" + "k" * 40
         "x",
     ],
 )
-def test_a_url_that_is_none_is_told_in_a_sentence(url: str) -> None:
+def test_invalid_url_is_named_in_the_error(url: str) -> None:
     with pytest.raises(NotHookfast) as refused:
         Api(url, key=_KEY, key_origin="here")
     assert url in refused.value.message
 
 
-def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
+def test_url_with_a_password_is_rejected_without_repeating_it() -> None:
     with pytest.raises(NotHookfast) as refused:
         Api("https://me:hunter2@example.com", key=_KEY, key_origin="here")
     assert "hunter2" not in refused.value.message
@@ -50,12 +52,12 @@ def test_a_url_may_end_in_the_version_of_the_api(ending: str) -> None:
         Api(f"http://127.0.0.1:{port}{ending}", key=_KEY, key_origin="here").get("/tenants")
 
 
-def test_a_part_of_a_path_stays_one_part() -> None:
+def test_path_parts_are_quoted_so_that_an_id_cannot_change_the_path() -> None:
     assert path_of("deliveries", "a/../b?c#d e") == "/deliveries/a%2F..%2Fb%3Fc%23d%20e"
     assert path_of("deliveries", "") == "/deliveries/-"
 
 
-def test_a_problem_is_its_detail_and_each_thing_that_is_wrong() -> None:
+def test_problem_is_shown_with_its_detail_and_each_error() -> None:
     problem = {
         "detail": "The request does not have the expected form.",
         "errors": [{"pointer": "/url", "detail": "must be https"}, {"pointer": "", "detail": "no"}],
@@ -67,7 +69,7 @@ def test_a_problem_is_its_detail_and_each_thing_that_is_wrong() -> None:
     )
 
 
-def test_a_problem_without_more_to_say_is_one_line() -> None:
+def test_problem_without_further_errors_is_one_line() -> None:
     assert problem_sentences("There is no such thing.", field_errors({})) == (
         "There is no such thing."
     )
@@ -75,3 +77,19 @@ def test_a_problem_without_more_to_say_is_one_line() -> None:
     assert problem_sentences("It is empty.", field_errors(same)) == "It is empty."
     at = {"errors": [{"pointer": "/url", "detail": "must be https"}]}
     assert problem_sentences("must be https", field_errors(at)) == "/url: must be https"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (httpx2.ReadError(""), "read error"),
+        (httpx2.RemoteProtocolError(" "), "remote protocol error"),
+        (
+            httpx2.RemoteProtocolError("Server disconnected without sending a response."),
+            "Server disconnected without sending a response",
+        ),
+        (httpx2.ConnectError("[Errno 111] Connection refused"), "[Errno 111] Connection refused"),
+    ],
+)
+def test_error_text_is_never_empty_and_has_no_full_stop(error: Exception, words: str) -> None:
+    assert error_text(error) == words

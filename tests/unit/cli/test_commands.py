@@ -1,4 +1,4 @@
-"""The command line itself: which commands there are, how fast it answers, what `openapi` prints."""
+"""The command line: its commands, its imports at start, and the document `openapi` prints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOUNS = [
 ]
 
 
-def test_it_has_the_commands_the_readme_tells_of() -> None:
+def test_command_line_has_the_documented_commands() -> None:
     assert sorted(command.name or "" for command in app.registered_commands) == [
         "api",
         "config",
@@ -87,6 +87,6 @@ def test_openapi_prints_the_document_of_the_api(path: str) -> None:
     assert path in document["paths"]
 
 
-def test_the_committed_document_is_the_one_the_api_has() -> None:
+def test_committed_openapi_document_is_current() -> None:
     committed = Path(__file__).parents[3] / "docs/openapi.json"
     assert CliRunner().invoke(app, ["openapi"]).stdout == committed.read_text(), "run make openapi"

@@ -1,4 +1,4 @@
-"""`hookfast config`: what is in force, without its secrets."""
+"""`hookfast config`: the settings in force, with secrets masked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _settings_of_this_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
     load_settings.cache_clear()
 
 
-def test_it_prints_every_setting_in_force_as_json() -> None:
+def test_config_prints_every_setting_in_force_as_json() -> None:
     printed = CliRunner().invoke(app, ["config", "--json"])
     values = json.loads(printed.stdout)
     assert list(values) == [f"HOOKFAST_{name.upper()}" for name in Settings.model_fields]
@@ -40,7 +40,7 @@ def test_it_prints_every_setting_in_force_as_json() -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--markdown"]])
-def test_it_never_prints_a_secret(options: list[str]) -> None:
+def test_config_never_prints_a_secret(options: list[str]) -> None:
     printed = CliRunner().invoke(app, ["config", *options])
     assert printed.exit_code == 0
     assert _KEY not in printed.stdout
@@ -54,7 +54,7 @@ def test_the_table_names_and_describes_every_setting() -> None:
         assert field.description
 
 
-def test_a_wrong_setting_is_named_in_words(
+def test_invalid_settings_are_named_without_their_values(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from hookfast.cli import main
@@ -71,5 +71,5 @@ def test_a_wrong_setting_is_named_in_words(
     assert "short" not in said
 
 
-def test_the_settings_page_is_the_one_that_the_command_prints() -> None:
+def test_settings_page_is_current() -> None:
     assert f"{markdown()}\n" == _PAGE.read_text(), "run `make settings`"

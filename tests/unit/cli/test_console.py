@@ -1,4 +1,4 @@
-"""What the commands of the service itself print."""
+"""Output of the commands of the service itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookfast.cli import console
 def test_a_new_key_is_one_line_in_every_terminal(
     monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    """It is shown once: broken in two by a frame, it would be lost."""
+    """The key is shown only once, and could not be copied if a frame broke it in two."""
     printed = io.StringIO()
     monkeypatch.setattr(console, "out", Console(file=printed, width=width))
     key = "hf_" + "k-_9" * 10

@@ -1,4 +1,4 @@
-"""A file of events, cut into requests."""
+"""A file of events, split into requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_run_can_begin_at_a_later_line() -> None:
 
 
 @pytest.mark.parametrize("line", [b"nonsense", b"[1]", b"{}", b"\xff", b"[" * 100_000])
-def test_what_comes_before_a_line_that_is_no_event_is_sent(line: bytes) -> None:
+def test_events_before_an_invalid_line_are_sent(line: bytes) -> None:
     made = chunks(io.BytesIO(b'{"data": 1}\n' + line), key="run", from_line=1)
     assert next(made).lines == [1]
     with pytest.raises(HookfastError, match=r"^Line 2 is not"):
@@ -67,8 +67,8 @@ def test_what_comes_before_a_line_that_is_no_event_is_sent(line: bytes) -> None:
         (b'{"data": ' + b"[" * 70 + b"]" * 70 + b"}", "nests deeper than 64 levels at column 73"),
     ],
 )
-def test_what_the_api_would_refuse_is_told_with_its_line(line: bytes, why: str) -> None:
-    """Sent along, it would have the request refused as a whole, without a word of the line."""
+def test_json_that_the_api_would_reject_is_reported_with_its_line(line: bytes, why: str) -> None:
+    """The API would reject the whole request, without naming the line."""
     made = chunks(io.BytesIO(b'{"data": 1}\n\n' + line), key="run", from_line=1)
     assert next(made).lines == [1]
     with pytest.raises(HookfastError) as told:

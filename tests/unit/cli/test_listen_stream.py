@@ -1,4 +1,4 @@
-"""Reading the event stream, however its bytes are cut."""
+"""Reading the event stream however its bytes are split, and the position that is kept in a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_messages_are_the_same_however_they_are_cut(size: int) -> None:
 
 
 def test_an_id_counts_once_its_message_is_complete() -> None:
-    """Else one that is cut off after its id would be lost."""
+    """Otherwise a message that is cut off after its id would be lost."""
     events = EventParser("c0")
     assert list(events.feed(b'id: c1\nevent: event\ndata: {"id"')) == []
     assert events.last_id == "c0"
@@ -76,7 +76,7 @@ def test_the_body_comes_out_byte_for_byte(event: dict[str, str], body: bytes) ->
         ("fe80::1", False),
     ],
 )
-def test_near_is_this_machine_and_private_networks(address: str, near: bool) -> None:
+def test_local_network_is_this_machine_and_private_networks(address: str, near: bool) -> None:
     assert is_local_network(ip_address(address)) is near
 
 
@@ -87,7 +87,7 @@ def test_near_is_this_machine_and_private_networks(address: str, near: bool) -> 
         *("http://local..host/", f"http://{'h' * 64}.example/"),
     ],
 )
-def test_what_is_no_url_is_not_forwarded_to(url: str) -> None:
+def test_invalid_forward_url_is_rejected(url: str) -> None:
     with pytest.raises(InvalidInput):
         Forwarder(url, secret=generate_secret(), allow_remote=True)
 
@@ -108,18 +108,20 @@ def test_a_remote_server_has_to_be_allowed() -> None:
         ("MS4xLjIuMw", "MS4xLjIuMw", False),
     ],
 )
-def test_it_begins_where_it_is_told(since: str | None, cursor: str | None, is_time: bool) -> None:
+def test_listening_begins_at_the_given_position(
+    since: str | None, cursor: str | None, is_time: bool
+) -> None:
     place = StreamPosition.load(None, url="http://a", since=since)
     assert place.cursor == cursor
     assert (place.since is not None) == is_time
 
 
-def test_what_says_no_place_is_refused() -> None:
+def test_invalid_position_is_rejected() -> None:
     with pytest.raises(typer.BadParameter):
         StreamPosition.load(None, url="http://a", since="yesterday!")
 
 
-def test_a_file_keeps_the_place_and_knows_whose_it_is(tmp_path: Path) -> None:
+def test_resume_file_keeps_the_position_of_one_service(tmp_path: Path) -> None:
     file = tmp_path / "place.json"
     StreamPosition.load(file, url="http://a", since="5m").advance("MS4xLjIuMw")
     assert StreamPosition.load(file, url="http://a", since="5m").cursor == "MS4xLjIuMw"

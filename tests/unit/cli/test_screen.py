@@ -1,4 +1,4 @@
-"""What the commands print: whole, harmless, and without colours in a pipe."""
+"""Printed tables and facts: complete, without control characters, and colourless in a pipe."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_narrow_terminal_cuts_nothing_of_a_table(
         assert word in said
 
 
-def test_a_table_without_rows_says_so_beside_the_data(
+def test_empty_table_prints_a_note_on_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_table([], {"id": "id"}, if_empty="There is nothing.")

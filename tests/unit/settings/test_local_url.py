@@ -1,4 +1,4 @@
-"""Where a server is reached, by the address that it listens on."""
+"""The URL of a server, by the address that it listens on."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from hookfast.settings.settings import Settings
         ("", "http://127.0.0.1:8080"),
     ],
 )
-def test_what_listens_is_reached_and_links_lead_there(host: str, url: str) -> None:
+def test_local_url_reaches_the_listening_address(host: str, url: str) -> None:
     assert local_url(host, 8080) == url
     assert Settings(host=host, port=8080).resolved_public_url == url
 
 
-def test_a_public_url_goes_before_the_address_that_is_listened_on() -> None:
+def test_public_url_takes_precedence_over_the_listening_address() -> None:
     settings = Settings(host="::", public_url="https://hooks.example.com/")
     assert settings.resolved_public_url == "https://hooks.example.com"
 
@@ -45,11 +45,11 @@ def test_a_public_url_goes_before_the_address_that_is_listened_on() -> None:
         ("a", False),
     ],
 )
-def test_an_address_that_is_every_one_is_known(host: str, everywhere: bool) -> None:
+def test_hosts_that_mean_every_address_are_recognised(host: str, everywhere: bool) -> None:
     assert listens_everywhere(host) is everywhere
 
 
-def test_the_api_says_at_start_what_to_set_where_nobody_else_can_follow_its_links() -> None:
+def test_api_warns_at_start_if_only_this_machine_can_open_its_links() -> None:
     with capture_logs() as logged:
         warn_if_links_are_local(Settings(host="::", port=8080))
     assert [line["public_url"] for line in logged] == ["http://[::1]:8080"]

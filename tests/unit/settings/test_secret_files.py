@@ -63,12 +63,12 @@ def test_a_file_in_the_environment_wins_over_dotenv(
     assert _operator_key() == KEY
 
 
-def test_what_is_no_secret_takes_no_file(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_other_settings_cannot_come_from_files(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     monkeypatch.setenv("HOOKFAST_MAIL_FROM_FILE", str(file))
     assert Settings().mail_from == "hookfast@localhost"
 
 
-def test_a_secret_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+def test_secret_given_twice_is_rejected(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     monkeypatch.setenv("HOOKFAST_OPERATOR_KEY", KEY)
     monkeypatch.setenv("HOOKFAST_OPERATOR_KEY_FILE", str(file))
     with pytest.raises(Misconfigured, match="both set; unset one") as caught:
@@ -76,7 +76,7 @@ def test_a_secret_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch, file: 
     assert KEY not in str(caught.value)
 
 
-def test_a_file_with_a_key_of_the_wrong_form_is_refused_and_not_shown(
+def test_invalid_key_in_a_file_is_rejected_and_not_shown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("sk_0123456789")
@@ -86,7 +86,7 @@ def test_a_file_with_a_key_of_the_wrong_form_is_refused_and_not_shown(
     assert "sk_0123456789" not in str(caught.value)
 
 
-def test_a_file_that_cannot_be_used_is_named_with_what_to_do(tmp_path: Path, file: Path) -> None:
+def test_unusable_secret_file_is_named_with_what_to_do(tmp_path: Path, file: Path) -> None:
     def why(path: Path) -> str:
         with pytest.raises(Misconfigured) as caught:
             read(path, variable="X_FILE")
@@ -95,9 +95,9 @@ def test_a_file_that_cannot_be_used_is_named_with_what_to_do(tmp_path: Path, fil
         return caught.value.message
 
     assert "mount the secret there" in why(tmp_path / "missing")
-    assert "is not a file" in why(tmp_path)  # what Docker makes of a source that is not there
+    assert "is not a file" in why(tmp_path)  # Docker creates a folder for a missing source
     os.mkfifo(tmp_path / "fifo")
-    assert "is not a file" in why(tmp_path / "fifo")  # and does not wait for a writer
+    assert "is not a file" in why(tmp_path / "fifo")  # without waiting for a writer
     file.chmod(0o620)
     assert "chmod go-w" in why(file)
     for content, word in ((b" \n", "is empty"), (b"\xff\xfe", "not text"), (b"x" * 70_000, "long")):
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_used_is_named_with_what_to_do(tmp_path: Path, fil
         assert word in why(path)
 
 
-def test_temporals_key_can_come_from_a_file(file: Path) -> None:
+def test_temporal_api_key_can_come_from_a_file(file: Path) -> None:
     variables = {"TEMPORAL_API_KEY_FILE": str(file), "HOOKFAST_SMTP_URL_FILE": ""}
     assert read_for("TEMPORAL_API_KEY", variables) == KEY
     assert read_for("TEMPORAL_API_KEY", {}) is None

@@ -17,7 +17,7 @@ OPERATOR_KEY = "hf_" + "a" * 32
 
 @pytest.fixture(autouse=True)
 def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No HOOKFAST_ variable and no `.env` file but the test's own."""
+    """No HOOKFAST_ variable and no `.env` file except those of the test."""
     for name in Settings.model_fields:
         monkeypatch.delenv(f"HOOKFAST_{name.upper()}", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -76,7 +76,7 @@ def test_ports_are_a_comma_separated_list_of_ports_and_ranges(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ALLOWED_PRIVATE_NETWORKS", "10.0.0.1/8"),  # host bits set: which one was meant?
+        ("ALLOWED_PRIVATE_NETWORKS", "10.0.0.1/8"),  # ambiguous: host bits are set
         ("ALLOWED_PRIVATE_NETWORKS", "localhost"),
         ("ALLOWED_PRIVATE_NETWORKS", "10.0.0.0/33"),
         ("DENIED_NETWORKS", "10.0.0.0/33"),
@@ -105,7 +105,7 @@ def test_ports_are_a_comma_separated_list_of_ports_and_ranges(
         ("SHUTDOWN_GRACE", "soon"),
     ],
 )
-def test_a_value_that_cannot_work_is_refused_by_name_and_not_shown(
+def test_invalid_value_is_rejected_by_name_and_not_shown(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(f"HOOKFAST_{name}", value)

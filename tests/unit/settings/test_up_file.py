@@ -1,4 +1,4 @@
-"""Where the Temporal of a running `up` is, as others learn it from the home folder."""
+"""The up file, from which other commands learn the address of the running Temporal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookfast.supervisor import home_lock
 HERE = UpFile(temporal_address="127.0.0.1:7301", temporal_namespace="hooks")
 
 
-def test_it_is_known_while_up_runs_and_not_before_or_after(tmp_path: Path) -> None:
+def test_up_file_exists_only_while_up_runs(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert up_file.read(home) is None
     with home_lock.locked(home):
@@ -24,7 +24,7 @@ def test_it_is_known_while_up_runs_and_not_before_or_after(tmp_path: Path) -> No
         assert up_file.read(home) is None
 
 
-def test_what_a_killed_up_noted_is_not_believed(tmp_path: Path) -> None:
+def test_up_file_of_a_killed_up_is_ignored(tmp_path: Path) -> None:
     with up_file.written(tmp_path, HERE):
         assert up_file.read(tmp_path) is None, "nobody holds the home"
         (tmp_path / up_file.LOCK).touch()
@@ -34,13 +34,13 @@ def test_what_a_killed_up_noted_is_not_believed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("note", ["", "7233", "[]", '{"temporal_address": "a"}', "\udcff"])
-def test_a_note_that_cannot_be_understood_is_none(tmp_path: Path, note: str) -> None:
+def test_invalid_up_file_is_ignored(tmp_path: Path, note: str) -> None:
     with home_lock.locked(tmp_path), up_file.written(tmp_path, HERE):
         (tmp_path / "up.json").write_bytes(note.encode(errors="surrogateescape"))
         assert up_file.read(tmp_path) is None
 
 
-def test_an_up_that_starts_while_others_look_gets_its_home(tmp_path: Path) -> None:
+def test_up_gets_its_lock_while_others_read_the_file(tmp_path: Path) -> None:
     with home_lock.locked(tmp_path):
         pass
     looking = threading.Event()

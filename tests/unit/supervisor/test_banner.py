@@ -1,4 +1,4 @@
-"""What `up` says when it is ready."""
+"""The banner that `up` prints when it is ready."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hookfast.supervisor.service import Service
 def test_no_address_and_no_path_is_cut_in_the_log_of_a_container(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there is no terminal, 80 columns are taken for its width."""
+    """Without a terminal, its width is assumed to be 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
     home = Path("/srv") / ("x" * 50) / "[production]" / ("y" * 50)
     running = Service(

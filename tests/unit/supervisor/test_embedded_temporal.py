@@ -1,4 +1,4 @@
-"""The Temporal that `up` starts: what it is told, and what it is not."""
+"""The command line and environment of the Temporal dev server that `up` starts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _part(home: Path) -> Part:
         return server.part(log, fds=())
 
 
-def test_it_remembers_a_bounded_number_of_workflows(tmp_path: Path) -> None:
+def test_dev_server_caches_a_bounded_number_of_workflows(tmp_path: Path) -> None:
     part = _part(tmp_path)
     place = part.command.index("history.hostLevelCacheMaxSize=1000")
     assert part.command[place - 1] == "--dynamic-config-value"
 
 
-def test_it_registers_the_search_attributes_and_hears_of_no_other_server(
+def test_dev_server_gets_our_search_attributes_and_no_temporal_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_API_KEY", "of another server")

@@ -1,4 +1,4 @@
-"""What stays of `up` while it runs is small."""
+"""The imports of the long-running process of `up`, which keep it small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leash that ties a part's life to `up`, in the form each platform uses."""
+"""The leash that ends a part when `up` dies, in the mode of each platform."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hookfast.supervisor import leash
 from tests.support.waiting import PATIENCE
 
-# The mode `exec` is made of a Linux system call; elsewhere `leashed` never asks for it.
+# The mode `exec` needs a Linux system call; on other systems `leashed` does not use it.
 _LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 _MODES = [pytest.param("exec", marks=_LINUX_ONLY), "stay"]
 # A parent that starts `sleep` on a leash, prints its process id and waits to be killed.

@@ -13,12 +13,10 @@ from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import listen
 
 
-@pytest.mark.parametrize("of", ["the API", "the demo's receiver"])
-def test_an_answers_body_does_not_wait_for_its_head_to_be_acknowledged(
-    tmp_path: Path, of: str
-) -> None:
-    """40 ms of each request, where the event loop is asyncio's."""
-    listener = listen(Settings(home=tmp_path, port=0)) if of == "the API" else _listen(0)
+@pytest.mark.parametrize("server", ["the API", "the demo's receiver"])
+def test_response_body_does_not_wait_for_delayed_acks(tmp_path: Path, server: str) -> None:
+    """It would cost 40 ms per request with asyncio's event loop."""
+    listener = listen(Settings(home=tmp_path, port=0)) if server == "the API" else _listen(0)
     with listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
@@ -26,8 +24,6 @@ def test_an_answers_body_does_not_wait_for_its_head_to_be_acknowledged(
 
 
 @pytest.mark.parametrize("host", ["api..internal", "h" * 64, "192.0.2.1"])
-def test_a_host_that_is_none_of_this_machines_is_told_in_a_sentence(
-    tmp_path: Path, host: str
-) -> None:
+def test_host_that_cannot_be_listened_on_is_named(tmp_path: Path, host: str) -> None:
     with pytest.raises(Misconfigured, match=f"the API cannot listen on {host}:8080: "):
         listen(Settings(home=tmp_path, host=host))

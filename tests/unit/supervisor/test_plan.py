@@ -1,4 +1,4 @@
-"""What `up` is to run, as it is handed from one process to the next."""
+"""The plan of `up`, as one process passes it to the next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("address", ["", "temporal.example.com:7233"])
-def test_it_survives_a_command_line_and_tells_no_secret(
+def test_plan_survives_a_command_line_without_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", address)
@@ -32,7 +32,7 @@ def test_it_survives_a_command_line_and_tells_no_secret(
     assert "sssssss" not in plan.to_json()
 
 
-def test_the_search_attributes_are_told_with_their_types() -> None:
+def test_plan_has_the_search_attributes_with_their_types() -> None:
     plan = make_plan(Settings())
     assert plan.temporal is not None
     assert "HookTenant=Keyword" in plan.temporal.search_attributes

@@ -1,4 +1,4 @@
-"""Parts that are kept running, and stopped in order."""
+"""Parts that are restarted when they end, and stopped in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE, within
 
 pytestmark = pytest.mark.anyio
 
-# Notes that it runs; on SIGTERM waits until as many as it was told were asked, then notes that.
+# Touches a file when it runs; after SIGTERM, touches another and waits until the others have too.
 _TOGETHER = """
 import pathlib, signal, sys, time
 folder, name, others = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3].split()
@@ -43,7 +43,7 @@ def _part(folder: Path, name: str, *, others: str = "") -> Part:
     )
 
 
-async def test_parts_started_together_are_asked_to_end_together(tmp_path: Path) -> None:
+async def test_parts_started_together_are_stopped_together(tmp_path: Path) -> None:
     async def run() -> None:
         async with Supervisor(asyncio.Event()) as supervisor:
             supervisor.start(_part(tmp_path, "first"))
@@ -58,13 +58,13 @@ async def test_parts_started_together_are_asked_to_end_together(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("code", [0, 3])
-async def test_a_process_that_runs_once_gives_its_exit_code(code: int) -> None:
+async def test_run_once_returns_the_exit_code(code: int) -> None:
     command = (sys.executable, "-c", f"raise SystemExit({code})")
     part = Part(name="once", command=command, environment=os.environ, grace=0)
     assert await within(PATIENCE, run_once(part)) == code
 
 
-async def test_a_process_that_runs_once_dies_with_its_task(tmp_path: Path) -> None:
+async def test_run_once_kills_the_process_when_cancelled(tmp_path: Path) -> None:
     started = tmp_path / "pid"
     script = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     part = Part(
@@ -86,5 +86,5 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def _asked(folder: Path, name: str) -> int:
-    """When this part was asked to end."""
+    """Return the time at which this part got SIGTERM."""
     return (folder / f"{name}.asked").stat().st_mtime_ns

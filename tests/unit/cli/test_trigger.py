@@ -1,4 +1,4 @@
-"""The POST that `trigger` makes: what cannot be sent is said without its headers."""
+"""The POST of `trigger`: errors without header values, and limits on the response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, within
 
 
-def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
+def test_invalid_header_is_rejected_without_repeating_it() -> None:
     [port] = free_ports(1)
     with pytest.raises(Unreachable) as failed:
         post(f"http://127.0.0.1:{port}/hooks", headers={"X-Gitlab-Token": "a\nsecret"}, body=b"{}")
@@ -21,7 +21,7 @@ def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_answer_that_keeps_coming_is_waited_for_only_so_long() -> None:
+async def test_slow_response_ends_at_the_time_limit() -> None:
     async with Receiver() as receiver:
         url = receiver.url("/drip-body/0.05")
         sending = asyncio.to_thread(post, url, headers={}, body=b"{}", response_seconds=0.2)
@@ -31,7 +31,7 @@ async def test_an_answer_that_keeps_coming_is_waited_for_only_so_long() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/endless-body", "/endless-chunks"])
-async def test_of_an_endless_answer_the_start_is_enough(path: str) -> None:
+async def test_endless_response_is_read_up_to_its_limit(path: str) -> None:
     async with Receiver() as receiver:
         sending = asyncio.to_thread(post, receiver.url(path), headers={}, body=b"{}")
         answered = await within(PATIENCE, sending)

@@ -1,4 +1,4 @@
-"""Times on the command line: as people write them, as they read them."""
+"""Times on the command line: parsing and showing them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,11 @@ _NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
         ("2026-11-20t12:15:00.5+01:00", "2026-11-20T11:15:00.500000Z"),
     ],
 )
-def test_a_length_of_time_counts_back_from_now_and_a_time_is_taken_as_it_is(
-    text: str, moment: str
-) -> None:
+def test_duration_counts_back_from_now_and_a_time_is_unchanged(text: str, moment: str) -> None:
     assert parse_past(text, now=_NOW) == moment
 
 
-def test_a_length_of_time_can_count_ahead() -> None:
+def test_duration_can_count_ahead() -> None:
     assert parse_future("1h30m", now=_NOW) == "2026-11-20T13:30:00.000000Z"
 
 
@@ -45,12 +43,12 @@ def test_a_length_of_time_can_count_ahead() -> None:
     "text",
     ["", "2", "h", "2 h", "-2h", "2y", "1.5h", "yesterday", "2026-11-20", "2026-11-20T11:15:00"],
 )
-def test_anything_else_is_refused_with_examples(text: str) -> None:
+def test_invalid_time_is_rejected_with_examples(text: str) -> None:
     with pytest.raises(typer.BadParameter, match=r"2h.*RFC 3339"):
         parse_past(text, now=_NOW)
 
 
-def test_a_length_of_time_beyond_the_calendar_is_refused() -> None:
+def test_duration_beyond_the_calendar_is_rejected() -> None:
     with pytest.raises(typer.BadParameter, match="36,500 days"):
         parse_past("99999999999w", now=_NOW)
 
@@ -67,7 +65,7 @@ def test_a_length_of_time_beyond_the_calendar_is_refused() -> None:
         (None, "–"),
     ],
 )
-def test_a_distance_is_told_in_its_largest_unit_that_says_enough(
+def test_distance_is_shown_in_the_largest_unit_with_at_least_two(
     text: str | None, words: str
 ) -> None:
     assert format_distance(text, now=_NOW) == words
@@ -78,7 +76,7 @@ def test_a_time_is_shown_in_utc_with_its_distance() -> None:
     assert text == "2026-11-20 11:15:00Z (45 min ago)"
 
 
-def test_a_span_has_a_unit() -> None:
+def test_duration_is_shown_with_a_unit() -> None:
     assert [format_seconds(seconds) for seconds in (0, 119, 120, 7_199, 7_200, 172_800)] == [
         "0 s",
         "119 s",

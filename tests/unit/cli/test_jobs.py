@@ -1,4 +1,4 @@
-"""A job in words."""
+"""Sentences about a job's progress and result."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _JOB: dict[str, Any] = {
 _DONE = _JOB | {"status": "done", "finished_at": "2026-11-20T12:00:40.000000Z", "eta_seconds": None}
 
 
-def test_its_counts_name_what_was_not_done() -> None:
+def test_job_counts_name_skipped_and_failed_deliveries() -> None:
     assert format_counts(_JOB) == "1,200/5,000, 3 skipped, 1 failed"
     assert format_counts(_JOB | {"skipped": 0, "failed": 0}) == "1,196/5,000"
 
 
-def test_its_pace_is_that_of_the_whole_run() -> None:
+def test_job_rate_is_the_average_of_the_whole_run() -> None:
     assert format_rate(_JOB, now=_NOW) == "60.0/s, 63 s left"  # 1,200 in 20 s
     assert format_rate(_DONE, now=_NOW) == "30.0/s"  # 1,200 in 40 s
 
 
-def test_a_job_that_did_nothing_yet_has_no_pace() -> None:
+def test_job_without_progress_has_no_rate() -> None:
     assert format_rate(_JOB | {"started_at": None}, now=_NOW) == ""
     assert format_rate(_JOB | {"done": 0, "skipped": 0, "failed": 0}, now=_NOW) == ""
 
 
-def test_its_end_is_one_sentence() -> None:
+def test_job_result_is_one_sentence() -> None:
     assert result_sentence(_DONE) == "job_1 done: 1,200/5,000, 3 skipped, 1 failed (30.0/s)."
     failed = _DONE | {"status": "failed", "error": "The endpoint\x1b is gone."}
     assert result_sentence(failed).endswith("(30.0/s). The endpoint� is gone.")
 
 
-def test_its_start_says_how_to_watch_it() -> None:
+def test_started_job_says_how_to_watch_it() -> None:
     assert started_sentence(_JOB) == (
         "job_1: resend of 5,000 deliveries. Watch it with `hookfast jobs watch job_1`."
     )

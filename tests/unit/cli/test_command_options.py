@@ -1,4 +1,4 @@
-"""Options that are declared once and taken by several commands."""
+"""Options that are declared once and used by several commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_command_gets_its_own_parameters_and_the_group_as_one() -> None:
     assert said == "Ada True _Paging(limit=3, tag=['a', 'b'])"
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_missing_options_have_their_defaults() -> None:
     assert _run("list", "Ada") == "Ada False _Paging(limit=50, tag=None)"
     assert _run("other") == "50"
 
