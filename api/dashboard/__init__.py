@@ -1,10 +1,10 @@
 """The dashboard: pages rendered on the server, which work without script.
 
 A page is a module in `pages/` and a template in `templates/`. The module has `routes`, created by
-`page_router()`, and is listed in `api.dashboard.application`. A line in `site.navigation` adds it
+`PageRouter()`, and is listed in `api.dashboard.application`. A line in `site.navigation` adds it
 to the menu:
 
-    routes = page_router()
+    routes = PageRouter()
 
     @routes.get("/things")
     async def things_page(
@@ -13,7 +13,7 @@ to the menu:
         listing = await list_things(page, context, principal, tenant_id=view.tenant_id)
         return view.render("things.html", listing=listing)
 
-    add_action(routes, "/things/{thing_id}/pause", pause_thing, notice="The thing is paused.")
+    routes.action("/things/{thing_id}/pause", pause_thing, "The thing is paused.")
 
     @routes.get("/things/{thing_id}/delete")
     async def delete_page(
@@ -23,10 +23,7 @@ to the menu:
             "Delete this thing?", about=thing.name, text="This cannot be undone.", button="Delete"
         )
 
-    add_action(
-        routes, "/things/{thing_id}/delete", delete_thing,
-        notice="The thing is deleted.", leads_to="/dashboard/things",
-    )
+    routes.action("/things/{thing_id}/delete", delete_thing, "The thing is deleted.")
 
 The route checks the session and the CSRF token of every POST, removes empty query parameters, and
 renders errors as pages; an error in a form is shown on the page with the form. Pages call the route

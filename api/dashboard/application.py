@@ -33,7 +33,7 @@ from api.dashboard.pages import (
 )
 from api.dashboard.site import live, static_files
 from api.dashboard.site.page import HOME, PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.stream.slots import StreamSlots
 
 _PAGES = (
@@ -60,7 +60,7 @@ _PAGES = (
     tenants,
 )
 
-_unknown = page_router()
+_unknown = PageRouter()
 
 
 @_unknown.get("/{path:path}")

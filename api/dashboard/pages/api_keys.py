@@ -9,14 +9,13 @@ from fastapi import Response
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
-from api.dashboard.site.actions import add_action
 from api.dashboard.site.form import validated
 from api.dashboard.site.formatting import utc
 from api.dashboard.site.page import InvalidField, PageView, View
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.http.fields import ApiKeyPath
 from api.http.pagination import Page, PageQuery
-from api.process.context import AppContext, Context
+from api.process.context import Context
 from api.routes.api_keys import (
     CreatedKey,
     NewOperatorKey,
@@ -30,7 +29,7 @@ from api.routes.api_keys import (
 from hookfast.errors import InvalidInput
 from hookfast.storage.accounts import api_keys
 
-routes = page_router()
+routes = PageRouter()
 
 _TYPED: Final = frozenset({"name", "expires_at"})
 _TENANT_SCOPES: Final = {
@@ -45,27 +44,23 @@ _OPERATOR_SCOPES: Final = {
 
 
 @routes.get("/api-keys")
-async def api_keys_page(
-    view: PageView, page: PageQuery, context: AppContext, principal: Writer
-) -> Response:
+async def api_keys_page(view: PageView, page: PageQuery, principal: Writer) -> Response:
     """List the keys, newest first."""
-    return await _list(view, page, context, principal)
+    return await _list(view, page, view.context, principal)
 
 
 @routes.post("/api-keys")
-async def add_key(
-    view: PageView, page: PageQuery, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
+async def add_key(view: PageView, page: PageQuery, audit: Audit, principal: Writer) -> Response:
     """Create a key. Only this answer shows it."""
     try:
-        created = await _create(view, context, audit, principal)
+        created = await _create(view, view.context, audit, principal)
     except InvalidInput as error:
         details = {each.pointer.strip("/"): each.detail for each in error.errors}
         if not details.keys() <= _TYPED:
             raise
         for name, detail in details.items():
             view.invalid[name] = InvalidField(view.form.get(name, ""), detail)
-        return await _list(view, page, context, principal, status=422)
+        return await _list(view, page, view.context, principal, status=422)
     view.result_path = "/dashboard/api-keys"
     return view.render("api_key_created.html", created=created)
 
@@ -99,11 +94,9 @@ async def _create(
 
 
 @routes.get("/api-keys/{key_id}/revoke")
-async def revoke_page(
-    key_id: ApiKeyPath, view: PageView, context: AppContext, principal: Writer
-) -> Response:
+async def revoke_page(key_id: ApiKeyPath, view: PageView, principal: Writer) -> Response:
     """Ask before a key is revoked."""
-    async with context.database.read() as connection:
+    async with view.context.database.read() as connection:
         key = found(await api_keys.get(connection, key_id))
     principal.check_tenant(key.tenant_id)
     used = "never" if key.last_used_at is None else utc(key.last_used_at)
@@ -119,4 +112,4 @@ async def revoke_page(
     )
 
 
-add_action(routes, "/api-keys/{key_id}/revoke", revoke_key, notice="The key is revoked.")
+routes.action("/api-keys/{key_id}/revoke", revoke_key, "The key is revoked.")

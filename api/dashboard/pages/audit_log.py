@@ -11,14 +11,13 @@ from fastapi import Query, Response
 from api.access.authentication import Reader
 from api.dashboard.pages.filter_choices import SPANS, Within, start_of
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.http.pagination import PageQuery
-from api.process.context import AppContext
 from api.routes.audit import AuditView, list_audit
 from hookfast.audit import AuditAction
 from hookfast.ids import id_pattern
 
-routes = page_router()
+routes = PageRouter()
 
 ACTIONS: Final[tuple[str, ...]] = get_args(AuditAction)
 _PAGES: Final[Mapping[str, str]] = {
@@ -36,7 +35,6 @@ _PAGES: Final[Mapping[str, str]] = {
 async def audit_page(
     view: PageView,
     page: PageQuery,
-    context: AppContext,
     principal: Reader,
     action: AuditAction | None = None,
     resource_id: Annotated[str | None, Query(max_length=200)] = None,
@@ -46,7 +44,7 @@ async def audit_page(
     """List the changes, newest first."""
     listing = await list_audit(
         page,
-        context,
+        view.context,
         principal,
         resource_id=resource_id,
         action=action,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from fastapi import Response
@@ -11,14 +12,13 @@ from api.access.authentication import Writer
 from api.dashboard.site.form import Form, validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.forms.jobs import JobView, count
-from api.process.context import AppContext
 from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
 from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.actions import UserAction
 
-routes = page_router()
+routes = PageRouter()
 
 _FILTERS: Final = (
     *("status", "endpoint_id", "subscription_id", "event_id", "event_type"),
@@ -33,36 +33,30 @@ _EFFECTS: Final[dict[str, str]] = {
 
 
 @routes.post("/deliveries/actions")
-async def preview(view: PageView, context: AppContext, principal: Writer) -> Response:
+async def preview(view: PageView, principal: Writer) -> Response:
     """Show how many deliveries the action would apply to. Changes nothing."""
     form = _action_form(view.form)
     counted = await count(
-        context,
+        view.context,
         principal,
         form.filter.selection_for(form.action),
         resend=form.action == "resend",
     )
-    matching = sum(counted.values())
     return view.preview(
         "bulk.html",
         verb=form.action.capitalize(),
-        noun="delivery" if matching == 1 else "deliveries",
-        matching=matching,
+        nouns=("delivery", "deliveries"),
         counted=counted,
-        given=_members(view.form),
-        unfiltered="No filter is set: this applies to every delivery.",
+        given=_given(view.form),
         effect=_EFFECTS[form.action],
         no_effect="This does nothing for any of them now.",
-        is_dangerous=form.action == "cancel",
-        action=form.action,
-        rate=context.settings.job_rate_per_second,
     )
 
 
 @routes.post("/deliveries/actions/run")
-async def run(view: PageView, context: AppContext, audit: Audit, principal: Writer) -> Response:
+async def run(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create the job."""
-    job = await act_on_deliveries(_action_form(view.form), context, audit, principal)
+    job = await act_on_deliveries(_action_form(view.form), view.context, audit, principal)
     assert isinstance(job, JobView)  # noqa: S101 - a Response answers dry runs only
     return view.redirect(
         f"/dashboard/jobs/{job.id}", f"The job acts on {number(job.total)} deliveries."
@@ -70,35 +64,38 @@ async def run(view: PageView, context: AppContext, audit: Audit, principal: Writ
 
 
 def _action_form(form: Form) -> DeliveryActionForm:
-    """Return the API's form with the submitted fields.
-
-    With `to` = `all`, an empty filter means every delivery: the preview has shown their number.
-    Raises InvalidInput.
-    """
+    """Return the API's form with the submitted fields. Raises InvalidInput."""
     action = form.get("action", "")
     if action not in get_args(UserAction):
         raise InvalidInput.at("/action", "choose an action")
-    to_all = form.get("to") == "all"
-    members = _members(form)
-    if not to_all and "ids" not in members:
-        raise InvalidInput.at("/ids", "select some deliveries first")
-    action_form = validated(
-        DeliveryActionForm,
-        {
-            "action": action,
-            "all": to_all,
-            "filter": members,
-            "rate_per_second": form.number("rate_per_second", pointer="/rate_per_second"),
-        },
-    )
+    members = {"action": action} | selection(form, _given(form), noun="deliveries")
+    action_form = validated(DeliveryActionForm, members)
     action_form.check(action_form.filter)
     return action_form
 
 
-def _members(form: Form) -> dict[str, Any]:
-    """Return the filter members that apply. To `all`: not the ticked ids. To the ticked ones: not
-    the status, because the preview counts the deliveries to which the action applies."""
-    members: dict[str, Any] = {name: form.text(name) for name in _FILTERS}
+def _given(form: Form) -> dict[str, Any]:
+    """Return the filter that applies. For ticked deliveries it has no status, because the preview
+    counts those to which the action applies."""
+    return given_filter(form, _FILTERS if form.get("to") == "all" else _FILTERS[1:])
+
+
+def given_filter(form: Form, names: Iterable[str]) -> dict[str, Any]:
+    """Return the submitted members of a filter, with the ticked ids unless `to` is `all`."""
+    members: dict[str, Any] = {name: form.text(name) for name in names}
     if form.get("to") != "all":
-        members |= {"status": None, "ids": form.all("ids") or None}
+        members["ids"] = form.all("ids") or None
     return {name: value for name, value in members.items() if value is not None}
+
+
+def selection(form: Form, given: dict[str, Any], *, noun: str) -> dict[str, Any]:
+    """Return the members of a bulk action that say what it applies to, and how fast it goes.
+
+    With `to` = `all`, an empty filter means everything: the preview has shown the number. Raises
+    InvalidInput if nothing is ticked otherwise.
+    """
+    to_all = form.get("to") == "all"
+    if not to_all and "ids" not in given:
+        raise InvalidInput.at("/ids", f"select some {noun} first")
+    rate = form.number("rate_per_second", pointer="/rate_per_second")
+    return {"all": to_all, "filter": given, "rate_per_second": rate}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
+from api.dashboard.pages.bulk import given_filter, selection
 from api.dashboard.pages.filter_choices import (
     SPANS,
     Within,
@@ -20,11 +21,10 @@ from api.dashboard.site import formatting
 from api.dashboard.site.form import Form, validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.forms.jobs import DryRun, JobView
 from api.http.fields import EndpointId
 from api.http.pagination import PageQuery
-from api.process.context import AppContext
 from api.routes.dead_letters import (
     RedriveForm,
     count_dead_letters,
@@ -32,9 +32,8 @@ from api.routes.dead_letters import (
     redrive_dead_letters,
 )
 from hookfast.clock import rfc3339
-from hookfast.errors import InvalidInput
 
-routes = page_router()
+routes = PageRouter()
 
 _GROUPS_SHOWN = 8
 _FILTERS: Final = ("endpoint_id", "event_type", "reason", "tenant_id", "since")
@@ -44,7 +43,6 @@ _FILTERS: Final = ("endpoint_id", "event_type", "reason", "tenant_id", "since")
 async def dead_letters_page(
     view: PageView,
     page: PageQuery,
-    context: AppContext,
     principal: Reader,
     endpoint_id: EndpointId | None = None,
     event_type: Annotated[str | None, Query(max_length=200)] = None,
@@ -56,7 +54,7 @@ async def dead_letters_page(
     given = {"endpoint_id": endpoint_id, "event_type": event_type, "reason": reason}
     listing = await list_dead_letters(
         page,
-        context,
+        view.context,
         principal,
         endpoint_id=endpoint_id,
         event_type=event_type,
@@ -65,9 +63,9 @@ async def dead_letters_page(
         since=since,
     )
     stats = await count_dead_letters(
-        context, principal, tenant_id=view.tenant_id, endpoint_id=view.endpoint_id
+        view.context, principal, tenant_id=view.tenant_id, endpoint_id=view.endpoint_id
     )
-    names = names_of(await endpoints_to_choose(view, context, principal))
+    names = names_of(await endpoints_to_choose(view, view.context, principal))
     # `within` becomes a time here, so that what is redriven is what the page shows
     members = given | {"tenant_id": view.tenant_id, "since": since and rfc3339(since)}
     return view.render(
@@ -95,34 +93,29 @@ async def dead_letters_page(
 
 
 @routes.post("/dead-letters/redrive")
-async def preview(view: PageView, context: AppContext, audit: Audit, principal: Writer) -> Response:
+async def preview(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Show how many dead letters would be redriven. Changes nothing."""
     form = _redrive_form(view.form, dry_run=True)
-    answer = await redrive_dead_letters(form, context, audit, principal)
+    answer = await redrive_dead_letters(form, view.context, audit, principal)
     assert isinstance(answer, Response)  # noqa: S101 - a dry run creates no job
-    counted = DryRun.model_validate(json.loads(bytes(answer.body)))
+    counted = DryRun.model_validate(json.loads(bytes(answer.body))).by_status
     return view.preview(
         "bulk.html",
         verb="Redrive",
-        noun="dead letter" if counted.matching == 1 else "dead letters",
-        matching=counted.matching,
-        counted={status: number for status, number in counted.by_status.items() if number},
-        given=_members(view.form),
-        unfiltered="No filter is set: this applies to every dead letter.",
+        nouns=("dead letter", "dead letters"),
+        counted={status: number for status, number in counted.items() if number},
+        given=given_filter(view.form, _FILTERS),
         effect="Each starts its retry plan again, with its own message id. Dead letters of "
         "disabled endpoints are skipped.",
         no_effect="No dead letter matches any more.",
-        is_dangerous=False,
-        action=None,
-        rate=context.settings.job_rate_per_second,
     )
 
 
 @routes.post("/dead-letters/redrive/run")
-async def run(view: PageView, context: AppContext, audit: Audit, principal: Writer) -> Response:
+async def run(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create the job."""
     form = _redrive_form(view.form, dry_run=False)
-    job = await redrive_dead_letters(form, context, audit, principal)
+    job = await redrive_dead_letters(form, view.context, audit, principal)
     assert isinstance(job, JobView)  # noqa: S101 - a Response answers dry runs only
     redriven = "dead letter is" if job.total == 1 else "dead letters are"
     return view.redirect(
@@ -131,24 +124,7 @@ async def run(view: PageView, context: AppContext, audit: Audit, principal: Writ
 
 
 def _redrive_form(form: Form, *, dry_run: bool) -> RedriveForm:
-    """Return the API's form with the submitted fields.
-
-    With `to` = `all`, an empty filter means every dead letter: the preview has shown their number.
-    Raises InvalidInput.
-    """
-    to_all = form.get("to") == "all"
-    members = _members(form)
-    if not to_all and "ids" not in members:
-        raise InvalidInput.at("/ids", "select some dead letters first")
-    rate = form.number("rate_per_second", pointer="/rate_per_second")
-    return validated(
-        RedriveForm,
-        {"dry_run": dry_run, "all": to_all, "filter": members, "rate_per_second": rate},
-    )
-
-
-def _members(form: Form) -> dict[str, Any]:
-    """Return the filter members that apply; the ticked ids only unless `to` is `all`."""
-    members: dict[str, Any] = {name: form.text(name) for name in _FILTERS}
-    members["ids"] = (form.all("ids") or None) if form.get("to") != "all" else None
-    return {name: value for name, value in members.items() if value is not None}
+    """Return the API's form with the submitted fields. Raises InvalidInput."""
+    given = given_filter(form, _FILTERS)
+    members = {"dry_run": dry_run} | selection(form, given, noun="dead letters")
+    return validated(RedriveForm, members)

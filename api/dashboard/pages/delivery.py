@@ -10,12 +10,11 @@ from fastapi import Depends, Response
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.request_preview import attempt_headers, curl_script
 from api.dashboard.site import live
-from api.dashboard.site.actions import add_action
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import EndpointView
 from api.http.fields import DeliveryPath
-from api.process.context import AppContext, Context
+from api.process.context import Context
 from api.routes.deliveries import (
     DeliveryDetail,
     cancel_delivery,
@@ -28,47 +27,28 @@ from api.routes.endpoints import get_endpoint
 from hookfast.errors import NotFound
 from hookfast.storage.events import events
 
-routes = page_router()
+routes = PageRouter()
 
 _EVERY_SECONDS = 1.5
 
 
 @routes.get("/deliveries/{delivery_id}")
-async def delivery_page(
-    delivery_id: DeliveryPath, view: PageView, context: AppContext, principal: Reader
-) -> Response:
+async def delivery_page(delivery_id: DeliveryPath, view: PageView, principal: Reader) -> Response:
     """Show the timeline of a delivery."""
-    return view.render("delivery.html", **await _timeline(delivery_id, context, principal))
+    return view.render("delivery.html", **await _timeline(delivery_id, view.context, principal))
 
 
 # an unknown delivery answers 404 here: later, the stream would only end
 @routes.get("/live/deliveries/{delivery_id}", dependencies=[Depends(get_delivery)])
-async def delivery_live(
-    delivery_id: DeliveryPath, view: PageView, context: AppContext, principal: Reader
-) -> Response:
+async def delivery_live(delivery_id: DeliveryPath, view: PageView, principal: Reader) -> Response:
     """Stream the timeline of a delivery."""
-    read = partial(_timeline, delivery_id, context, principal)
+    read = partial(_timeline, delivery_id, view.context, principal)
     return live.stream(view, "delivery_timeline.html", read, every=_EVERY_SECONDS)
 
 
-add_action(
-    routes,
-    "/deliveries/{delivery_id}/pause",
-    pause_delivery,
-    notice="The delivery is paused.",
-)
-add_action(
-    routes,
-    "/deliveries/{delivery_id}/resume",
-    resume_delivery,
-    notice="The delivery is resumed.",
-)
-add_action(
-    routes,
-    "/deliveries/{delivery_id}/resend",
-    resend_delivery,
-    notice="The delivery is being resent.",
-)
+routes.action("/deliveries/{delivery_id}/pause", pause_delivery, "The delivery is paused.")
+routes.action("/deliveries/{delivery_id}/resume", resume_delivery, "The delivery is resumed.")
+routes.action("/deliveries/{delivery_id}/resend", resend_delivery, "The delivery is being resent.")
 
 
 @routes.get("/deliveries/{delivery_id}/cancel")
@@ -84,11 +64,8 @@ async def cancel_page(
     )
 
 
-add_action(
-    routes,
-    "/deliveries/{delivery_id}/cancel",
-    cancel_delivery,
-    notice="The delivery is being cancelled.",
+routes.action(
+    "/deliveries/{delivery_id}/cancel", cancel_delivery, "The delivery is being cancelled."
 )
 
 

@@ -18,7 +18,7 @@ from api.dashboard.pages.filter_choices import (
 )
 from api.dashboard.site import live
 from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.http.fields import EndpointId, EventId, SubscriptionId, TenantId, TimeInput
 from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context
@@ -26,7 +26,7 @@ from api.routes.deliveries import DeliveryView, list_deliveries
 from hookfast.clock import rfc3339
 from hookfast.deliveries.outcome import DeliveryStatus
 
-routes = page_router()
+routes = PageRouter()
 
 _EVERY_SECONDS = 2.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
@@ -13,11 +13,11 @@ from api.dashboard.pages import endpoint_fields
 from api.dashboard.site import live
 from api.dashboard.site.form import check_unchanged, seen_version
 from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
-from api.process.context import AppContext, Context
+from api.process.context import Context
 from api.routes.deliveries import list_deliveries
 from api.routes.endpoint_checks import TestView, get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
@@ -26,7 +26,9 @@ from api.routes.event_types import list_event_types
 from api.routes.subscriptions import list_subscriptions
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 
-routes = page_router()
+routes = PageRouter()
+
+StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 
 _RECENT = Page(limit=10, after=None)
 _ALL = Page(limit=200, after=None)
@@ -34,20 +36,16 @@ _EVERY_SECONDS = 3.0
 
 
 @routes.get("/endpoints/{endpoint_id}")
-async def endpoint_page(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Reader
-) -> Response:
+async def endpoint_page(endpoint_id: EndpointPath, view: PageView, principal: Reader) -> Response:
     """Show an endpoint."""
-    return await render_endpoint(endpoint_id, view=view, context=context, principal=principal)
+    return await render_endpoint(endpoint_id, view=view, principal=principal)
 
 
 # an unknown endpoint answers 404 here: later, the stream would only end
 @routes.get("/live/endpoints/{endpoint_id}", dependencies=[Depends(get_endpoint)])
-async def endpoint_live(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Reader
-) -> Response:
+async def endpoint_live(endpoint_id: EndpointPath, view: PageView, principal: Reader) -> Response:
     """Stream the figures and the newest deliveries of an endpoint."""
-    read = partial(_figures, endpoint_id, context, principal)
+    read = partial(_figures, endpoint_id, view.context, principal)
     return live.stream(view, "endpoint_figures.html", read, every=_EVERY_SECONDS)
 
 
@@ -55,16 +53,15 @@ async def render_endpoint(
     endpoint_id: str,
     *,
     view: View,
-    context: Context,
     principal: Principal,
     test: TestView | None = None,
     tested_type: str | None = None,
     status: int = 200,
 ) -> Response:
     """Render the endpoint's page, with the result of a test or the errors of one of its forms."""
-    figures = await _figures(endpoint_id, context, principal)
-    types = await list_event_types(_ALL, context, principal)
-    subscribed = await list_subscriptions(_ALL, context, principal, endpoint_id=endpoint_id)
+    figures = await _figures(endpoint_id, view.context, principal)
+    types = await list_event_types(_ALL, view.context, principal)
+    subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
     return view.render(
         "endpoint.html",
         status=status,
@@ -92,29 +89,25 @@ async def _figures(endpoint_id: str, context: Context, principal: Principal) -> 
 
 
 @routes.get("/endpoints/{endpoint_id}/settings")
-async def settings_page(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Writer
-) -> Response:
+async def settings_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
     """Show the form with the settings of an endpoint."""
-    endpoint = await get_endpoint(endpoint_id, context, principal)
     return _form(view, endpoint, endpoint_fields.fields_of(endpoint))
 
 
 @routes.post("/endpoints/{endpoint_id}/settings")
 async def change_settings(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    endpoint: StoredEndpoint, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Save the settings of an endpoint that differ from the stored ones."""
-    endpoint = await get_endpoint(endpoint_id, context, principal)
     try:
         check_unchanged(view.form, endpoint.updated_at)
         patch = endpoint_fields.changes(endpoint_fields.members_of(view.form), endpoint)
         if patch:
-            await change_endpoint(endpoint_id, patch, context, audit, principal)
+            await change_endpoint(endpoint.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
         return _form(view, endpoint, endpoint_fields.fields_sent(view.form), error)
     notice = "The settings are saved." if patch else "Nothing changed."
-    return view.redirect(f"/dashboard/endpoints/{endpoint_id}", notice)
+    return view.redirect(f"/dashboard/endpoints/{endpoint.id}", notice)
 
 
 def _form(

@@ -5,20 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 
-from fastapi import Depends, Query, Response
+from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.pages.endpoint import render_endpoint
-from api.dashboard.site.actions import add_action
+from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
 from api.dashboard.site.form import validated
 from api.dashboard.site.formatting import endpoint_name, number
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
-from api.forms.endpoint import EndpointView
+from api.dashboard.site.page_route import PageRouter
 from api.forms.jobs import JobView, count
 from api.http.fields import EndpointPath
-from api.process.context import AppContext
 from api.routes.endpoint_checks import TestForm, VerifiedView, check_endpoint, verify_endpoint
 from api.routes.endpoint_control import (
     EnableForm,
@@ -28,7 +25,7 @@ from api.routes.endpoint_control import (
     resume_endpoint,
 )
 from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
-from api.routes.endpoints import delete_endpoint, get_endpoint
+from api.routes.endpoints import delete_endpoint
 from api.routes.recovery import RecoverForm, recover_endpoint
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import EndpointState
@@ -36,9 +33,7 @@ from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 
-routes = page_router()
-
-StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
+routes = PageRouter()
 
 Since = Literal["1h", "6h", "24h", "72h", "7d"]
 SPANS: Final[dict[Since, tuple[timedelta, str]]] = {
@@ -58,25 +53,24 @@ OVERLAPS: Final = {
 
 def _verified(result: VerifiedView) -> str:
     if result.verification == "none":
-        return "The URL may be sent to; verification is none, so nobody was asked."
+        return "The URL is allowed. Verification is off, so the receiver was not asked."
     return f"The receiver agrees to {', '.join(result.topics)}."
 
 
-add_action(
-    routes,
+routes.action(
     "/endpoints/{endpoint_id}/pause",
     pause_endpoint,
-    notice="The endpoint is paused: deliveries are held until you resume it.",
+    "The endpoint is paused: deliveries are held until you resume it.",
 )
-add_action(routes, "/endpoints/{endpoint_id}/verify", verify_endpoint, notice=_verified)
+routes.action("/endpoints/{endpoint_id}/verify", verify_endpoint, _verified)
 
 
 @routes.post("/endpoints/{endpoint_id}/resume")
 async def resume(
-    before: StoredEndpoint, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    before: StoredEndpoint, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Resume a paused endpoint; probe one whose circuit is open."""
-    await resume_endpoint(before.id, context, audit, principal)
+    await resume_endpoint(before.id, view.context, audit, principal)
     if before.state == EndpointState.PAUSED:
         return view.redirect_back(
             "The endpoint is resumed: held deliveries go out, slowly at first."
@@ -86,11 +80,11 @@ async def resume(
 
 @routes.post("/endpoints/{endpoint_id}/enable")
 async def enable(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Enable an endpoint and, if the box is ticked, redrive its dead letters."""
     form = EnableForm(redrive=view.form.text("redrive") is not None)
-    enabled = await enable_endpoint(endpoint_id, context, audit, principal, form)
+    enabled = await enable_endpoint(endpoint_id, view.context, audit, principal, form)
     if enabled.job is None:
         return view.redirect_back("The endpoint is enabled.")
     return view.redirect(
@@ -100,20 +94,17 @@ async def enable(
 
 
 @routes.post("/endpoints/{endpoint_id}/test")
-async def test(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, principal: Writer
-) -> Response:
+async def test(endpoint_id: EndpointPath, view: PageView, principal: Writer) -> Response:
     """Send a sample. The receiver's answer is shown once and not stored."""
     name = view.form.text("type")
     if name is None:
         raise InvalidInput.at("/type", "name an event type")
     view.result_path = f"/dashboard/endpoints/{endpoint_id}"
     form = validated(TestForm, {"type": name})
-    result = await check_endpoint(endpoint_id, form, context, principal)
+    result = await check_endpoint(endpoint_id, form, view.context, principal)
     return await render_endpoint(
         endpoint_id,
         view=view,
-        context=context,
         principal=principal,
         test=result,
         tested_type=name,
@@ -136,14 +127,14 @@ async def rotate_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Re
 
 @routes.post("/endpoints/{endpoint_id}/rotate-secret")
 async def rotate(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows the new one."""
     overlap = view.form.get("overlap", "")
     if overlap not in OVERLAPS:
         raise InvalidInput.at("/overlap", "choose one of those in the list")
     form = RotationForm(overlap_seconds=int(overlap))
-    rotated = await rotate_endpoint_secret(endpoint_id, context, audit, principal, form)
+    rotated = await rotate_endpoint_secret(endpoint_id, view.context, audit, principal, form)
     view.result_path = f"/dashboard/endpoints/{endpoint_id}"
     return view.render(
         "endpoint_secret.html", endpoint=rotated, secret=rotated.secret, rotated=True
@@ -154,14 +145,13 @@ async def rotate(
 async def recover_page(
     endpoint: StoredEndpoint,
     view: PageView,
-    context: AppContext,
     principal: Writer,
     since: Annotated[Since, Query()] = "24h",
 ) -> Response:
     """Show how many deliveries failed in a window, before they are resent."""
     start = view.now - SPANS[since][0]
     chosen = DeliverySelection(endpoint_id=endpoint.id, statuses=DEAD, finished_since=start)
-    counted = await count(context, principal, chosen, resend=True)
+    counted = await count(view.context, principal, chosen, resend=True)
     return view.render(
         "endpoint_recover.html",
         endpoint=endpoint,
@@ -174,11 +164,11 @@ async def recover_page(
 
 @routes.post("/endpoints/{endpoint_id}/recover")
 async def recover(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Start the job that resends what failed since the time in the form."""
     form = validated(RecoverForm, {"since": view.form.get("since", "")})
-    job = await recover_endpoint(endpoint_id, form, context, audit, principal)
+    job = await recover_endpoint(endpoint_id, form, view.context, audit, principal)
     assert isinstance(job, JobView)  # noqa: S101 - a Response answers dry runs only
     return view.redirect(
         f"/dashboard/jobs/{job.id}", f"{number(job.total)} deliveries are being resent."
@@ -197,12 +187,7 @@ async def disable_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> R
     )
 
 
-add_action(
-    routes,
-    "/endpoints/{endpoint_id}/disable",
-    disable_endpoint,
-    notice="The endpoint is disabled.",
-)
+routes.action("/endpoints/{endpoint_id}/disable", disable_endpoint, "The endpoint is disabled.")
 
 
 @routes.get("/endpoints/{endpoint_id}/delete")
@@ -217,10 +202,9 @@ async def delete_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Re
     )
 
 
-add_action(
-    routes,
+routes.action(
     "/endpoints/{endpoint_id}/delete",
     delete_endpoint,
-    notice="The endpoint is deleted.",
+    "The endpoint is deleted.",
     leads_to="/dashboard/endpoints",
 )

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from api.dashboard.site.form import Form
+from api.dashboard.site.form import Form, changed_members
 from api.forms.endpoint import EndpointView
-from api.http.merge_patch import patch_between
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.errors import InvalidInput
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile
@@ -79,13 +78,9 @@ def members_of(form: Form) -> dict[str, Any]:
 def changes(members: Mapping[str, Any], endpoint: EndpointView) -> dict[str, Any]:
     """Return the merge patch with the members that differ from the stored endpoint: an unchanged
     URL is not verified again."""
-    stored = endpoint.model_dump()
-    names = members.keys() if endpoint.mode == "push" else _POLLED_MEMBERS
-    return {
-        name: patch_between(stored[name], members[name])
-        for name in names
-        if members[name] != stored[name]
-    }
+    if endpoint.mode != "push":
+        members = {name: members[name] for name in _POLLED_MEMBERS}
+    return changed_members(members, endpoint)
 
 
 def _plan(form: Form) -> str | dict[str, Any]:

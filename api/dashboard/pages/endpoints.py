@@ -11,32 +11,30 @@ from api.access.authentication import Reader, Writer
 from api.dashboard.pages import endpoint_fields
 from api.dashboard.site.form import validated
 from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import NewEndpoint, State
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
-from api.process.context import AppContext
 from api.routes.endpoints import create_endpoint, list_endpoints
 from hookfast.errors import HookfastError, InvalidInput, NotFound
 from hookfast.storage.figures import endpoint_summaries
 
-routes = page_router()
+routes = PageRouter()
 
 
 @routes.get("/endpoints")
 async def endpoints_page(
     view: PageView,
     page: PageQuery,
-    context: AppContext,
     principal: Reader,
     state: State | None = None,
     tenant_id: TenantId | None = None,
 ) -> Response:
     """List the endpoints, newest first."""
     listing = await list_endpoints(
-        page, context, principal, tenant_id=tenant_id or view.tenant_id, state=state
+        page, view.context, principal, tenant_id=tenant_id or view.tenant_id, state=state
     )
-    async with context.database.read() as connection:
+    async with view.context.database.read() as connection:
         summaries = await endpoint_summaries.read(connection, [each.id for each in listing.data])
     return view.render(
         "endpoints.html", listing=listing, summaries=summaries, state=state, tenant_id=tenant_id
@@ -50,16 +48,16 @@ async def new_endpoint_page(view: PageView, _: Writer) -> Response:
 
 
 @routes.post("/endpoints/new")
-async def add_endpoint(
-    view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
+async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create an endpoint. Only this answer shows its secret."""
     try:
         members = endpoint_fields.members_of(view.form)
         given = {name: value for name, value in members.items() if value is not None}
         given["tenant_id"] = view.form.text("tenant_id") or view.tenant_id
         given["events"] = view.form.lines("events")
-        created = await create_endpoint(validated(NewEndpoint, given), context, audit, principal)
+        created = await create_endpoint(
+            validated(NewEndpoint, given), view.context, audit, principal
+        )
     except (NotFound, InvalidInput) as error:
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")

@@ -9,11 +9,10 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
-from api.dashboard.site.actions import add_action
 from api.dashboard.site.form import check_unchanged, seen_version, validated
 from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.dashboard.site.schema_example import example_of
 from api.http.pagination import PageQuery
 from api.process.context import AppContext, Context
@@ -31,17 +30,15 @@ from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.operational import is_reserved
 from hookfast.storage.events import event_types
 
-routes = page_router()
+routes = PageRouter()
 
 StoredEventType = Annotated[EventTypeView, Depends(get_event_type)]
 
 
 @routes.get("/event-types")
-async def event_types_page(
-    view: PageView, page: PageQuery, context: AppContext, principal: Reader
-) -> Response:
+async def event_types_page(view: PageView, page: PageQuery, principal: Reader) -> Response:
     """List the event types by name."""
-    listing = await list_event_types(page, context, principal)
+    listing = await list_event_types(page, view.context, principal)
     return view.render("event_types.html", listing=listing)
 
 
@@ -52,12 +49,10 @@ async def new_event_type_page(view: PageView, _: OperatorOnly) -> Response:
 
 
 @routes.post("/event-types/new")
-async def add_event_type(
-    view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
-) -> Response:
+async def add_event_type(view: PageView, audit: Audit, principal: OperatorOnly) -> Response:
     """Register an event type."""
     name = view.form.get("name", "")
-    return await _put(name, view, context, audit, principal, None)
+    return await _put(name, view, view.context, audit, principal, None)
 
 
 @routes.get("/event-types/{name}")
@@ -86,12 +81,10 @@ async def edit_page(view: PageView, _: OperatorOnly, event_type: StoredEventType
 
 
 @routes.post("/event-types/{name}/edit")
-async def edit(
-    name: NamePath, view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
-) -> Response:
+async def edit(name: NamePath, view: PageView, audit: Audit, principal: OperatorOnly) -> Response:
     """Replace an event type's description and schema."""
-    event_type = await get_event_type(name, context, principal)
-    return await _put(name, view, context, audit, principal, event_type)
+    event_type = await get_event_type(name, view.context, principal)
+    return await _put(name, view, view.context, audit, principal, event_type)
 
 
 @routes.get("/event-types/{name}/delete")
@@ -105,11 +98,10 @@ async def delete_page(view: PageView, _: OperatorOnly, event_type: StoredEventTy
     )
 
 
-add_action(
-    routes,
+routes.action(
     "/event-types/{name}/delete",
     delete_event_type,
-    notice="The event type is deleted.",
+    "The event type is deleted.",
     leads_to="/dashboard/event-types",
 )
 

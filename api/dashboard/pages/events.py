@@ -20,16 +20,15 @@ from api.dashboard.site.form import validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.forms.event import MAX_KEY
 from api.http.fields import EventPath
 from api.http.pagination import PageQuery
-from api.process.context import AppContext
 from api.routes.events import EventSummaryView, list_event_deliveries, list_events, read_event
 from api.routes.recovery import ReplayDryRun, ReplayForm, ReplayView, replay_event
 from hookfast.ids import Prefix, is_id
 
-routes = page_router()
+routes = PageRouter()
 
 Only = Literal["all", "failed"]
 _PAGES: Final[dict[Prefix, str]] = {
@@ -47,7 +46,6 @@ _PAGES: Final[dict[Prefix, str]] = {
 async def events_page(
     view: PageView,
     page: PageQuery,
-    context: AppContext,
     principal: Reader,
     find: Annotated[str | None, Query(max_length=MAX_KEY)] = None,
     type: Annotated[str | None, Query(max_length=200)] = None,
@@ -60,7 +58,7 @@ async def events_page(
             return view.redirect(f"/dashboard/{folder}/{find}")
     listing = await list_events(
         page,
-        context,
+        view.context,
         principal,
         type=type,
         tenant_id=view.tenant_id,
@@ -74,10 +72,10 @@ async def events_page(
 
 @routes.get("/events/{event_id}")
 async def event_page(
-    event_id: EventPath, view: PageView, page: PageQuery, context: AppContext, principal: Reader
+    event_id: EventPath, view: PageView, page: PageQuery, principal: Reader
 ) -> Response:
     """Show an event: its body and its deliveries."""
-    event = await read_event(event_id, context, principal)
+    event = await read_event(event_id, view.context, principal)
     text, is_complete = pretty(event.body.decode())
     return view.render(
         "event.html",
@@ -85,8 +83,8 @@ async def event_page(
         size=len(event.body),
         text=text,
         is_complete=is_complete,
-        listing=await list_event_deliveries(event_id, page, context, principal),
-        names=names_of(await endpoints_to_choose(view, context, principal)),
+        listing=await list_event_deliveries(event_id, page, view.context, principal),
+        names=names_of(await endpoints_to_choose(view, view.context, principal)),
     )
 
 
@@ -94,16 +92,15 @@ async def event_page(
 async def replay_page(
     event_id: EventPath,
     view: PageView,
-    context: AppContext,
     audit: Audit,
     principal: Writer,
     only: Only = "all",
     include_new: bool = False,
 ) -> Response:
     """Show how many deliveries a replay would send. Changes nothing."""
-    event = await read_event(event_id, context, principal)
+    event = await read_event(event_id, view.context, principal)
     form = ReplayForm(only=only, include_new=include_new, dry_run=True)
-    answer = await replay_event(event_id, form, context, audit, principal)
+    answer = await replay_event(event_id, form, view.context, audit, principal)
     assert isinstance(answer, Response)  # noqa: S101 - a dry run creates no job
     return view.render(
         "event_replay.html",
@@ -115,16 +112,14 @@ async def replay_page(
 
 
 @routes.post("/events/{event_id}/replay")
-async def replay(
-    event_id: EventPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
+async def replay(event_id: EventPath, view: PageView, audit: Audit, principal: Writer) -> Response:
     """Start the job that replays an event."""
     members = {
         "only": view.form.get("only", "all"),
         "include_new": view.form.text("include_new") is not None,
     }
     form = validated(ReplayForm, members)
-    job = await replay_event(event_id, form, context, audit, principal)
+    job = await replay_event(event_id, form, view.context, audit, principal)
     assert isinstance(job, ReplayView)  # noqa: S101 - a Response answers dry runs only
     notice = f"{number(job.total)} {'delivery is' if job.total == 1 else 'deliveries are'} resent"
     if job.new_deliveries:

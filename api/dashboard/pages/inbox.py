@@ -8,10 +8,9 @@ from fastapi import Query, Response
 
 from api.access.authentication import Reader
 from api.dashboard.pages.filter_choices import sources_to_choose
-from api.dashboard.site.actions import add_action
 from api.dashboard.site.json_view import MAX_SHOWN, pretty
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.http.fields import InboxPath, SourceId
 from api.http.pagination import PageQuery
 from api.process.context import AppContext
@@ -26,7 +25,7 @@ from api.routes.inbox import (
 from hookfast.errors import InvalidInput
 from hookfast.inbox.form import FORM, form_pairs
 
-routes = page_router()
+routes = PageRouter()
 
 _HEX_SHOWN = 256
 
@@ -35,7 +34,6 @@ _HEX_SHOWN = 256
 async def inbox_page(
     view: PageView,
     page: PageQuery,
-    context: AppContext,
     principal: Reader,
     source_id: SourceId | None = None,
     status: Status | None = None,
@@ -43,12 +41,12 @@ async def inbox_page(
     key: Annotated[str | None, Query(max_length=300)] = None,
 ) -> Response:
     """List the received requests, newest first."""
-    sources = await sources_to_choose(view, context, principal)
+    sources = await sources_to_choose(view, view.context, principal)
     return view.render(
         "inbox.html",
         listing=await list_inbox(
             page,
-            context,
+            view.context,
             principal,
             source_id=source_id,
             status=status,
@@ -63,13 +61,11 @@ async def inbox_page(
 
 
 @routes.get("/inbox/{inbox_id}")
-async def entry_page(
-    inbox_id: InboxPath, view: PageView, context: AppContext, principal: Reader
-) -> Response:
+async def entry_page(inbox_id: InboxPath, view: PageView, principal: Reader) -> Response:
     """Show an entry: its body, its duplicates and its event."""
-    entry = await get_inbox_entry(inbox_id, context, principal)
-    body = bytes((await get_inbox_body(inbox_id, context, principal)).body)
-    sources = await sources_to_choose(view, context, principal)
+    entry = await get_inbox_entry(inbox_id, view.context, principal)
+    body = bytes((await get_inbox_body(inbox_id, view.context, principal)).body)
+    sources = await sources_to_choose(view, view.context, principal)
     text, is_complete = _readable(body, entry.content_type)
     return view.render(
         "inbox_entry.html",
@@ -92,7 +88,7 @@ def _retried(entry: InboxView) -> str:
     return "The event was created."
 
 
-add_action(routes, "/inbox/{inbox_id}/retry", retry_inbox_entry, notice=_retried)
+routes.action("/inbox/{inbox_id}/retry", retry_inbox_entry, _retried)
 
 
 def _readable(body: bytes, content_type: str) -> tuple[str, bool]:

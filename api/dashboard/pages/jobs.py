@@ -8,57 +8,46 @@ from fastapi import Depends, Response
 
 from api.access.authentication import Reader
 from api.dashboard.site import live
-from api.dashboard.site.actions import add_action
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.http.fields import JobPath
 from api.http.pagination import PageQuery
-from api.process.context import AppContext
 from api.routes.jobs import cancel_job, get_job, list_jobs
 from hookfast.deliveries.job import JobStatus
 
-routes = page_router()
+routes = PageRouter()
 
 _EVERY_SECONDS = 1.0
 
 
 @routes.get("/jobs")
 async def jobs_page(
-    view: PageView,
-    page: PageQuery,
-    context: AppContext,
-    principal: Reader,
-    status: JobStatus | None = None,
+    view: PageView, page: PageQuery, principal: Reader, status: JobStatus | None = None
 ) -> Response:
     """List the jobs, newest first."""
-    listing = await list_jobs(page, context, principal, status=status, tenant_id=view.tenant_id)
+    listing = await list_jobs(
+        page, view.context, principal, status=status, tenant_id=view.tenant_id
+    )
     return view.render("jobs.html", listing=listing)
 
 
 @routes.get("/jobs/{job_id}")
-async def job_page(
-    job_id: JobPath, view: PageView, context: AppContext, principal: Reader
-) -> Response:
+async def job_page(job_id: JobPath, view: PageView, principal: Reader) -> Response:
     """Show a job and its progress."""
-    return view.render("job.html", job=await get_job(job_id, context, principal))
+    return view.render("job.html", job=await get_job(job_id, view.context, principal))
 
 
 # an unknown job answers 404 here: later, the stream would only end
 @routes.get("/live/jobs/{job_id}", dependencies=[Depends(get_job)])
-async def job_live(
-    job_id: JobPath, view: PageView, context: AppContext, principal: Reader
-) -> Response:
+async def job_live(job_id: JobPath, view: PageView, principal: Reader) -> Response:
     """Stream the progress of a job."""
 
     async def read() -> dict[str, Any]:
-        return {"job": await get_job(job_id, context, principal)}
+        return {"job": await get_job(job_id, view.context, principal)}
 
     return live.stream(view, "job_progress.html", read, every=_EVERY_SECONDS)
 
 
-add_action(
-    routes,
-    "/jobs/{job_id}/cancel",
-    cancel_job,
-    notice="The job stops after the deliveries in progress.",
+routes.action(
+    "/jobs/{job_id}/cancel", cancel_job, "The job stops after the deliveries in progress."
 )

@@ -16,16 +16,16 @@ from api.dashboard.site import charts, live
 from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import number, seconds
 from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import page_router
-from api.process.context import AppContext, Context
+from api.dashboard.site.page_route import PageRouter
+from api.process.context import Context
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
 from hookfast.storage.figures import overview, workers
-from hookfast.storage.figures.overview import COUNTED_WAITING, AttentionItem, Step
+from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
 
-routes = page_router()
+routes = PageRouter()
 
 Window = Literal["1h", "24h", "7d", "30d"]
 WindowQuery = Annotated[Window, Query(alias="window")]
@@ -115,7 +115,7 @@ class Overview:
     @property
     def at_least(self) -> bool:
         """Whether counting stopped at its limit, so that more deliveries may wait."""
-        return any(count >= COUNTED_WAITING for count in self.waiting.values())
+        return any(count >= MAX_WAITING for count in self.waiting.values())
 
     def percentile(self, share: int) -> float | None:
         """Return a percentile of the seconds to delivery. Each step has the weight of its number of
@@ -134,19 +134,15 @@ class Overview:
 
 
 @routes.get("")
-async def overview_page(
-    view: PageView, context: AppContext, _: Reader, window: WindowQuery = "1h"
-) -> Response:
+async def overview_page(view: PageView, _: Reader, window: WindowQuery = "1h") -> Response:
     """Show the overview."""
-    return view.render("overview.html", **await _read(context, view, window))
+    return view.render("overview.html", **await _read(view.context, view, window))
 
 
 @routes.get("/live/overview")
-async def overview_live(
-    view: PageView, context: AppContext, _: Reader, window: WindowQuery = "1h"
-) -> Response:
+async def overview_live(view: PageView, _: Reader, window: WindowQuery = "1h") -> Response:
     """Stream the figures of the overview."""
-    read = partial(_read, context, view, window)
+    read = partial(_read, view.context, view, window)
     return live.stream(view, "overview_figures.html", read, every=_EVERY_SECONDS)
 
 

@@ -15,7 +15,7 @@ from api.dashboard.pages.sign_in import sign_in_form
 from api.dashboard.site import session
 from api.dashboard.site.page import HOME, PageView, View
 from api.dashboard.site.page_route import open_page_router
-from api.process.context import AppContext, Context
+from api.process.context import Context
 from api.process.key_cache import KnownKey
 from hookfast.errors import Unauthenticated
 from hookfast.owners.notice import owner_hash
@@ -34,15 +34,13 @@ log = structlog.get_logger()
 
 
 @open_routes.get("/portal")
-async def open_portal(
-    view: PageView, request: Request, context: AppContext, sig: Sig = ""
-) -> Response:
+async def open_portal(view: PageView, request: Request, sig: Sig = "") -> Response:
     """Begin the link's session. If the visitor is signed in, ask first: a link from somebody else
     must not end a session."""
     if not await _is_signed_in(request):
-        return await _begin_session(view, request, context, sig)
+        return await _begin_session(view, request, view.context, sig)
     try:
-        await _checked(sig, request, context)
+        await _checked(sig, request, view.context)
     except (TooManyRequests, Unauthenticated) as error:
         return _sign_in_with_error(view, request, error)
     token = session.sign_in_token(request)
@@ -53,9 +51,9 @@ async def open_portal(
 
 
 @open_routes.post("/portal")
-async def open_portal_instead(view: PageView, request: Request, context: AppContext) -> Response:
+async def open_portal_instead(view: PageView, request: Request) -> Response:
     """Replace the visitor's session by the link's."""
-    return await _begin_session(view, request, context, view.form.get(PARAMETER, ""))
+    return await _begin_session(view, request, view.context, view.form.get(PARAMETER, ""))
 
 
 async def _is_signed_in(request: Request) -> bool:

@@ -11,14 +11,13 @@ from api.access.authentication import Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose
 from api.dashboard.site.form import validated
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.http.fields import EndpointId
-from api.process.context import AppContext
 from api.routes.endpoints import get_endpoint
 from api.routes.portal_links import PortalLinkForm, create_portal_link
 from hookfast.errors import InvalidInput
 
-routes = page_router()
+routes = PageRouter()
 
 SPANS: Final = {
     "3600": "1 hour",
@@ -30,18 +29,15 @@ SPANS: Final = {
 
 @routes.get("/portal-links")
 async def portal_links_page(
-    view: PageView,
-    context: AppContext,
-    principal: Writer,
-    endpoint_id: EndpointId | None = None,
+    view: PageView, principal: Writer, endpoint_id: EndpointId | None = None
 ) -> Response:
     """Show the form, with the endpoint selected. Raises InvalidInput for another tenant's endpoint:
     with nothing selected, the link would show everything of this tenant."""
     endpoints = []
     if view.tenant_id is not None:
-        endpoints = await endpoints_to_choose(view, context, principal)
+        endpoints = await endpoints_to_choose(view, view.context, principal)
         if endpoint_id is not None and endpoint_id not in {each.id for each in endpoints}:
-            endpoint = await get_endpoint(endpoint_id, context, principal)
+            endpoint = await get_endpoint(endpoint_id, view.context, principal)
             if endpoint.tenant_id != view.tenant_id:
                 raise InvalidInput("This endpoint is another tenant's: choose that tenant first.")
             endpoints.append(endpoint)
@@ -54,9 +50,7 @@ async def portal_links_page(
 
 
 @routes.post("/portal-links")
-async def add_link(
-    view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
+async def add_link(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create a link. Only this answer shows it."""
     if view.tenant_id is None:
         raise InvalidInput("Choose a tenant first: a link belongs to one tenant.")
@@ -69,6 +63,6 @@ async def add_link(
         "expires_in_seconds": int(span),
     }
     form = validated(PortalLinkForm, members)
-    created = await create_portal_link(view.tenant_id, context, audit, principal, form)
+    created = await create_portal_link(view.tenant_id, view.context, audit, principal, form)
     view.result_path = "/dashboard/portal-links"
     return view.render("portal_link_created.html", created=created)

@@ -7,25 +7,22 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
-from api.process.context import AppContext
+from api.dashboard.site.page_route import PageRouter
 from api.routes.retention import RunForm, show_retention, start_retention
 
-routes = page_router()
+routes = PageRouter()
 
 
 @routes.get("/retention")
-async def retention_page(view: PageView, context: AppContext, principal: OperatorOnly) -> Response:
+async def retention_page(view: PageView, principal: OperatorOnly) -> Response:
     """Show the retention ages and the last runs."""
-    return view.render("retention.html", retention=await show_retention(context, principal))
+    return view.render("retention.html", retention=await show_retention(view.context, principal))
 
 
 @routes.post("/retention/count")
-async def count(
-    view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
-) -> Response:
+async def count(view: PageView, audit: Audit, principal: OperatorOnly) -> Response:
     """Start a dry run, which counts the rows that a run would delete."""
-    await start_retention(context, audit, principal, RunForm(dry_run=True))
+    await start_retention(view.context, audit, principal, RunForm(dry_run=True))
     return view.redirect_back("Dry run started; it appears below in a moment.")
 
 
@@ -41,9 +38,7 @@ async def run_page(view: PageView, _: OperatorOnly) -> Response:
 
 
 @routes.post("/retention/run")
-async def run(
-    view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
-) -> Response:
+async def run(view: PageView, audit: Audit, principal: OperatorOnly) -> Response:
     """Start a run, which deletes old rows."""
-    await start_retention(context, audit, principal, RunForm())
+    await start_retention(view.context, audit, principal, RunForm())
     return view.redirect_back("Run started; it appears below in a moment.")

@@ -10,11 +10,11 @@ from api.access.authentication import Reader, check_given_key, count_request
 from api.answers.problems import TooManyRequests, problem_of
 from api.dashboard.site import session
 from api.dashboard.site.page import HOME, THEMES, PageView, View
-from api.dashboard.site.page_route import SIGN_IN, next_path, open_page_router, page_router
+from api.dashboard.site.page_route import SIGN_IN, PageRouter, next_path, open_page_router
 from hookfast.errors import Forbidden, Unauthenticated
 
 open_routes = open_page_router()
-routes = page_router()
+routes = PageRouter()
 
 NextPath = Annotated[str | None, Query(alias="next")]
 

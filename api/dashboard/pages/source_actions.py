@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Depends, Response
+from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages import source_fields
-from api.dashboard.site.actions import add_action
+from api.dashboard.pages.sources import StoredSource
 from api.dashboard.site.form import validated
 from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import page_router
-from api.forms.source import SourceView
+from api.dashboard.site.page_route import PageRouter
 from api.http.fields import SourcePath
-from api.process.context import AppContext
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
-from api.routes.sources import change_source, delete_source, get_source
+from api.routes.sources import change_source, delete_source
 from hookfast.errors import InvalidInput
 
-routes = page_router()
-
-StoredSource = Annotated[SourceView, Depends(get_source)]
+routes = PageRouter()
 
 OVERLAPS: Final = {
     "86400": "24 hours: time to change it at the provider",
@@ -34,10 +30,10 @@ OVERLAPS: Final = {
 
 @routes.post("/sources/{source_id}/enable")
 async def enable(
-    source_id: SourcePath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    source_id: SourcePath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Accept requests of the source again."""
-    await change_source(source_id, {"active": True}, context, audit, principal)
+    await change_source(source_id, {"active": True}, view.context, audit, principal)
     return view.redirect_back("The source accepts requests again.")
 
 
@@ -55,10 +51,10 @@ async def disable_page(view: PageView, _: Writer, source: StoredSource) -> Respo
 
 @routes.post("/sources/{source_id}/disable")
 async def disable(
-    source_id: SourcePath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    source_id: SourcePath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Stop accepting requests of the source."""
-    await change_source(source_id, {"active": False}, context, audit, principal)
+    await change_source(source_id, {"active": False}, view.context, audit, principal)
     return view.redirect_back("The source is disabled: requests get 404.")
 
 
@@ -80,7 +76,7 @@ async def rotate_page(view: PageView, _: Writer, source: StoredSource) -> Respon
 
 @routes.post("/sources/{source_id}/rotate-secret")
 async def rotate(
-    source_id: SourcePath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    source_id: SourcePath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows a generated one."""
     overlap = view.form.get("overlap", "")
@@ -88,7 +84,7 @@ async def rotate(
         raise InvalidInput.at("/overlap", "choose one of those in the list")
     members = {"secret": view.form.text("secret"), "overlap_seconds": int(overlap)}
     form = validated(SourceRotationForm, members)
-    rotated = await rotate_source_secret(source_id, context, audit, principal, form)
+    rotated = await rotate_source_secret(source_id, view.context, audit, principal, form)
     if rotated.secret is None:
         return view.redirect(f"/dashboard/sources/{source_id}", "The new secret is accepted.")
     view.result_path = f"/dashboard/sources/{source_id}"
@@ -107,10 +103,9 @@ async def delete_page(view: PageView, _: Writer, source: StoredSource) -> Respon
     )
 
 
-add_action(
-    routes,
+routes.action(
     "/sources/{source_id}/delete",
     delete_source,
-    notice="The source is deleted.",
+    "The source is deleted.",
     leads_to="/dashboard/sources",
 )

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from api.dashboard.site.form import Form
 from api.forms.source import SourceView
-from api.http.merge_patch import patch_between
 from hookfast.errors import InvalidInput
 from hookfast.inbox import PROVIDERS
 
@@ -66,16 +65,6 @@ def members_of(form: Form) -> dict[str, Any]:
         "id_expression": form.text("id_expression"),
         "idempotency": _fact(form),
         **{name: _object(form, name) for name in _OBJECTS},
-    }
-
-
-def changes(members: Mapping[str, Any], source: SourceView) -> dict[str, Any]:
-    """Return the merge patch with the members that differ from the stored source."""
-    stored = source.model_dump()
-    return {
-        name: patch_between(stored[name], value)
-        for name, value in members.items()
-        if value != stored[name]
     }
 
 

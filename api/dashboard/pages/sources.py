@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import source_fields
-from api.dashboard.site.form import check_unchanged, seen_version, validated
+from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
 from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.forms.source import NewSource, SourceView
-from api.http.fields import SourcePath
 from api.http.pagination import Page, PageQuery
-from api.process.context import AppContext
 from api.routes.inbox import list_inbox
 from api.routes.sources import (
     change_source,
@@ -28,7 +26,9 @@ from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.inbox.samples import sample_names
 from hookfast.storage.inbox import source_stats
 
-routes = page_router()
+routes = PageRouter()
+
+StoredSource = Annotated[SourceView, Depends(get_source)]
 
 _RECENT = Page(limit=10, after=None)
 
@@ -37,15 +37,14 @@ _RECENT = Page(limit=10, after=None)
 async def sources_page(
     view: PageView,
     page: PageQuery,
-    context: AppContext,
     principal: Reader,
     provider: Annotated[str | None, Query(max_length=50)] = None,
 ) -> Response:
     """List the sources, newest first."""
     listing = await list_sources(
-        page, context, principal, tenant_id=view.tenant_id, provider=provider
+        page, view.context, principal, tenant_id=view.tenant_id, provider=provider
     )
-    async with context.database.read() as connection:
+    async with view.context.database.read() as connection:
         stats = await source_stats.list_by_source(connection, [each.id for each in listing.data])
     return view.render(
         "sources.html",
@@ -63,9 +62,7 @@ async def new_source_page(view: PageView, _: Writer) -> Response:
 
 
 @routes.post("/sources/new")
-async def add_source(
-    view: PageView, context: AppContext, audit: Audit, principal: Writer
-) -> Response:
+async def add_source(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create a source. Only this answer shows a generated secret."""
     try:
         members = source_fields.members_of(view.form) | {
@@ -73,7 +70,7 @@ async def add_source(
             "provider": view.form.get("provider", ""),
             "secrets": view.form.lines("secrets") or None,
         }
-        created = await create_source(validated(NewSource, members), context, audit, principal)
+        created = await create_source(validated(NewSource, members), view.context, audit, principal)
     except (NotFound, InvalidInput, Conflict) as error:
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
@@ -84,44 +81,37 @@ async def add_source(
 
 
 @routes.get("/sources/{source_id}")
-async def source_page(
-    source_id: SourcePath, view: PageView, context: AppContext, principal: Reader
-) -> Response:
+async def source_page(source: StoredSource, view: PageView, principal: Reader) -> Response:
     """Show a source: the URL to set at the provider, its counts and its newest requests."""
-    source = await get_source(source_id, context, principal)
     return view.render(
         "source.html",
         source=source,
         sample=sample_names(source.provider)[0],
-        stats=await get_source_stats(source_id, context, principal),
-        recent=(await list_inbox(_RECENT, context, principal, source_id=source_id)).data,
+        stats=await get_source_stats(source.id, view.context, principal),
+        recent=(await list_inbox(_RECENT, view.context, principal, source_id=source.id)).data,
     )
 
 
 @routes.get("/sources/{source_id}/settings")
-async def settings_page(
-    source_id: SourcePath, view: PageView, context: AppContext, principal: Writer
-) -> Response:
+async def settings_page(view: PageView, _: Writer, source: StoredSource) -> Response:
     """Show the form with the settings of a source."""
-    source = await get_source(source_id, context, principal)
     return _settings_form(view, source, source_fields.fields_of(source))
 
 
 @routes.post("/sources/{source_id}/settings")
 async def change_settings(
-    source_id: SourcePath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    source: StoredSource, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Save the settings of a source that differ from the stored ones."""
-    source = await get_source(source_id, context, principal)
     try:
         check_unchanged(view.form, source.updated_at)
-        patch = source_fields.changes(source_fields.members_of(view.form), source)
+        patch = changed_members(source_fields.members_of(view.form), source)
         if patch:
-            await change_source(source_id, patch, context, audit, principal)
+            await change_source(source.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
         return _settings_form(view, source, source_fields.fields_sent(view.form), error)
     notice = "The settings are saved." if patch else "Nothing changed."
-    return view.redirect(f"/dashboard/sources/{source_id}", notice)
+    return view.redirect(f"/dashboard/sources/{source.id}", notice)
 
 
 def _new_form(view: View, fields: dict[str, Any], error: HookfastError | None = None) -> Response:

@@ -9,10 +9,9 @@ from fastapi import Depends, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.endpoint import render_endpoint
-from api.dashboard.site.actions import add_action
 from api.dashboard.site.form import validated
 from api.dashboard.site.page import InvalidField, PageView
-from api.dashboard.site.page_route import error_sentence, page_router
+from api.dashboard.site.page_route import PageRouter, error_sentence
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
 from api.routes.endpoints import get_endpoint
@@ -26,7 +25,7 @@ from api.routes.subscriptions import (
 )
 from hookfast.errors import InvalidInput, NotFound
 
-routes = page_router()
+routes = PageRouter()
 
 
 async def _subscription_of_endpoint(
@@ -48,10 +47,10 @@ OwnSubscription = Annotated[SubscriptionView, Depends(_subscription_of_endpoint)
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions")
 async def subscribe(
-    endpoint_id: EndpointPath, view: PageView, context: AppContext, audit: Audit, principal: Writer
+    endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Subscribe the endpoint to more events. Its receiver is asked about topics new to it."""
-    await get_endpoint(endpoint_id, context, principal)
+    await get_endpoint(endpoint_id, view.context, principal)
     typed = view.form.get("events", "")
     members = {
         "endpoint_id": endpoint_id,
@@ -60,26 +59,20 @@ async def subscribe(
     }
     try:
         form = validated(NewSubscription, members)
-        created = await create_subscription(form, context, audit, principal)
+        created = await create_subscription(form, view.context, audit, principal)
     except InvalidInput as error:
         view.invalid["events"] = InvalidField(typed, error_sentence(error))
-        return await render_endpoint(
-            endpoint_id, view=view, context=context, principal=principal, status=422
-        )
+        return await render_endpoint(endpoint_id, view=view, principal=principal, status=422)
     return view.redirect_back(f"Subscribed to {', '.join(created.events)}.")
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/switch")
 async def switch(
-    subscription: OwnSubscription,
-    view: PageView,
-    context: AppContext,
-    audit: Audit,
-    principal: Writer,
+    subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Switch a subscription on or off, as the form says."""
     active = view.form.text("active") is not None
-    await change_subscription(subscription.id, {"active": active}, context, audit, principal)
+    await change_subscription(subscription.id, {"active": active}, view.context, audit, principal)
     return view.redirect_back(
         "The subscription is on." if active else "The subscription is off: no new events go out."
     )
@@ -103,9 +96,8 @@ async def _delete(
     await delete_subscription(subscription.id, context, audit, principal)
 
 
-add_action(
-    routes,
+routes.action(
     "/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete",
     _delete,
-    notice="The subscription is deleted.",
+    "The subscription is deleted.",
 )

@@ -9,38 +9,33 @@ from api.access.authentication import OperatorOnly
 from api.access.ownership import found
 from api.dashboard.site.form import validated
 from api.dashboard.site.page import PageView, own_path
-from api.dashboard.site.page_route import page_router
+from api.dashboard.site.page_route import PageRouter
 from api.http.pagination import PageQuery
-from api.process.context import AppContext
 from api.routes.tenants import TenantForm, create_tenant, list_tenants
 from hookfast.storage.accounts import sessions, tenants
 
-routes = page_router()
+routes = PageRouter()
 
 
 @routes.get("/tenants")
-async def tenants_page(
-    view: PageView, page: PageQuery, context: AppContext, principal: OperatorOnly
-) -> Response:
+async def tenants_page(view: PageView, page: PageQuery, principal: OperatorOnly) -> Response:
     """List the tenants, newest first."""
-    return view.render("tenants.html", listing=await list_tenants(page, context, principal))
+    return view.render("tenants.html", listing=await list_tenants(page, view.context, principal))
 
 
 @routes.post("/tenants")
-async def add_tenant(
-    view: PageView, context: AppContext, audit: Audit, principal: OperatorOnly
-) -> Response:
+async def add_tenant(view: PageView, audit: Audit, principal: OperatorOnly) -> Response:
     """Create a tenant."""
     form = validated(TenantForm, {"name": view.form.get("name", "")})
-    tenant = await create_tenant(form, context, audit, principal)
+    tenant = await create_tenant(form, view.context, audit, principal)
     return view.redirect("/dashboard/tenants", f"Tenant {tenant.name} is created.")
 
 
 @routes.post("/settings/tenant")
-async def choose_tenant(view: PageView, context: AppContext, _: OperatorOnly) -> Response:
+async def choose_tenant(view: PageView, _: OperatorOnly) -> Response:
     """Show the pages of one tenant, or of all tenants."""
     chosen = view.form.text("tenant_id")
-    async with context.database.write() as connection:
+    async with view.context.database.write() as connection:
         if chosen is not None:
             found(await tenants.get(connection, chosen))
         if view.visitor is not None:

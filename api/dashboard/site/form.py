@@ -15,6 +15,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from api.answers.problems import UnsupportedMediaType, invalid_members
+from api.http.merge_patch import patch_between
 from api.http.request_body import body_to_parse
 from hookfast.clock import rfc3339
 from hookfast.errors import Conflict, FieldError, HookfastError, InvalidInput
@@ -106,6 +107,16 @@ def validated(kind: type[Model], members: Mapping[str, Any]) -> Model:
         return kind.model_validate(members)
     except ValidationError as error:
         raise invalid_members(error, members) from None
+
+
+def changed_members(members: Mapping[str, Any], stored: BaseModel) -> dict[str, Any]:
+    """Return the merge patch (RFC 7396) with the members that differ from the stored resource."""
+    before = stored.model_dump()
+    return {
+        name: patch_between(before[name], value)
+        for name, value in members.items()
+        if value != before[name]
+    }
 
 
 def seen_version(updated_at: datetime) -> str:

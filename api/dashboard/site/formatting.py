@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
+from api.forms.endpoint import EndpointView
 from hookfast.clock import to_utc
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -145,18 +146,7 @@ def seconds(value: float | None) -> str:
     return millis(value * 1_000) if value < 60 else span(value)
 
 
-class NamedEndpoint(Protocol):
-    """An endpoint with the attributes that can name it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def url(self) -> str | None: ...
-    @property
-    def description(self) -> str: ...
-
-
-def endpoint_name(endpoint: NamedEndpoint) -> str:
+def endpoint_name(endpoint: EndpointView) -> str:
     """Return an endpoint's description, else its URL, else its id."""
     return endpoint.description or endpoint.url or endpoint.id
 

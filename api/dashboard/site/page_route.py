@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
@@ -18,7 +18,7 @@ from api.answers.problems import invalid_request, problem_of, problem_of_unexpec
 from api.dashboard.site.endpoint_scope import confine
 from api.dashboard.site.filters import filtered
 from api.dashboard.site.form import read_form
-from api.dashboard.site.page import HOME, View, own_path
+from api.dashboard.site.page import HOME, PageView, View, own_path
 from api.dashboard.site.session import csrf_of, current_visitor, sign_in_token
 from api.dashboard.site.submit_once import run_once
 from api.process.context import Context
@@ -83,9 +83,31 @@ class OpenPageRoute(APIRoute):
         return page
 
 
-def page_router() -> APIRouter:
-    """Return a router for pages under `/dashboard`, which are not part of the OpenAPI document."""
-    return APIRouter(prefix=HOME, route_class=PageRoute, include_in_schema=False)
+class PageRouter(APIRouter):
+    """A router for pages under `/dashboard`, which are not part of the OpenAPI document."""
+
+    def __init__(self) -> None:
+        super().__init__(prefix=HOME, route_class=PageRoute, include_in_schema=False)
+
+    def action(
+        self,
+        path: str,
+        act: Callable[..., Any],
+        notice: str | Callable[[Any], str],
+        *,
+        leads_to: str | None = None,
+    ) -> None:
+        """Add a POST form that calls `act`, a route function of the API, and then shows `notice`,
+        which may be computed from the result, on the form's page or on `leads_to`.
+
+        FastAPI calls `act` as it does for the API, with the path's parameters, the audit log and
+        the principal, whose scope it checks.
+        """
+
+        @self.post(path)
+        async def action(view: PageView, result: Any = Depends(act)) -> Response:
+            text = notice if isinstance(notice, str) else notice(result)
+            return view.redirect_back(text) if leads_to is None else view.redirect(leads_to, text)
 
 
 def open_page_router() -> APIRouter:

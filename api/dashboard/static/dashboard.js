@@ -1,5 +1,4 @@
-// What pages do besides being pages: parts that follow the server, times that pass, copying.
-// Everything works without it.
+// Enhances the pages: live parts, relative times, copying, selecting all. Pages work without it.
 "use strict";
 
 const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -38,20 +37,20 @@ function set(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// -- live parts: the new HTML is laid over the old, and only what is different is changed, so that
-//    focus, selections and opened details stay.
+// -- live parts: new HTML is morphed into the old, changing only what differs, so that focus,
+//    selections and opened details stay.
 
 function same(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
 }
 
-function lay(from, to) {
+function morph(from, to) {
   if (from.nodeType === Node.TEXT_NODE) {
     if (from.data !== to.data) from.data = to.data;
     return;
   }
   if (from.nodeType !== Node.ELEMENT_NODE || from.isEqualNode(to)) return;
-  // a live part says when, and `tick` how long ago
+  // a live part has the absolute time; `tick` shows the relative one
   if (from.matches("time[data-ago], time[data-countdown]") && from.dateTime === to.dateTime) return;
   if (from === document.activeElement && from.matches("input, select, textarea")) return;
   for (const { name } of [...from.attributes]) {
@@ -60,10 +59,10 @@ function lay(from, to) {
   for (const { name, value } of to.attributes) {
     if (from.getAttribute(name) !== value) from.setAttribute(name, value);
   }
-  layChildren(from, to);
+  morphChildren(from, to);
 }
 
-function layChildren(from, to) {
+function morphChildren(from, to) {
   const known = new Map([...from.children].filter((each) => each.id).map((each) => [each.id, each]));
   let at = from.firstChild;
   for (const next of [...to.childNodes]) {
@@ -71,20 +70,20 @@ function layChildren(from, to) {
     if (kept) {
       if (kept !== at) from.insertBefore(kept, at);
       else at = at.nextSibling;
-      lay(kept, next);
+      morph(kept, next);
     } else if (at && same(at, next) && !at.id) {
       const here = at;
       at = at.nextSibling;
-      lay(here, next);
+      morph(here, next);
     } else {
       if (next.nodeType === Node.ELEMENT_NODE && next.localName === "tr") next.classList.add("fresh");
       from.insertBefore(next, at);
     }
   }
   while (at) {
-    const over = at;
+    const removed = at;
     at = at.nextSibling;
-    over.remove();
+    removed.remove();
   }
 }
 
@@ -92,59 +91,59 @@ const streams = new Map();
 let live = true;
 const toggle = document.querySelector("[data-live-toggle]");
 
-// What the button says: that what one sees is live, or that it is not.
-const LIVE = "Live", AWAY = "Not connected", OVER = "Sign in again";
+// The button's text: whether the live parts are connected.
+const LIVE = "Live", DISCONNECTED = "Not connected", SESSION_ENDED = "Sign in again";
 const states = new Map();
-const doubts = new Map();
-const DOUBT_MILLIS = 5000; // streams end and begin anew every few minutes, in two seconds
+const pendingDisconnects = new Map();
+const GRACE_MILLIS = 5000; // streams end every few minutes and reconnect within two seconds
 
-function tell(part, state) {
-  clearTimeout(doubts.get(part));
-  doubts.delete(part);
+function setState(part, state) {
+  clearTimeout(pendingDisconnects.get(part));
+  pendingDisconnects.delete(part);
   states.set(part, state);
   const all = [...states.values()];
-  const worst = [OVER, AWAY].find((each) => all.includes(each)) || LIVE;
+  const worst = [SESSION_ENDED, DISCONNECTED].find((each) => all.includes(each)) || LIVE;
   set(toggle, worst);
   toggle.classList.toggle("away", worst !== LIVE);
-  // for those who do not look at the button
+  // for screen readers
   set(document.querySelector("[data-live-said]"), worst === LIVE ? "" : worst);
 }
 
-function doubt(part) {
-  if (!doubts.has(part)) doubts.set(part, setTimeout(() => tell(part, AWAY), DOUBT_MILLIS));
+function disconnectSoon(part) {
+  if (!pendingDisconnects.has(part)) pendingDisconnects.set(part, setTimeout(() => setState(part, DISCONNECTED), GRACE_MILLIS));
 }
 
-// Why there is no stream: an EventSource does not say.
-async function isOver(part) {
-  const asking = new AbortController();
+// An EventSource does not say why it failed: ask whether the session has ended.
+async function hasSessionEnded(part) {
+  const request = new AbortController();
   try {
     const headers = { Accept: "text/event-stream" };
-    const answer = await fetch(part.dataset.live, { headers, signal: asking.signal });
-    return answer.status === 204;
+    const response = await fetch(part.dataset.live, { headers, signal: request.signal });
+    return response.status === 204;
   } catch {
     return false;
   } finally {
-    asking.abort();
+    request.abort();
   }
 }
 
 function follow(part) {
   const source = new EventSource(part.dataset.live);
-  source.onopen = () => tell(part, LIVE);
+  source.onopen = () => setState(part, LIVE);
   source.onmessage = (event) => {
     const template = document.createElement("template");
     template.innerHTML = event.data;
-    layChildren(part, template.content);
-    dress(part);
+    morphChildren(part, template.content);
+    enhance(part);
     part.dispatchEvent(new CustomEvent("live"));
   };
-  // An answer that is no stream ends it for good: a full house, or a session that is over.
+  // An answer that is not a stream closes it for good: all slots are taken, or the session ended.
   source.onerror = async () => {
     if (streams.get(part) !== source) return;
-    if (source.readyState !== EventSource.CLOSED) return doubt(part);
+    if (source.readyState !== EventSource.CLOSED) return disconnectSoon(part);
     streams.delete(part);
-    if (await isOver(part)) return tell(part, OVER);
-    doubt(part);
+    if (await hasSessionEnded(part)) return setState(part, SESSION_ENDED);
+    disconnectSoon(part);
     setTimeout(() => { if (live && !document.hidden && !streams.has(part)) follow(part); }, 10000);
   };
   streams.set(part, source);
@@ -153,12 +152,12 @@ function follow(part) {
 function followAll() {
   for (const source of streams.values()) source.close();
   streams.clear();
-  for (const part of [...states.keys(), ...doubts.keys()]) tell(part, LIVE);
+  for (const part of [...states.keys(), ...pendingDisconnects.keys()]) setState(part, LIVE);
   if (!live || document.hidden) return;
   for (const part of document.querySelectorAll("[data-live]")) follow(part);
 }
 
-function dress(root) {
+function enhance(root) {
   for (const button of root.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
   for (const box of root.querySelectorAll("[data-check-all]")) box.hidden = false;
   tick(root);
@@ -167,7 +166,7 @@ function dress(root) {
 if (document.querySelector("[data-live]")) {
   toggle.hidden = false;
   toggle.addEventListener("click", () => {
-    if (toggle.textContent === OVER) return location.reload(); // which asks for the key
+    if (toggle.textContent === SESSION_ENDED) return location.reload(); // redirects to the sign-in page
     live = !live;
     toggle.setAttribute("aria-pressed", String(live));
     followAll();
@@ -177,8 +176,8 @@ if (document.querySelector("[data-live]")) {
   followAll();
 }
 
-// -- a form that was sent is not sent again before its answer is here: with the first answer a
-//    secret would be lost. The server does nothing twice in any case.
+// -- a form is not sent again before its answer has arrived: the second answer would not show a
+//    secret that the first one shows. The server runs each form once in any case.
 
 const SENT_MILLIS = 30000;
 const sent = new Map();
@@ -188,7 +187,7 @@ document.addEventListener("submit", (event) => {
   if (Date.now() - sent.get(form) < SENT_MILLIS) event.preventDefault();
   else sent.set(form, Date.now());
 });
-// A page that comes back from the browser's memory has forms that have done their work.
+// The forms of a page restored from the browser's memory were sent already: load new tokens.
 addEventListener("pageshow", (event) => { if (event.persisted && sent.size) location.reload(); });
 
 document.addEventListener("click", async (event) => {
@@ -207,5 +206,5 @@ document.addEventListener("change", (event) => {
 });
 
 document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-dress(document);
+enhance(document);
 setInterval(() => tick(document), 1000);
