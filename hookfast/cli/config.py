@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -40,39 +38,18 @@ variables of OpenTelemetry.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A setting, with `value` and `default` as JSON values and secrets masked."""
-
-    variable: str
-    value: Any
-    default: Any
-    is_set: bool
-    description: str
-
-
 def main(*, as_json: bool, as_markdown: bool) -> None:
     """Print the settings in force, or every setting with its default as Markdown."""
     if as_markdown:
         typer.echo(markdown())
-        return
-    found = list(rows(read_settings()))
-    if as_json:
-        typer.echo(json.dumps({row.variable: row.value for row in found}, indent=2))
+    elif as_json:
+        settings = read_settings()
+        values = {
+            _variable(name): _plain(getattr(settings, name)) for name in Settings.model_fields
+        }
+        typer.echo(json.dumps(values, indent=2))
     else:
-        out.print(_table(found))
-
-
-def rows(settings: Settings) -> Iterator[Row]:
-    """Yield every setting, in the order of the class."""
-    for name, field in Settings.model_fields.items():
-        yield Row(
-            variable=f"HOOKFAST_{name.upper()}",
-            value=_plain(getattr(settings, name)),
-            default=_default(field),
-            is_set=name in settings.model_fields_set,
-            description=field.description or "",
-        )
+        out.print(_table(read_settings()))
 
 
 def markdown() -> str:
@@ -84,11 +61,11 @@ def markdown() -> str:
             lines += start if len(lines) == 1 else ["", *start]
         default = _default(field)
         shown = "" if default in (None, "") else f"`{_text(default)}`"
-        lines.append(f"| `HOOKFAST_{name.upper()}` | {shown} | {field.description} |")
+        lines.append(f"| `{_variable(name)}` | {shown} | {field.description} |")
     return "\n".join(lines)
 
 
-def _table(found: list[Row]) -> Table:
+def _table(settings: Settings) -> Table:
     table = Table(
         title="Settings in force",
         caption="Bold settings are set. Temporal is configured with TEMPORAL_ADDRESS, "
@@ -98,10 +75,15 @@ def _table(found: list[Row]) -> Table:
     table.add_column("variable", no_wrap=True)
     table.add_column("value", overflow="fold")
     table.add_column("description")
-    for row in found:
-        style = "bold" if row.is_set else ""
-        table.add_row(row.variable, _text(row.value), row.description, style=style)
+    for name, field in Settings.model_fields.items():
+        style = "bold" if name in settings.model_fields_set else ""
+        value = _text(_plain(getattr(settings, name)))
+        table.add_row(_variable(name), value, field.description, style=style)
     return table
+
+
+def _variable(name: str) -> str:
+    return f"HOOKFAST_{name.upper()}"
 
 
 def _default(field: FieldInfo) -> Any:

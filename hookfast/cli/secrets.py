@@ -10,12 +10,11 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bar
+from rich.progress import MofNCompleteColumn
 
 from hookfast.cli.console import read_settings
 from hookfast.cli.database import open_database
+from hookfast.cli.remote.progress import progress_bar
 from hookfast.cli.remote.screen import pluralize, print_note
 from hookfast.cli.remote.times import parse_duration
 from hookfast.clock import rfc3339, utc_now
@@ -85,10 +84,10 @@ async def _rekey(settings: Settings, keyring: Keyring, *, dry_run: bool) -> None
     async with open_database(settings) as database:
         await _check_schema(database)
         if dry_run:
-            with _progress_bar("counting") as progress:
+            with _shown_progress("counting") as progress:
                 typer.echo(_summary(await survey(database, keyring, progress=progress)))
             return
-        with _progress_bar("sealing") as progress:
+        with _shown_progress("sealing") as progress:
             done = await rekey(database, keyring, progress=progress)
         found = await survey(database, keyring)
     if found.unopened:
@@ -134,16 +133,8 @@ def _summary(found: Survey) -> str:
 
 
 @contextmanager
-def _progress_bar(title: str) -> Iterator[Progress]:
+def _shown_progress(title: str) -> Iterator[Progress]:
     """Show a progress bar on a terminal, and nothing elsewhere."""
-    console = Console(stderr=True)
-    with Bar(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    ) as bar:
+    with progress_bar(MofNCompleteColumn()) as bar:
         task = bar.add_task(title, total=None)
         yield lambda seen, total: bar.update(task, completed=seen, total=total)

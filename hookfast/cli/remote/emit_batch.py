@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import DownloadColumn, TimeRemainingColumn
 
 from hookfast.cli.remote.client import (
     ApiProblem,
@@ -30,6 +29,7 @@ from hookfast.cli.remote.client import (
     problem_sentences,
 )
 from hookfast.cli.remote.emit import checked_idempotency_key, json_fault
+from hookfast.cli.remote.progress import progress_bar, text_column
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import INTERRUPTED, pluralize, print_note
 from hookfast.errors import HookfastError, InvalidInput
@@ -66,7 +66,8 @@ def emit_batch(remote: Remote, file: Path, *, key: str | None, from_line: int) -
     run_key = checked_idempotency_key(key) if key is not None else f"batch-{secrets.token_hex(8)}"
     emitted = replayed = 0
     next_line = from_line
-    with _opened(file) as stream, _progress_bar() as bar:
+    columns = (DownloadColumn(), text_column("counts"), TimeRemainingColumn())
+    with _opened(file) as stream, progress_bar(*columns) as bar:
         task = bar.add_task("emitting", total=_size(stream), counts="")
         try:
             for chunk in chunks(stream, key=run_key, from_line=from_line):
@@ -197,17 +198,3 @@ def _size(stream: BinaryIO) -> int | None:
     except OSError:
         pass
     return None
-
-
-def _progress_bar() -> Progress:
-    console = Console(file=sys.stderr)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        DownloadColumn(),
-        TextColumn("{task.fields[counts]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )

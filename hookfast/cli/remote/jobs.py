@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from hookfast.cli.remote.client import ApiProblem, ApiResponse, Unreachable, path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import Id, Limit, Tenant, filter_option
+from hookfast.cli.remote.progress import progress_bar, text_column
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (
     INTERRUPTED,
@@ -110,7 +108,7 @@ def watch_job(remote: Remote, job: Mapping[str, Any]) -> None:
     job_id = str(job["id"])
     last: ApiResponse | None = None
     try:
-        with _progress_bar() as bar:
+        with progress_bar(text_column("counts"), text_column("rate")) as bar:
             task = bar.add_task(job_title(job), total=None, counts="", rate="")
             for response in _poll(remote, job_id):
                 last = response
@@ -204,16 +202,3 @@ def _poll(remote: Remote, job_id: str) -> Iterator[ApiResponse]:
             if response.value["status"] in EXIT_CODES:
                 return
         time.sleep(_POLL_SECONDS)
-
-
-def _progress_bar() -> Progress:
-    console = Console(file=sys.stderr)
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[counts]}", markup=False),
-        TextColumn("{task.fields[rate]}", markup=False),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )

@@ -52,7 +52,7 @@ async def forwarding(receiver: Receiver) -> AsyncIterator[Forwarding]:
 async def test_slow_response_ends_at_the_time_limit(forwarding: Forwarding, path: str) -> None:
     forwarder = forwarding(path, response_seconds=_NOT_IN_TIME)
     outcome = await within(PATIENCE, forwarder.send(_EVENT, attempt=1))
-    assert (outcome.error, outcome.accepted) == ("no answer within 0.3 s", False)
+    assert (outcome.error, outcome.accepted) == ("no response within 0.3 s", False)
     assert not outcome.away  # the server has seen it
 
 

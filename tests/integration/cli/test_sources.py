@@ -45,7 +45,7 @@ async def test_source_is_created_used_rotated_and_deleted(
     shown = await hookfast("inbox", "show", first["id"])
     assert first["event_id"] in shown.out
     refused = await hookfast("inbox", "retry", first["id"])
-    assert (refused.code, "this was accepted" in refused.error_text) == (1, True)
+    assert (refused.code, "this one is accepted" in refused.error_text) == (1, True)
 
     rotated = await hookfast("sources", "rotate-secret", source, "--overlap", "0s")
     assert (await send(f"{served.url}/in/{source}", {}))["status"] == 401
@@ -62,5 +62,5 @@ async def test_source_is_created_used_rotated_and_deleted(
 async def test_missing_provider_secret_error_names_the_option(hookfast: Run, tenant: str) -> None:
     ended = await hookfast("sources", "create", "x", "--provider", "stripe", "--tenant", tenant)
     assert ended.code == 1
-    assert ended.error_text.count("give it") == 1
+    assert ended.error_text.count("creates the secret") == 1
     assert "--secret-file" in ended.error_text
