@@ -139,7 +139,7 @@ class _Module:
                 return False
 
     def _of_table(self, call: ast.Call) -> bool:
-        return any(self._is_table(argument) for argument in call.args[:1])
+        return any(self._is_table(argument) for argument in call.args[:2])
 
     def _set_by(self, outermost: ast.Call) -> frozenset[str]:
         """Return the columns that a chain of calls sets. A chain without `.values(…)` sets the
@@ -222,7 +222,7 @@ def _name_of(function: ast.expr) -> str:
 
 
 def _is_insert(call: ast.Call) -> bool:
-    return _name_of(call.func).endswith("insert")
+    return _name_of(call.func).endswith(("insert", "insert_into"))
 
 
 def _column(key: ast.expr) -> str:
@@ -332,6 +332,10 @@ _C = _DELIVERIES.c
         # an insert that updates
         (
             "insert(_DELIVERIES).values(row).on_conflict_do_update(set_={'status': 1})",
+            {"status"},
+        ),
+        (
+            "insert_into(c, _DELIVERIES).values(row).on_conflict_do_update(set_={'status': 1})",
             {"status"},
         ),
         # SQL

@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Table, bindparam, case, func, null, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, workflow_id
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 from hookfast.workflow_request import WorkflowRequest
 
@@ -133,11 +133,10 @@ async def count_drained(connection: AsyncConnection, endpoint_id: str) -> None:
 
 
 async def _add_missing(connection: AsyncConnection, endpoint_ids: Sequence[str]) -> None:
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     found = await connection.execute(select(_H.endpoint_id).where(_H.endpoint_id.in_(endpoint_ids)))
     if missing := sorted(set(endpoint_ids) - set(found.scalars())):
         await connection.execute(
-            dialect.insert(_HEALTH).on_conflict_do_nothing(index_elements=["endpoint_id"]),
+            insert_into(connection, _HEALTH).on_conflict_do_nothing(index_elements=["endpoint_id"]),
             [{"endpoint_id": endpoint_id, "consecutive_failures": 0} for endpoint_id in missing],
         )
 

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at, time_of
 from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.tables import Attempt
 
 _ATTEMPTS: Table = Attempt.__table__
@@ -40,10 +41,5 @@ async def list_newest(
 ) -> list[Attempt]:
     """Return the newest `limit` attempts of a delivery, oldest first."""
     c = _ATTEMPTS.c
-    rows = await connection.execute(
-        select(_ATTEMPTS)
-        .where(where_delivery_in([delivery_id]))
-        .order_by(c.number.desc())
-        .limit(limit)
-    )
-    return [Attempt(**row) for row in rows.mappings()][::-1]
+    newest = select(_ATTEMPTS).where(where_delivery_in([delivery_id])).order_by(c.number.desc())
+    return (await fetch_all(connection, newest.limit(limit), Attempt))[::-1]

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.deliveries.deliveries import created_between
 from hookfast.storage.tables import Delivery
 
@@ -68,8 +69,7 @@ async def list_page(
     connection: AsyncConnection, chosen: DeadLetterFilter, *, after: str | None, limit: int
 ) -> list[Delivery]:
     """Return the newest `limit` dead letters that match, beyond the id `after`."""
-    rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
-    return [Delivery(**row) for row in rows.mappings()]
+    return await fetch_all(connection, page_statement(chosen, after=after, limit=limit), Delivery)
 
 
 def page_statement(chosen: DeadLetterFilter, *, after: str | None, limit: int) -> Select[Any]:

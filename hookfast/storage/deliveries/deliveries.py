@@ -17,6 +17,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Implied, Residual
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -46,17 +47,14 @@ class DeliveryFilter:
 
 async def get(connection: AsyncConnection, delivery_id: str) -> Delivery | None:
     """Return the delivery with this id."""
-    rows = await connection.execute(select(_DELIVERIES).where(_C.id == delivery_id))
-    row = rows.mappings().first()
-    return None if row is None else Delivery(**row)
+    return await fetch_one(connection, select(_DELIVERIES).where(_C.id == delivery_id), Delivery)
 
 
 async def list_page(
     connection: AsyncConnection, chosen: DeliveryFilter, *, after: str | None, limit: int
 ) -> list[Delivery]:
     """Return the newest `limit` deliveries that match, beyond the id `after`."""
-    rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
-    return [Delivery(**row) for row in rows.mappings()]
+    return await fetch_all(connection, page_statement(chosen, after=after, limit=limit), Delivery)
 
 
 def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> Select[Any]:

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.job import JOB_WORKFLOW, JobInput, JobProgress, JobStatus, job_workflow_id
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.tables import Job
 from hookfast.workflow_request import WorkflowRequest
 
@@ -26,9 +27,7 @@ async def add(connection: AsyncConnection, job: Job) -> None:
 
 async def get(connection: AsyncConnection, job_id: str) -> Job | None:
     """Return the job with this id."""
-    rows = await connection.execute(select(_JOBS).where(_C.id == job_id))
-    row = rows.mappings().first()
-    return None if row is None else Job(**row)
+    return await fetch_one(connection, select(_JOBS).where(_C.id == job_id), Job)
 
 
 async def list_page(
@@ -46,8 +45,8 @@ async def list_page(
         statement = statement.where(_C.tenant_id == tenant_id)
     if status is not None:
         statement = statement.where(_C.status == status.value)
-    rows = await connection.execute(newest_first(statement, _C.id, after=after, limit=limit))
-    return [Job(**row) for row in rows.mappings()]
+    page = newest_first(statement, _C.id, after=after, limit=limit)
+    return await fetch_all(connection, page, Job)
 
 
 async def begin(connection: AsyncConnection, job_id: str, *, now: datetime) -> Job | None:
@@ -63,11 +62,8 @@ async def begin(connection: AsyncConnection, job_id: str, *, now: datetime) -> J
 
 async def lock(connection: AsyncConnection, job_id: str) -> Job | None:
     """Return the job, locked until the transaction ends; None if it has ended."""
-    rows = await connection.execute(
-        select(_JOBS).where(_C.id == job_id, _UNFINISHED).with_for_update()
-    )
-    row = rows.mappings().first()
-    return None if row is None else Job(**row)
+    unfinished = select(_JOBS).where(_C.id == job_id, _UNFINISHED)
+    return await fetch_one(connection, unfinished.with_for_update(), Job)
 
 
 async def record_progress(
@@ -99,8 +95,7 @@ async def record_progress(
 async def unfinished_resends(connection: AsyncConnection) -> list[Job]:
     """Return the unfinished jobs that resend deliveries, except those that are to be cancelled."""
     active = _UNFINISHED & _C.cancel_requested.is_(False)
-    rows = await connection.execute(select(_JOBS).where(active, _C.action == "resend"))
-    return [Job(**row) for row in rows.mappings()]
+    return await fetch_all(connection, select(_JOBS).where(active, _C.action == "resend"), Job)
 
 
 async def request_cancel(connection: AsyncConnection, job_id: str, *, now: datetime) -> Job | None:
@@ -162,8 +157,7 @@ def progress_of(job: Job) -> JobProgress:
 
 
 async def _change(connection: AsyncConnection, statement: Update) -> Job | None:
-    row = (await connection.execute(statement.returning(_JOBS))).mappings().first()
-    return None if row is None else Job(**row)
+    return await fetch_one(connection, statement.returning(_JOBS), Job)
 
 
 class JobWorkflowRequests:
@@ -171,10 +165,9 @@ class JobWorkflowRequests:
 
     async def find(self, connection: AsyncConnection, *, limit: int) -> list[WorkflowRequest]:
         """Return at most `limit` workflow requests, oldest first."""
-        rows = await connection.execute(
-            select(_JOBS).where(_C.workflow_started_at.is_(None)).order_by(_C.id).limit(limit)
-        )
-        return [_workflow_request(Job(**row)) for row in rows.mappings()]
+        requesting = select(_JOBS).where(_C.workflow_started_at.is_(None)).order_by(_C.id)
+        found = await fetch_all(connection, requesting.limit(limit), Job)
+        return [_workflow_request(job) for job in found]
 
     async def mark(
         self, connection: AsyncConnection, requests: Sequence[WorkflowRequest], *, now: datetime

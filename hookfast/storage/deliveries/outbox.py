@@ -204,7 +204,7 @@ async def leave_batch(
 async def return_from_batch(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
 ) -> None:
-    """Return deliveries that their batch has not begun to the outbox, as if never taken."""
+    """Put deliveries that their batch has not begun back into the outbox, as if never taken."""
     await connection.execute(
         update(_DELIVERIES)
         .where(_C.id.in_(_in_batch(delivery_ids, batch_id)))

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Table, bindparam, delete, func, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.endpoints.limits import Go, LimitDecision, Limits, LimitState, decide, mean_after
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import EndpointLimits, InFlight
 
 _LIMITS: Table = EndpointLimits.__table__
@@ -193,9 +193,8 @@ async def _lock(
     row = (await connection.execute(_READ, {"b_endpoint_id": endpoint_id})).one_or_none()
     if row is None:
         fresh = LimitState.fresh(clock())
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         await connection.execute(
-            dialect.insert(_LIMITS)
+            insert_into(connection, _LIMITS)
             .values(
                 endpoint_id=endpoint_id,
                 next_slot_at=fresh.next_slot_at,

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.tables import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__
@@ -29,9 +30,7 @@ async def get(
     """Return the endpoint with this id. `lock` prevents changes and deletion until the transaction
     ends (SQLite's write transactions do anyway)."""
     statement = select(_ENDPOINTS).where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
-    result = await connection.execute(statement.with_for_update() if lock else statement)
-    row = result.mappings().one_or_none()
-    return None if row is None else Endpoint(**row)
+    return await fetch_one(connection, statement.with_for_update() if lock else statement, Endpoint)
 
 
 async def retry_plans(
@@ -60,10 +59,8 @@ async def list_page(
         statement = statement.where(_ENDPOINTS.c.tenant_id == tenant_id)
     if state is not None:
         statement = statement.where(_ENDPOINTS.c.state == state)
-    result = await connection.execute(
-        newest_first(statement, _ENDPOINTS.c.id, after=after, limit=limit)
-    )
-    return [Endpoint(**row) for row in result.mappings()]
+    page = newest_first(statement, _ENDPOINTS.c.id, after=after, limit=limit)
+    return await fetch_all(connection, page, Endpoint)
 
 
 async def change(

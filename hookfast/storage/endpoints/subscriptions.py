@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 
 _SUBSCRIPTIONS: Table = Subscription.__table__
@@ -26,11 +27,8 @@ async def add(connection: AsyncConnection, subscription: Subscription) -> None:
 
 async def get(connection: AsyncConnection, subscription_id: str) -> Subscription | None:
     """Return the subscription with this id."""
-    result = await connection.execute(
-        select(_SUBSCRIPTIONS).where(_SUBSCRIPTIONS.c.id == subscription_id)
-    )
-    row = result.mappings().one_or_none()
-    return None if row is None else Subscription(**row)
+    statement = select(_SUBSCRIPTIONS).where(_SUBSCRIPTIONS.c.id == subscription_id)
+    return await fetch_one(connection, statement, Subscription)
 
 
 async def list_page(
@@ -51,10 +49,8 @@ async def list_page(
         statement = statement.where(_SUBSCRIPTIONS.c.endpoint_id == endpoint_id)
     if matches is not None:
         statement = statement.where(_SUBSCRIPTIONS.c.active, _receives(matches, tenant_id))
-    result = await connection.execute(
-        newest_first(statement, _SUBSCRIPTIONS.c.id, after=after, limit=limit)
-    )
-    return [Subscription(**row) for row in result.mappings()]
+    page = newest_first(statement, _SUBSCRIPTIONS.c.id, after=after, limit=limit)
+    return await fetch_all(connection, page, Subscription)
 
 
 async def patterns_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> list[str]:

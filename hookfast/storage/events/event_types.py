@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from sqlalchemy import Table, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import by_name
+from hookfast.storage.database.rows import fetch_all, fetch_one
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import EventType
 
 _TYPES: Table = EventType.__table__
@@ -16,8 +17,8 @@ async def put(connection: AsyncConnection, event_type: EventType) -> EventType |
     """Register an event type, or replace it but keep its creation time. Returns the replaced event
     type, or None if it is new."""
     values = event_type.model_dump()
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    adding = dialect.insert(_TYPES).values(values).on_conflict_do_nothing(index_elements=["name"])
+    adding = insert_into(connection, _TYPES).values(values)
+    adding = adding.on_conflict_do_nothing(index_elements=["name"])
     replaced: EventType | None = None
     while replaced is None:  # repeats if another request deletes it in between
         if (await connection.execute(adding)).rowcount == 1:
@@ -32,9 +33,9 @@ async def get(connection: AsyncConnection, name: str, *, lock: bool = False) -> 
     """Return the event type with this name. `lock` prevents changes and deletion until the
     transaction ends (SQLite's write transactions do anyway)."""
     statement = select(_TYPES).where(_TYPES.c.name == name)
-    result = await connection.execute(statement.with_for_update() if lock else statement)
-    row = result.mappings().one_or_none()
-    return None if row is None else EventType(**row)
+    return await fetch_one(
+        connection, statement.with_for_update() if lock else statement, EventType
+    )
 
 
 async def list_page(
@@ -42,8 +43,7 @@ async def list_page(
 ) -> list[EventType]:
     """Return the first `limit` event types after the name `after`, in order of their names."""
     statement = by_name(select(_TYPES), _TYPES.c.name, after=after, limit=limit)
-    result = await connection.execute(statement)
-    return [EventType(**row) for row in result.mappings()]
+    return await fetch_all(connection, statement, EventType)
 
 
 async def remove(connection: AsyncConnection, name: str) -> bool:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.database.rows import fetch_one
 from hookfast.storage.tables import Event
 
 _EVENTS: Table = Event.__table__
@@ -64,9 +65,7 @@ class EventSummary:
 
 async def get(connection: AsyncConnection, event_id: str) -> Event | None:
     """Return the event with this id, including its body."""
-    rows = await connection.execute(select(_EVENTS).where(_C.id == event_id))
-    row = rows.mappings().first()
-    return None if row is None else Event(**row)
+    return await fetch_one(connection, select(_EVENTS).where(_C.id == event_id), Event)
 
 
 async def get_summary(connection: AsyncConnection, event_id: str) -> EventSummary | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Table, and_, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import IdempotencyKey
 
 _KEYS: Table = IdempotencyKey.__table__
@@ -31,9 +31,8 @@ class UsedKey:
 async def claim(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> set[str]:
     """Insert the unused keys, and return the ids of their events, which the caller inserts in the
     same transaction."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = (
-        dialect.insert(_KEYS)
+        insert_into(connection, _KEYS)
         .on_conflict_do_nothing(index_elements=["scope", "key"])
         .returning(_C.event_id)
     )
