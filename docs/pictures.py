@@ -1,7 +1,8 @@
 """Takes the README's pictures from the running demo: `make pictures`.
 
-Starts `hookfast demo` in a folder of its own, waits for its outage, and photographs the dashboard's
-overview and a delivery in the Temporal UI. Needs Chromium (Debian's, or the one CHROMIUM names).
+Starts `hookfast demo` in a new folder, waits for its outage, and takes screenshots of the
+dashboard's overview and of a delivery in the Temporal UI. Needs Chromium (Debian's, or the one that
+CHROMIUM names).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from playwright.sync_api import Browser, sync_playwright
 FOLDER = Path(__file__).parent / "pictures"
 _PORTS = {"PORT": "18080", "TEMPORAL_PORT": "17233", "TEMPORAL_UI_PORT": "18233"}
 _PATIENCE_SECONDS = 180
-_TRAFFIC_SECONDS = 120  # for charts with something in them
+_TRAFFIC_SECONDS = 120  # so that the charts are not empty
 _VIEW = {"width": 1280, "height": 800}
 
 
@@ -34,7 +35,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if chromium is None:
-        sys.exit("There is no Chromium: install Debian's `chromium`, or name one in CHROMIUM.")
+        sys.exit("Chromium was not found: install Debian's `chromium`, or name one in CHROMIUM.")
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with (
         tempfile.TemporaryDirectory() as home,
@@ -52,7 +53,7 @@ def main() -> None:
 
 @contextmanager
 def _demo(home: Path) -> Iterator[tuple[str, str]]:
-    """The demo on ports of its own: its URL and its operator key."""
+    """Run the demo on separate ports, and return its URL and its operator key."""
     settings = {f"HOOKFAST_{name}": port for name, port in _PORTS.items()}
     environment = os.environ | settings | {"HOOKFAST_HOME": str(home)}
     with subprocess.Popen(
@@ -72,7 +73,7 @@ def _demo(home: Path) -> Iterator[tuple[str, str]]:
 
 
 def _wait_for(url: str, key: str, *, status: str, attempts: int = 0) -> str:
-    """The id of a delivery that has the status and as many attempts."""
+    """Wait for a delivery with this status and at least this many attempts, and return its id."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         for row in _get(url, key, f"/v1/deliveries?status={status}&limit=200")["data"]:
@@ -105,7 +106,7 @@ def _photograph_temporal(browser: Browser, url: str, key: str, delivery: str) ->
     page.set_viewport_size({"width": 1280, "height": 1400})  # all of the timeline
     heading = page.get_by_role("heading", name="Timeline")
     heading.wait_for()
-    page.wait_for_timeout(1_000)  # the timeline is drawn once more after the size has changed
+    page.wait_for_timeout(1_000)  # the timeline is drawn again after the size has changed
     box = heading.bounding_box()
     assert box is not None  # noqa: S101 - it was waited for
     clip = {"x": 272, "y": box["y"] - 16, "width": 992, "height": 340}

@@ -2,8 +2,8 @@
 
     python docs/signature_vectors.py
 
-Every input is fixed, so the output is too; a test compares it with what is committed. The keys here
-are for these vectors alone and sign nothing else.
+All inputs are fixed, and so is the output; a test compares it with the committed files. The keys
+here are only for these vectors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BEGIN, _END = "<!-- vectors: begin -->", "<!-- vectors: end -->"
 
 
 def document() -> dict[str, Any]:
-    """What the JSON file holds."""
+    """Return the content of the JSON file."""
     signer = _signer()
     return {
         "comment": "Test vectors of Hookfast's signatures. The keys are for these alone.",
@@ -64,7 +64,7 @@ def document() -> dict[str, Any]:
 
 
 def table() -> str:
-    """The same for people: each vector with its headers."""
+    """Return the vectors as Markdown, each with its headers."""
     found = document()
     public = found["keys"]["ed25519"]["public"]
     lines = [
@@ -88,14 +88,14 @@ def table() -> str:
 
 
 def guide(text: str) -> str:
-    """The guide with the table in its place."""
+    """Return the guide's text with the vectors replaced."""
     inside = re.compile(f"{_BEGIN}.*{_END}", re.DOTALL)
-    assert inside.search(text), "the guide has lost the place of its vectors"  # noqa: S101
+    assert inside.search(text), "the guide has no place for the vectors"  # noqa: S101
     return inside.sub(lambda _: f"{_BEGIN}\n\n{table()}\n{_END}", text)
 
 
 def rendered() -> str:
-    """The text of the JSON file."""
+    """Return the text of the JSON file."""
     return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,10 +1,10 @@
-"""A consumer that polls, with nothing but the standard library.
+"""A polling consumer that only needs the standard library.
 
     export HOOKFAST_URL=http://127.0.0.1:8080 HOOKFAST_API_KEY=hf_…
     python3 docs/examples/poller.py ep_… books.db
 
 It books every event once in a SQLite file, however often it is killed: the work and the message id
-are committed together, and only then does the next request say that the page is done with.
+are committed together, and only then does the next request acknowledge the page.
 """
 
 import http.client
@@ -22,8 +22,8 @@ KEY = os.environ["HOOKFAST_API_KEY"]
 
 
 def poll(endpoint, cursor):
-    """The next page. The cursor acknowledges the page before; without one it goes on from what was
-    acknowledged last."""
+    """Return the next page. The cursor acknowledges the previous page; without a cursor, the page
+    starts after the last acknowledged event."""
     query = {"wait": 25, "limit": 100} | ({"cursor": cursor} if cursor else {})
     request = urllib.request.Request(  # noqa: S310 - the URL is ours
         f"{URL}/v1/endpoints/{endpoint}/poll?{urllib.parse.urlencode(query)}",
@@ -34,11 +34,11 @@ def poll(endpoint, cursor):
 
 
 def book(books, item):
-    """Do the work, once: the same message may come again."""
+    """Do the work once, although the same message may be returned again."""
     with books:  # one transaction
         new = books.execute("INSERT OR IGNORE INTO seen VALUES (?)", [item["message_id"]]).rowcount
         if new:
-            # of a `raw` subscription: the body as it came in, in base64
+            # an item of a `raw` subscription has the original body, in base64
             raw = item["event"] is None
             data = item["request"]["body"] if raw else json.dumps(item["event"]["data"])
             books.execute("INSERT INTO booked VALUES (?, ?)", [item["type"], data])
@@ -57,7 +57,7 @@ def main(endpoint, file):
             if error.code < 500 and error.code not in (409, 429):  # paused; too many at once
                 raise
             problem = error
-        # a server that goes away in the middle of an answer leaves half of it
+        # a server that stops in the middle of an answer leaves half of it
         except (OSError, http.client.HTTPException, ValueError) as error:
             problem = error
         else:

@@ -1,4 +1,4 @@
-"""A receiver of webhooks in 60 lines, with nothing but the standard library.
+"""A receiver of webhooks in 60 lines that only needs the standard library.
 
     python3 docs/examples/receiver.py 9000 endpoint.json
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def verify(secret, headers, body, tolerance_seconds=300):
-    """Whether Hookfast signed exactly these bytes, lately."""
+    """Return whether Hookfast signed exactly these bytes recently."""
     timestamp = headers.get("X-Hook-Timestamp", "")
     key = base64.b64decode(secret.removeprefix("whsec_"))
     expected = hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
@@ -29,30 +29,30 @@ def verify(secret, headers, body, tolerance_seconds=300):
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """One request."""
+    """Handles the requests of Hookfast."""
 
     protocol_version = "HTTP/1.1"
     created = Path(sys.argv[2] if len(sys.argv) > 2 else "endpoint.json")
 
     def do_GET(self):
-        """URL verification: whoever sends the challenge back wants the events."""
+        """Agree to URL verification by returning the challenge."""
         self._answer(204, {"X-Hook-Challenge": self.headers.get("X-Hook-Challenge", "")})
 
     def do_POST(self):
-        """A delivery. Answer 2xx once it is safe with you; anything else is sent again."""
+        """Receive a delivery. Answer 2xx once it is stored; otherwise it is sent again."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if not verify(json.loads(self.created.read_text())["secret"], self.headers, body):
-            print("refused: the signature is wrong", flush=True)
+            print("rejected: the signature is wrong", flush=True)
             return self._answer(401)
         event, attempt = json.loads(body), self.headers["X-Hook-Attempt"]
         broken = self.created.with_name("broken").exists()
-        said = "answering 503" if broken else "thanks"
+        note = "answering 503" if broken else "thanks"
         # X-Hook-Id stays the same when a delivery is sent again: remember it to act once
-        print(f"{self.headers['X-Hook-Id']} attempt {attempt}: {event['type']}, {said}", flush=True)
+        print(f"{self.headers['X-Hook-Id']} attempt {attempt}: {event['type']}, {note}", flush=True)
         return self._answer(503 if broken else 204)
 
     def log_message(self, *_):
-        """Only our own lines."""
+        """Suppress the log of the standard library."""
 
     def _answer(self, status, headers=None):
         self.send_response(status)

@@ -22,7 +22,7 @@ BOOKS = os.environ.get("BOOKS", "books.db")
 
 verifier = Verifier(
     secrets=os.environ["HOOKFAST_SECRETS"].split(),
-    profiles=["standard"],  # it signs the message id too, by which repetitions are recognised
+    profiles=["standard"],  # it also signs the message id, by which repetitions are recognised
 )
 store = SqlStore(lambda: sqlite3.connect(BOOKS))
 intake = Intake(verifier, store=store)
@@ -43,14 +43,14 @@ with books() as connection:
 
 @app.get("/webhooks")
 async def agree(request: Request) -> Response:
-    """URL verification: whoever sends the challenge back wants the events."""
+    """Agree to URL verification by returning the challenge."""
     return Response(headers={"X-Hook-Challenge": request.headers.get("X-Hook-Challenge", "")})
 
 
 @app.post("/webhooks")
 @endpoint(intake)
 def paid(webhook: Webhook) -> str:
-    """Called once per message. Answers 2xx when it returns; an exception lets it come again."""
+    """Handle a message once. Returning answers 2xx; after an exception it is sent again."""
     event = webhook.json()
     if event["type"] != "order.invoice.paid":
         return "not for us"

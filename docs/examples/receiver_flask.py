@@ -4,7 +4,7 @@
     HOOKFAST_SECRETS=whsec_… flask --app receiver_flask run --port 9000
 
 While a secret is being rotated, HOOKFAST_SECRETS lists both, separated by a space. With REDIS_URL
-set (and `hookfast-receiver[redis]`), any number of processes share what is done.
+set (and `hookfast-receiver[redis]`), any number of processes share the store.
 """
 
 import os
@@ -24,7 +24,7 @@ from hookfast.receiver.flask import view
 
 
 def make_store() -> IdempotencyStore:
-    """Redis if there is one; else memory, which forgets at a restart."""
+    """Return a store in Redis if REDIS_URL is set, otherwise in memory, which a restart clears."""
     if url := os.environ.get("REDIS_URL"):
         from redis import Redis
 
@@ -35,7 +35,7 @@ def make_store() -> IdempotencyStore:
 store = make_store()
 verifier = Verifier(
     secrets=os.environ["HOOKFAST_SECRETS"].split(),
-    profiles=["hook"],  # it does not sign the message id, so the guard below is worth having
+    profiles=["hook"],  # it does not sign the message id, so it needs the guard below
 )
 intake = Intake(verifier, store=store, replay_guard=ReplayGuard(store))
 app = Flask(__name__)
@@ -43,14 +43,14 @@ app = Flask(__name__)
 
 @app.get("/webhooks")
 def agree() -> Response:
-    """URL verification: whoever sends the challenge back wants the events."""
+    """Agree to URL verification by returning the challenge."""
     return Response(headers={"X-Hook-Challenge": request.headers.get("X-Hook-Challenge", "")})
 
 
 @app.post("/webhooks")
 @view(intake)
 def paid(webhook: Webhook) -> str:
-    """Called once per message. Answers 2xx when it returns; an exception lets it come again."""
+    """Handle a message once. Returning answers 2xx; after an exception it is sent again."""
     event = webhook.json()
     app.logger.warning("%s: %s", webhook.message_id, event["type"])
     return f"thanks for {event['type']}"

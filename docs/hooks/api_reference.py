@@ -21,12 +21,12 @@ _LIMITS = {
 
 
 def slug(tag: str) -> str:
-    """The file name of a tag's page, without its ending."""
+    """Return the file name of a tag's page, without its extension."""
     return tag.lower().replace(" ", "-")
 
 
 class Reference:
-    """The pages of one OpenAPI document."""
+    """The API reference of one OpenAPI document."""
 
     def __init__(self, document: Json) -> None:
         self._document = document
@@ -34,7 +34,7 @@ class Reference:
         self._samples = Samples(self._schemas)
 
     def pages(self) -> dict[str, str]:
-        """Markdown by file name: `index.md`, one for each tag, `schemas.md`."""
+        """Return the Markdown of each page by file name: `index.md`, one per tag, `schemas.md`."""
         tags = {f"{slug(tag['name'])}.md": self._tag(tag) for tag in self._document["tags"]}
         return {"index.md": self._index()} | tags | {"schemas.md": self._all_schemas()}
 
@@ -49,8 +49,8 @@ class Reference:
     def _index(self) -> str:
         lines = ["# API reference", "", self._document["info"]["description"], ""]
         lines += [
-            "The reference is made from [openapi.json](../openapi.json). A running service has it "
-            "at `/openapi.json`, and a page to try it at `/docs`.",
+            "The reference is generated from [openapi.json](../openapi.json). A running service "
+            "has it at `/openapi.json`, and a page to try it at `/docs`.",
             "",
             "## Errors",
             "",
@@ -139,13 +139,13 @@ class Reference:
         return [*lines, "```", ""]
 
     def request_sample(self, content: Json) -> Any:
-        """A body for `content`, the media type object of a request."""
+        """Return an example body for the media type object of a request."""
         for example in content.get("examples", {}).values():
             return example["value"]
         return self._samples.sample(content["schema"], request=True)
 
     def answer_sample(self, schema: Json) -> Any:
-        """An answer that fits `schema`."""
+        """Return an example answer that fits the schema."""
         return self._samples.sample(schema)
 
     def _answers(self, operation: Json) -> list[str]:
@@ -168,8 +168,8 @@ class Reference:
                 f" Header `{name}`: {head.get('description', '')}"
                 for name, head in answer.get("headers", {}).items()
             )
-            said = answer["description"].replace("Successful Response", "Done.")
-            lines.append(f"| {status} | {body} | {_cell(said + heads)} |")
+            description = answer["description"].replace("Successful Response", "Done.")
+            lines.append(f"| {status} | {body} | {_cell(description + heads)} |")
         if problems:
             lines.append(
                 f"| {', '.join(problems)} | {_link('Problem')} | [Errors](index.md#errors) |"
@@ -177,7 +177,7 @@ class Reference:
         return [*lines, "", *example]
 
     def _all_schemas(self) -> str:
-        lines = ["# Schemas", "", "What bodies and answers are made of.", ""]
+        lines = ["# Schemas", "", "The objects in request bodies and answers.", ""]
         for name, schema in sorted(self._schemas.items()):
             if name.startswith("Listing_"):
                 continue

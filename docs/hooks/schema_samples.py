@@ -1,7 +1,7 @@
-"""A value that a JSON Schema of the OpenAPI document describes, for the examples of the reference.
+"""Sample values for JSON Schemas of the OpenAPI document, for the examples of the API reference.
 
-Where the schema has an example or a default that says something, it is that; an id gets the right
-prefix, a time a time. Bodies of requests hold what is required and what has an example.
+A sample is the schema's example or default, if it has one; ids get the right prefix, times are
+times. Samples of request bodies have the required members and those with an example.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _BY_NAME: dict[str, Any] = {
 
 
 class Samples:
-    """Makes samples; `schemas` are the document's `components/schemas`."""
+    """Creates samples; `schemas` are the document's `components/schemas`."""
 
     def __init__(self, schemas: Json) -> None:
         self._schemas = schemas
 
     def text(self, schema: Json, *, request: bool = False) -> str:
-        """The sample as indented JSON."""
+        """Return the sample as indented JSON."""
         return json.dumps(self.sample(schema, request=request), indent=2, ensure_ascii=False)
 
     def sample(self, schema: Json, name: str = "", *, request: bool = False, depth: int = 0) -> Any:
-        """A value that fits `schema`; `name` is the member it is for. An answer's member that may
-        be null is, unless its name says more."""
+        """Return a value that fits the schema of the member `name`. In answers a nullable member is
+        null, unless there is a sample for its name."""
         if "$ref" in schema:
             title = schema["$ref"].rpartition("/")[2]
             schema = self._schemas[title]
@@ -108,7 +108,7 @@ class Samples:
 
 
 def _known(schema: Json, name: str) -> Any:
-    """A value by the member's name, where it has the right type."""
+    """Return the sample for the member's name, if it has the right type."""
     kinds = [one.get("type") for one in schema.get("anyOf", [schema])]
     if "properties" not in schema and (found := _ID.search(json.dumps(schema))):
         return found[1] + _HEX if "array" not in kinds else None
@@ -122,7 +122,8 @@ def _known(schema: Json, name: str) -> Any:
 
 
 def _id_name(title: str) -> str:
-    """The name that a thing's own id has elsewhere: `EventSummaryView` → `event_id`."""
+    """Return the name under which other objects have this object's id: `EventSummaryView` →
+    `event_id`."""
     found = [noun for noun in _PREFIXES if noun in title.lower()]
     return f"{max(found, key=len)}_id" if found else "id"
 

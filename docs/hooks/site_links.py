@@ -1,8 +1,9 @@
-"""MkDocs hook: lets links out of `docs/` into the repository work in the site too.
+"""MkDocs hook: makes links from `docs/` into the repository work on the site.
 
-A page may link to a file beside `docs/` (`../deploy/prometheus/rules.yml`) or to a program in it
-(`examples/receiver.py`), as it is read on a forge. The site gets a page with that file's text under
-`sources/`, and the link leads there. A folder's page lists its files.
+Pages are also read on a forge, so they link to files beside `docs/`
+(`../deploy/prometheus/rules.yml`) and to programs in it (`examples/receiver.py`). The site gets a
+page with the file's text under `sources/`, to which the link leads. A folder's page lists its
+files.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point the links at those pages."""
+    """Replace links to files of the repository by links to their pages."""
     uri = page.file.src_uri
 
-    def pointed(match: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         target, anchor = match[1], match[2] or ""
         if target.endswith("openapi.json") and not uri.startswith("api/"):
             goal = "api/index.md"  # on a forge there is only the document
@@ -52,11 +53,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return match[0]
         return f"]({posixpath.relpath(goal, posixpath.dirname(uri) or '.')}{anchor})"
 
-    return _LINK.sub(pointed, markdown)
+    return _LINK.sub(replaced, markdown)
 
 
 def _source(page: str, target: str) -> str | None:
-    """The file a link leads to, from the root of the repository, if it needs a page of its own."""
+    """Return the path in the repository of a link's target, if it needs its own page."""
     if page.startswith("api/"):
         return None
     folder = "" if page.startswith("sources/") else posixpath.join("docs", posixpath.dirname(page))

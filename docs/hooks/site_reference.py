@@ -14,7 +14,7 @@ _DOCUMENT = json.loads((_DOCS / "openapi.json").read_text())
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Write out the navigation where `mkdocs.yml` names a whole part."""
+    """Expand the parts of the navigation that `mkdocs.yml` only names."""
     tags = [{tag["name"]: f"api/{slug(tag['name'])}.md"} for tag in _DOCUMENT["tags"]]
     api = ["api/index.md", *tags, {"Schemas": "api/schemas.md"}]
     decisions = [f"adr/{path.name}" for path in sorted((_DOCS / "adr").glob("*.md"))]
