@@ -1,4 +1,4 @@
-# Every target does its own set-up: Python >= 3.11, make and a package index are enough.
+# Every target does its own set-up. It needs Python >= 3.11, make and a package index.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,7 @@ SLOWEST ?= 10
 EXAMPLES ?= 300
 EVENTS ?= 2000
 
-# Some images forbid Python to keep what it compiled; the tests start some hundred processes.
+# Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench shortcuts-bench lock openapi settings pictures clean docs docs-serve help
@@ -38,33 +38,33 @@ fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o timeout=0 -o faulthandler_timeout=0 -m hypothesis tests
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o faulthandler_timeout=0 tests/integration/api/test_schemathesis.py
 
-slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every test on the database that `make test` leaves out
+slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every test on the database that `make test` skips
 	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m slow tests
 
-chaos: $(VENV)/.dev-ready   ## a storm of kills and outages; nothing may be lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM=)
+chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
 	  $(if $(MODE),--mode $(MODE)) $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM))
 
-bench: $(VENV)/.dev-ready   ## the product against the floor, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
+bench: $(VENV)/.dev-ready   ## the product against a bare workflow, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
 	@$(BIN)/python -m bench.delivery $(if $(PARTS),--only $(PARTS)) $(if $(DATABASE),--database $(DATABASE)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JSON),--json $(JSON))
 
 drain: $(VENV)/.dev-ready   ## the end of an outage, measured against the ramp
 	$(BIN)/python -m bench.drain
 
-overload: $(VENV)/.dev-ready ## too many new events, and what retries and people wait for then
+overload: $(VENV)/.dev-ready ## delays of retries and of a person's resend under too many new events
 	@$(BIN)/python -m bench.overload
 
 inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against emitting
 	$(BIN)/python -m bench.inbox
 
-emit-bench: $(VENV)/.dev-ready ## what emitting costs the API alone, on SQLite and PostgreSQL
+emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and PostgreSQL
 	$(BIN)/python -m bench.emit
 
-telemetry-bench: $(VENV)/.dev-ready ## what traces and metrics cost a delivery
+telemetry-bench: $(VENV)/.dev-ready ## the cost of traces and metrics per delivery
 	$(BIN)/python -m bench.telemetry
 
-shortcuts-bench: $(VENV)/.dev-ready ## what our own payload converter and SQLite connection save
+shortcuts-bench: $(VENV)/.dev-ready ## savings of our payload converter and SQLite connection
 	$(BIN)/python -m bench.shortcuts
 
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
@@ -79,7 +79,7 @@ settings: $(VENV)/.dev-ready ## write docs/settings.md
 docs: $(VENV)/.dev-ready    ## the documentation as a site, in var/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "var/site/index.html"
 
-docs-serve: $(VENV)/.dev-ready ## the same at http://127.0.0.1:8000, renewed as you write
+docs-serve: $(VENV)/.dev-ready ## the documentation at http://127.0.0.1:8000, rebuilt on every change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --livereload
 
 lock:            ## pin the newest versions, with hashes and without download addresses

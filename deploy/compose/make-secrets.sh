@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes the passwords and keys of docker-compose.yml, each once: what is there stays as it is.
+# Creates the passwords and keys of docker-compose.yml. Existing files are not changed.
 #
-# Back the folder up, encryption_keys above all: without it every stored secret is lost.
+# Back up the folder, above all encryption_keys: without it every stored secret is lost.
 set -eu
 umask 022
 folder="${1:-$(dirname "$0")/secrets}"
 mkdir -p "$folder"
-# Compose mounts a file with the mode it has, and each container has a user of its own: the files
-# are readable, and the folder keeps everyone else on this machine out.
+# Compose mounts a file with its mode, and each container has a different user. So the files are
+# readable, and the folder denies access to other users of this machine.
 chmod 700 "$folder"
 
 random() { openssl rand -hex 24; }

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Run by the PostgreSQL image once, on an empty volume: a database and a role for Hookfast, two
-# databases and a role for Temporal. Neither role is a superuser, nor sees the other's data.
+# The PostgreSQL image runs this once, on an empty volume. It creates a database and a role for
+# Hookfast, and two databases and a role for Temporal. Neither role is a superuser or can read the
+# other's data.
 set -eu
 
 make_role() {
-  # read by psql itself, so that no password is on a command line
+  # psql reads the files itself, so that no password is on a command line
   psql --set ON_ERROR_STOP=1 --username postgres --dbname postgres <<SQL
 \\set password \`cat ${SECRETS:-/run/secrets}/$2\`
 CREATE ROLE $1 LOGIN PASSWORD :'password';

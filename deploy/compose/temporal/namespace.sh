@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the namespace, unless it is there. Workers register the search attributes themselves.
+# Creates the namespace unless it exists. Workers register the search attributes themselves.
 set -eu
 
 tries=0

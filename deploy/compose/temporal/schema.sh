@@ -1,5 +1,5 @@
 #!/bin/sh
-# Brings Temporal's two databases to the schema of this version; finds nothing to do the next time.
+# Migrates Temporal's two databases to the schema of this version. Safe to run again.
 set -eu
 SQL_PASSWORD="$(cat /run/secrets/temporal_db_password)"
 export SQL_PASSWORD
