@@ -1,4 +1,4 @@
-"""A real Chromium before a real server. Chromium is the one that `CHROMIUM` names, or Debian's."""
+"""A real Chromium and a real server. `CHROMIUM` names the browser; the default is Debian's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The running dashboard, and what it shows."""
+    """The running dashboard and its data."""
 
     origin: str
     key: str
@@ -37,7 +37,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def artefacts(pytestconfig: pytest.Config) -> Path:
-    """Where screenshots go: a folder that is not under version control."""
+    """The folder of the screenshots, which is not under version control."""
     folder = pytestconfig.rootpath / "var" / "browser"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -45,16 +45,16 @@ def artefacts(pytestconfig: pytest.Config) -> Path:
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    """Where Chromium is."""
+    """The path of Chromium."""
     if not Path(CHROMIUM).exists():
-        pytest.skip("there is no Chromium: install Debian's `chromium`, or name one in CHROMIUM")
+        pytest.skip("Chromium is missing: install Debian's `chromium`, or set CHROMIUM to its path")
     return CHROMIUM
 
 
 @pytest.fixture(scope="module")
 def chromium(chromium_path: str, site: Site) -> Iterator[Browser]:
-    """The browser. Comes after the site: from here on this thread has an event loop."""
-    # a sandbox inside of a container needs rights that root there does not have
+    """The browser. It starts after the site, because Playwright gives this thread an event loop."""
+    # in a container, root lacks the rights that the sandbox needs
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=options)
@@ -64,8 +64,8 @@ def chromium(chromium_path: str, site: Site) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The API on a port of its own, with a scene to look at. Temporal is away (port 9 is closed):
-    what needs it says so on the page."""
+    """The API on a port of its own, with data to show. Temporal is unavailable (port 9 is closed):
+    actions that need it show an error."""
     home = tmp_path_factory.mktemp("browser")
     url = f"sqlite+aiosqlite:///{home / 'hookfast.db'}"
     shutil.copyfile(sqlite_template, home / "hookfast.db")

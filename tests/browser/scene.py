@@ -1,5 +1,5 @@
-"""What the dashboard shows in these tests: an online shop with a receiver that is fine, one that
-fails and one that is gone, and an hour of deliveries."""
+"""The data of the browser tests: an online shop with a healthy endpoint, a failing one, a disabled
+one, and an hour of deliveries."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ ERROR = "The server answered 503 Service Unavailable."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The ids of what there is. `failed` has three attempts and waits for its fourth; `dead` are
-    dead letters of `broken`."""
+    """The ids of the data. `failed` has three attempts and waits for its fourth; `dead` are dead
+    letters of `broken`."""
 
     tenant_id: str
     fine: str
@@ -50,11 +50,11 @@ class Scene:
 
 
 async def set_scene(database: Database, settings: Settings) -> Scene:
-    """Fill an empty database."""
+    """Fill an empty database, and return the ids."""
     async with started(create_app(settings), settings) as app:
         context: Context = app.state.context
         async with client_with(app, OPERATOR_KEY) as client:
-            ids = await _made(client)
+            ids = await _create_resources(client)
         now = context.clock()
         await _deliveries(database, ids, now)
         failed = await add_delivery(database, ids, "broken", now - timedelta(minutes=4), "retrying")
@@ -80,7 +80,7 @@ async def set_scene(database: Database, settings: Settings) -> Scene:
     )
 
 
-async def _made(client: httpx2.AsyncClient) -> dict[str, str]:
+async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
     tenant = (await maker(client, "/tenants")(name="Corner Shop"))["id"]
     schema = {"type": "object", "examples": [{"invoice_id": "in_1", "amount": 129900}]}
     await event_type_maker(client)(EVENT_TYPE, description="An invoice was paid.", schema=schema)
@@ -109,7 +109,7 @@ async def _made(client: httpx2.AsyncClient) -> dict[str, str]:
     received = await send(client, ids["source"], {"ref": "refs/heads/main"})
     ids["inbox"] = received.json()["id"]
     await client.put("/event-types/github.push.received", json={"schema": {"required": ["size"]}})
-    await send(client, ids["source"], {"ref": "refs/heads/topic"})  # which does not fit
+    await send(client, ids["source"], {"ref": "refs/heads/topic"})  # violates the schema
     ids["key"] = (await client.get("/api-keys")).json()["data"][0]["id"]
     return ids
 
@@ -123,7 +123,7 @@ async def _deliveries(database: Database, ids: dict[str, str], now: datetime) ->
 
 
 async def _retention(database: Database, now: datetime) -> None:
-    """Last night's run of retention."""
+    """Insert last night's run of retention."""
     run = RetentionRun(
         id=new_id("ret", now),
         status="done",

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: the main jobs, and whether everybody can do them."""
+"""The dashboard in a real browser: its main tasks, and its accessibility."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
 
 @contextmanager
 def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
-    """A page of a signed-in browser, which must not complain: of no script, and of no policy."""
+    """A page of a signed-in browser. Script errors and policy violations fail the test."""
     complaints: list[str] = []
     context = chromium.new_context(base_url=site.origin, **{"viewport": WIDE} | options)
     page = context.new_page()
@@ -56,7 +56,7 @@ def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
 
 
 def paths(site: Site) -> list[str]:
-    """Every page there is, where the scene has something to show on it, and some in other moods."""
+    """Return every page that the scene has data for, and some pages in other states."""
     scene = site.scene
     ids = {
         "tenant_id": scene.tenant_id,
@@ -98,7 +98,7 @@ def file_name(path: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"_[0-9a-f]{32}", "", path)).strip("-")
 
 
-def test_every_page_can_be_used_by_everybody(
+def test_every_page_passes_the_accessibility_checks(
     chromium: Browser, site: Site, artefacts: Path
 ) -> None:
     problems: dict[str, list[str]] = {}
@@ -117,7 +117,7 @@ def test_every_page_can_be_used_by_everybody(
     assert problems == {}
 
 
-def test_a_broken_receiver_is_found_and_what_failed_is_sent_again(
+def test_failing_endpoint_is_found_on_the_overview_and_recovered(
     chromium: Browser, site: Site
 ) -> None:
     with browsing(chromium, site) as page:
@@ -125,7 +125,7 @@ def test_a_broken_receiver_is_found_and_what_failed_is_sent_again(
             "link", name="Warehouse"
         ).click()
         expect(page.get_by_role("heading", name="Outage 1")).to_be_visible()
-        expect(page.get_by_text(re.compile(r"in 2\d min"))).to_be_visible()  # counted down
+        expect(page.get_by_text(re.compile(r"in 2\d min"))).to_be_visible()  # a countdown
         page.get_by_role("link", name="Recover…").click()
         expect(page.get_by_text("6 deliveries ended without success")).to_be_visible()
         page.get_by_role("button", name="Recover 6").click()
@@ -133,7 +133,7 @@ def test_a_broken_receiver_is_found_and_what_failed_is_sent_again(
         expect(page.get_by_role("progressbar")).to_be_visible()
 
 
-def test_deliveries_appear_while_one_looks(chromium: Browser, site: Site) -> None:
+def test_new_deliveries_appear_in_the_open_list(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.goto(f"/dashboard/deliveries?endpoint_id={site.scene.broken}")
         rows = page.get_by_role("row")
@@ -143,7 +143,9 @@ def test_deliveries_appear_while_one_looks(chromium: Browser, site: Site) -> Non
         arrived = _in_thread(_one_more(site))
         expect(page.locator(f"#row-{arrived}")).to_be_visible()
         assert rows.count() == before + 1
-        expect(page.get_by_role("checkbox", checked=True)).to_have_count(1)  # still the same one
+        expect(page.get_by_role("checkbox", checked=True)).to_have_count(
+            1
+        )  # the same row stays ticked
         page.get_by_role("button", name="Live").click()
         expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "false")
         later = _in_thread(_one_more(site))
@@ -151,7 +153,7 @@ def test_deliveries_appear_while_one_looks(chromium: Browser, site: Site) -> Non
         expect(page.locator(f"#row-{later}")).to_have_count(0)
 
 
-def test_a_live_part_says_when_it_is_not(chromium: Browser, site: Site) -> None:
+def test_live_part_shows_when_it_is_disconnected(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.route("**/dashboard/live/**", lambda route: route.abort())
         page.goto("/dashboard/deliveries")
@@ -162,7 +164,7 @@ def test_a_live_part_says_when_it_is_not(chromium: Browser, site: Site) -> None:
         expect(away).to_have_count(0)
 
 
-def test_a_live_part_says_when_its_key_is_revoked(chromium: Browser, site: Site) -> None:
+def test_live_part_asks_to_sign_in_after_its_key_is_revoked(chromium: Browser, site: Site) -> None:
     headers = {"Authorization": f"Bearer {site.key}"}
     with httpx2.Client(base_url=f"{site.origin}/v1", headers=headers) as client:
         made = client.post("/api-keys", json={"name": "for a while", "scope": "operator"}).json()
@@ -175,14 +177,14 @@ def test_a_live_part_says_when_its_key_is_revoked(chromium: Browser, site: Site)
 
 
 def stop_jobs(site: Site) -> None:
-    """What a job of another test is about to send again is not there to be chosen."""
+    """Cancel the jobs of other tests: nobody can select what a job is about to resend."""
     headers = {"Authorization": f"Bearer {site.key}"}
     with httpx2.Client(base_url=f"{site.origin}/v1", headers=headers) as client:
         for job in client.get("/jobs", params={"status": "pending"}).json()["data"]:
             assert client.post(f"/jobs/{job['id']}/cancel").status_code == 202
 
 
-def test_many_deliveries_are_chosen_counted_and_acted_on(chromium: Browser, site: Site) -> None:
+def test_selected_deliveries_are_counted_then_resent(chromium: Browser, site: Site) -> None:
     stop_jobs(site)
     with browsing(chromium, site) as page:
         page.goto("/dashboard/deliveries")
@@ -201,7 +203,7 @@ def test_many_deliveries_are_chosen_counted_and_acted_on(chromium: Browser, site
         expect(page.get_by_role("status")).to_contain_text("This was already done")
 
 
-def test_what_failed_its_schema_is_mended_and_tried_again(chromium: Browser, site: Site) -> None:
+def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.goto("/dashboard/inbox?status=failed")
         page.get_by_role("table").get_by_role("link", name="inb_").first.click()
@@ -220,9 +222,7 @@ def test_what_failed_its_schema_is_mended_and_tried_again(chromium: Browser, sit
         expect(page.get_by_role("region", name="The event")).to_contain_text("refs/heads/topic")
 
 
-def test_a_portal_link_shows_one_endpoint_to_somebody_without_a_key(
-    chromium: Browser, site: Site
-) -> None:
+def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.goto("/dashboard/tenants")
         page.get_by_role("button", name="Show only this tenant, Corner Shop").click()
@@ -252,7 +252,7 @@ def test_a_portal_link_shows_one_endpoint_to_somebody_without_a_key(
         guest.close()
 
 
-def test_a_delivery_tells_its_life_and_can_be_sent_from_a_shell(
+def test_delivery_page_shows_the_timeline_and_copies_the_curl_script(
     chromium: Browser, site: Site
 ) -> None:
     with browsing(chromium, site, permissions=["clipboard-read", "clipboard-write"]) as page:
@@ -272,9 +272,7 @@ def test_a_delivery_tells_its_life_and_can_be_sent_from_a_shell(
         assert "openssl" in copied
 
 
-def test_a_second_click_and_a_reload_do_nothing_a_second_time(
-    chromium: Browser, site: Site
-) -> None:
+def test_second_click_and_reload_have_no_effect(chromium: Browser, site: Site) -> None:
     for script, name in ((True, "Clicked twice"), (False, "Loaded twice")):
         with browsing(chromium, site, java_script_enabled=script) as page, slow_receiver() as url:
             page.goto("/dashboard/endpoints/new")
@@ -284,7 +282,7 @@ def test_a_second_click_and_a_reload_do_nothing_a_second_time(
             page.get_by_label("Events").fill(EVENT_TYPE)
             make = page.get_by_role("button", name="Create")
             make.dblclick() if script else make.click()
-            # the script did not send the second click, whose answer would be without it
+            # the script blocked the second click, whose answer would not show the secret
             expect(page.get_by_role("region", name="The secret")).to_contain_text("whsec_")
             page.reload()
             expect(page.get_by_role("status").first).to_contain_text("This was already done")
@@ -293,7 +291,7 @@ def test_a_second_click_and_a_reload_do_nothing_a_second_time(
             expect(page.get_by_role("link", name=name)).to_have_count(1)
 
 
-def test_it_is_usable_by_keyboard(chromium: Browser, site: Site) -> None:
+def test_pages_are_usable_by_keyboard(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.keyboard.press("Tab")
         skip = page.get_by_role("link", name="Skip to content")
@@ -310,7 +308,7 @@ def test_it_is_usable_by_keyboard(chromium: Browser, site: Site) -> None:
             page.keyboard.press("Tab")
 
 
-def test_the_theme_is_chosen_and_kept(chromium: Browser, site: Site) -> None:
+def test_chosen_theme_is_kept(chromium: Browser, site: Site) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     with browsing(chromium, site, color_scheme="light") as page:
         light = page.evaluate(ground)
@@ -325,7 +323,7 @@ def test_the_theme_is_chosen_and_kept(chromium: Browser, site: Site) -> None:
         assert page.evaluate(ground) == light
 
 
-def test_everything_works_without_script(chromium: Browser, site: Site) -> None:
+def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site, java_script_enabled=False) as page:
         page.goto(f"/dashboard/endpoints/{site.scene.fine}")
         page.get_by_role("button", name="Pause").click()
@@ -337,14 +335,14 @@ def test_everything_works_without_script(chromium: Browser, site: Site) -> None:
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("heading", name="The ledger")).to_be_visible()
         page.get_by_role("button", name="Send a test").click()
-        expect(page.get_by_role("status").first).to_contain_text("failed")  # nobody listens there
+        expect(page.get_by_role("status").first).to_contain_text("failed")  # nothing listens there
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
 @contextmanager
 def slow_receiver() -> Iterator[str]:
-    """The URL of a receiver that takes half a second to agree."""
+    """Run a receiver that takes half a second to verify, and yield its URL."""
 
     class Receiver(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -367,18 +365,18 @@ def slow_receiver() -> Iterator[str]:
 
 
 def _is_ours(said: str) -> bool:
-    """Not the browser telling of an answer that is meant to be an error."""
+    """Return whether a console message is about our code, not about an intended error status."""
     return not re.search("the server responded with a status of (404|422)|ERR_FAILED", said)
 
 
 def _in_thread(coroutine: Coroutine[Any, Any, str]) -> str:
-    """Run it where there is no event loop: Playwright has one in this thread."""
+    """Run a coroutine in a thread without an event loop: Playwright has one in this thread."""
     with ThreadPoolExecutor(1) as executor:
         return executor.submit(asyncio.run, coroutine).result()
 
 
 async def _one_more(site: Site) -> str:
-    """A delivery that is made now; its id."""
+    """Insert a new delivery, and return its id."""
     async with Database(site.database_url) as database:
         scene = site.scene
         ids = {

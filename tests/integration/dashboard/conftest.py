@@ -1,5 +1,5 @@
-"""One application on each kind of database for all tests of this folder. It keeps what they put
-there: a test here only reads, or looks only at what it made. Temporal is away."""
+"""One application per database for all tests of this folder. Rows stay there, so a test only reads,
+or looks only at rows that it created. Temporal is unavailable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ client, key_client = shared_service.client, shared_service.key_client
 
 @pytest.fixture(scope="session")
 def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """With few failures to name a key; a test that fails has a client address of its own."""
+    """Allow few authentication failures. A test with failures uses a client address of its own."""
     settings = development_settings(database_url, Path(tmp_path_factory.mktemp("home")))
     return settings.model_copy(update={"auth_failures_per_minute": 3})
 
@@ -42,13 +42,13 @@ async def operator(app: FastAPI) -> AsyncIterator[Visitor]:
 
 @pytest.fixture(scope="session")
 async def owned(client: httpx2.AsyncClient) -> dict[str, str]:
-    """The ids of a tenant who has one of everything, by the names of path parameters."""
+    """The ids of a tenant with one of everything, by the names of path parameters."""
     return await one_of_everything(client)
 
 
 @pytest.fixture
 async def shop(client: httpx2.AsyncClient) -> dict[str, str]:
-    """The ids of a tenant with two endpoints, and a delivery to each."""
+    """The ids of a tenant with two endpoints and a delivery to each."""
     await event_type_maker(client)("order.invoice.paid")
     tenant = (await client.post("/tenants", json={"name": "Shop"})).json()["id"]
     ids = {"tenant_id": tenant}

@@ -1,4 +1,4 @@
-"""The pages and forms of the application, so that a new one is among them at once."""
+"""The pages and forms of the application, listed from its routes so that new ones are included."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from api.dashboard.site.page_route import OpenPageRoute, PageRoute
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 
 UNKNOWN = "0" * 32
-"""What follows the prefix of an id that nobody has."""
+"""The digits of an id that does not exist."""
 EVERYBODYS = {"/dashboard/sign-out", "/dashboard/settings/theme"}
-"""Forms of those too who may only look."""
+"""Forms that read-only visitors may submit too."""
 SHARED = {"name": EVENT_TYPE}
-"""What pages are about that belongs to nobody: the catalogue is everybody's to read."""
+"""Path parameters of resources without an owner: everybody may read the catalogue."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagePath:
-    """One page or one form's target."""
+    """One page, or one target of a form."""
 
     method: str
     path: str
@@ -30,7 +30,7 @@ class PagePath:
         return [name for name in re.findall(r"\{(\w+)\}", self.path) if name not in SHARED]
 
     def at(self, ids: dict[str, str]) -> str:
-        """Its address."""
+        """Return the path with these ids."""
         return self.path.format(**SHARED | ids)
 
     def __str__(self) -> str:
@@ -52,11 +52,11 @@ LIVE = [each for each in PAGES if each.path.startswith("/dashboard/live/")]
 SHOWN = [each for each in PAGES if each.method == "GET" and each not in LIVE]
 FORMS = [each for each in PAGES if each.method == "POST"]
 OPEN_FORMS = [each for each in _pages(OpenPageRoute) if each.method == "POST"]
-"""Those that need no session."""
+"""Forms that need no session."""
 
 
 def fields_for(ids: dict[str, str]) -> dict[str, Any]:
-    """What forms need to be understood: then only whose it is stands in their way."""
+    """Return valid values for every form, so that only ownership can be the reason of an error."""
     return {
         "action": "resend",
         "to": "selected",

@@ -12,7 +12,7 @@ OWN = "/dashboard/endpoints/{endpoint_id}"
 
 
 def local(url: str) -> str:
-    """A link's address on the application under test."""
+    """Return a link's address on the application under test."""
     return ORIGIN + url[url.index("/dashboard") :]
 
 

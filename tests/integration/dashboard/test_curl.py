@@ -1,4 +1,4 @@
-"""The command that a delivery's page offers: run by a real shell, it sends what we would send."""
+"""The curl script on a delivery's page, run by a real shell, sends valid signatures."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Taken:
-    """A request that came."""
+class ReceivedRequest:
+    """The request that the server received."""
 
     headers: dict[str, str]
     body: bytes
 
 
 @pytest.fixture
-def server() -> Iterator[tuple[str, Taken]]:
-    """Where to send to, and what came."""
-    taken = Taken()
+def server() -> Iterator[tuple[str, ReceivedRequest]]:
+    """A server: its URL, and the request that it received."""
+    received = ReceivedRequest()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            taken.headers = dict(self.headers.items())
-            taken.body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.headers = dict(self.headers.items())
+            received.body = self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(204)
             self.end_headers()
 
@@ -50,7 +50,7 @@ def server() -> Iterator[tuple[str, Taken]]:
     with HTTPServer(("127.0.0.1", 0), Handler) as listening:
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"http://127.0.0.1:{listening.server_address[1]}/hook?a='b'&c=$d", taken
+        yield f"http://127.0.0.1:{listening.server_address[1]}/hook?a='b'&c=$d", received
         listening.shutdown()
         thread.join()
 
@@ -73,22 +73,22 @@ def endpoint(url: str, **members: Any) -> EndpointView:
         """{"data":"it's $HOME `id` $(id) \\\\ \\" % %s \\u00e9 é ☃"}""".encode(),
     ],
 )
-def test_it_sends_the_body_and_signatures_that_verify(
-    server: tuple[str, Taken], body: bytes
+def test_curl_script_sends_the_body_with_valid_signatures(
+    server: tuple[str, ReceivedRequest], body: bytes
 ) -> None:
-    url, taken = server
+    url, received = server
     script = curl_script(delivery(), endpoint(url), body=body, attempt=3)
     assert SECRET not in script
     subprocess.run(["bash", "-c", script.replace("whsec_…", SECRET)], check=True, timeout=PATIENCE)
-    assert taken.body == body
-    assert taken.headers["X-Hook-Topic"] == "order.invoice.paid"
-    assert taken.headers["X-Hook-Attempt"] == "3"
+    assert received.body == body
+    assert received.headers["X-Hook-Topic"] == "order.invoice.paid"
+    assert received.headers["X-Hook-Attempt"] == "3"
     for profile in ("hook", "standard"):
-        verified = Verifier(SECRET, profiles=[profile]).verify(taken.headers, taken.body)
+        verified = Verifier(SECRET, profiles=[profile]).verify(received.headers, received.body)
         assert verified.message_id == "dlv_" + "1" * 32
 
 
-def test_a_body_that_is_large_is_read_from_a_file(server: tuple[str, Taken]) -> None:
+def test_curl_script_reads_a_large_body_from_a_file(server: tuple[str, ReceivedRequest]) -> None:
     url, _ = server
     script = curl_script(delivery(), endpoint(url), body=b"x" * (MAX_BODY + 1), attempt=1)
     assert "body.json" in script

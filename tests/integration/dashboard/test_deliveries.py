@@ -1,4 +1,4 @@
-"""Deliveries on the pages: one shown whole, many acted on after they were counted."""
+"""The pages of deliveries: one with its request, and actions on many after a preview."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fastapi import FastAPI
 
 from api.process.context import Context
 from hookfast.clock import rfc3339
-from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
+from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 from tests.support.api_client import endpoint_maker
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_many_are_acted_on_after_their_number_was_shown(
+async def test_bulk_action_shows_the_number_before_it_creates_a_job(
     app: FastAPI, client: httpx2.AsyncClient, context: Context
 ) -> None:
     tenant = await new_tenant(client)
@@ -32,15 +32,15 @@ async def test_many_are_acted_on_after_their_number_was_shown(
         shown = await visitor.post("/dashboard/deliveries/actions", **asked)
         assert "Resend 3 deliveries?" in text_of(shown.text)
         assert (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"] == []
-        told = await visitor.posted("/dashboard/deliveries/actions/run", **asked)
-        assert "The job acts on 3 deliveries." in told
-        assert "Done 0 of 3" in text_of(told)
+        text = await visitor.submit("/dashboard/deliveries/actions/run", **asked)
+        assert "The job acts on 3 deliveries." in text
+        assert "Done 0 of 3" in text_of(text)
         [job] = (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"]
         assert (job["action"], job["total"]) == ("resend", 3)
-        # what a job is about to send again is not sent twice
+        # deliveries that a job is about to resend are not resent twice
         again = await visitor.post("/dashboard/deliveries/actions", **asked)
         assert "Resend 0 deliveries" in text_of(again.text)
-        stopped = await visitor.posted(
+        stopped = await visitor.submit(
             f"/dashboard/jobs/{job['id']}/cancel", back=f"/dashboard/jobs/{job['id']}"
         )
         assert "stops after the deliveries in progress" in stopped
@@ -48,19 +48,19 @@ async def test_many_are_acted_on_after_their_number_was_shown(
         chosen = {"action": "resend", "to": "selected", "ids": made[:2], "back": "/dashboard"}
         shown = await visitor.post("/dashboard/deliveries/actions", **chosen)
         assert "Resend 2 deliveries?" in text_of(shown.text)
-        nothing = await visitor.posted(
+        nothing = await visitor.submit(
             "/dashboard/deliveries/actions",
             action="pause",
             to="selected",
             back="/dashboard/deliveries",
         )
         assert "select some deliveries first" in nothing
-        # what cannot be done to any of them is said
+        # an action that applies to none of them says so
         shown = await visitor.post("/dashboard/deliveries/actions", **chosen | {"action": "pause"})
         assert "This does nothing for any of them now." in shown.text
 
 
-async def test_before_all_that_match_are_acted_on_nothing_is_said_of_those_that_are_ticked(
+async def test_preview_of_all_matching_ignores_the_ticked_deliveries(
     app: FastAPI, client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
     tenant = await new_tenant(client)
@@ -74,18 +74,18 @@ async def test_before_all_that_match_are_acted_on_nothing_is_said_of_those_that_
         assert "selected" not in text_of(page.text)
         assert 'name="ids"' not in page.text
         page = await visitor.post("/dashboard/deliveries/actions", **narrowed, to="selected")
-        told = text_of(page.text)
-        assert "Cancel 1 delivery?" in told
+        text = text_of(page.text)
+        assert "Cancel 1 delivery?" in text
         assert (
-            f"endpoint {endpoint_id} selected 1" in told
-        )  # and not the status, which is not asked
+            f"endpoint {endpoint_id} selected 1" in text
+        )  # without the status, which does not apply
     page = await operator.post(
         "/dashboard/deliveries/actions", action="cancel", ids=made[:1], to="all"
     )
     assert "this applies to every delivery" in text_of(page.text)
 
 
-async def test_a_list_shows_what_the_form_over_it_acts_on(
+async def test_list_shows_the_deliveries_that_its_bulk_form_acts_on(
     app: FastAPI, client: httpx2.AsyncClient, context: Context
 ) -> None:
     tenant = await new_tenant(client)
@@ -101,7 +101,7 @@ async def test_a_list_shows_what_the_form_over_it_acts_on(
     assert before not in page
 
 
-async def test_what_failed_in_a_window_is_counted_and_sent_again(
+async def test_recover_page_counts_then_resends_what_failed_in_a_window(
     app: FastAPI, client: httpx2.AsyncClient, context: Context
 ) -> None:
     tenant = await new_tenant(client)
@@ -112,10 +112,10 @@ async def test_what_failed_in_a_window_is_counted_and_sent_again(
         page = await visitor.get(f"{path}?since=1h")
         assert "2 deliveries ended without success in the last hour" in text_of(page.text)
         [since] = re.findall(r'name="since" value="([^"]+)"', page.text)
-        assert "2 deliveries are being resent" in await visitor.posted(path, since=since)
+        assert "2 deliveries are being resent" in await visitor.submit(path, since=since)
 
 
-async def test_a_delivery_is_shown_with_what_was_sent_and_nothing_secret(
+async def test_delivery_page_shows_the_request_without_secrets(
     app: FastAPI, client: httpx2.AsyncClient, context: Context
 ) -> None:
     tenant = await new_tenant(client)
@@ -125,15 +125,15 @@ async def test_a_delivery_is_shown_with_what_was_sent_and_nothing_secret(
     delivery_id = await emit(client, tenant)
     async with tenant_visitor(app, client, tenant) as visitor:
         page = (await visitor.get(f"/dashboard/deliveries/{delivery_id}")).text
-        told = text_of(page)
-        assert "order.invoice.paid pending" in told
-        assert '"data":{"amount":42}' in told  # in the command
-        assert "openssl dgst -sha256" in told
+        text = text_of(page)
+        assert "order.invoice.paid pending" in text
+        assert '"data":{"amount":42}' in text  # in the curl script
+        assert "openssl dgst -sha256" in text
         assert made["secret"] not in page
         assert "c2VjcmV0" not in page
-        # Temporal is away, and the delivery is paused all the same
-        told = await visitor.posted(
+        # the delivery is paused although Temporal is unavailable
+        text = await visitor.submit(
             f"/dashboard/deliveries/{delivery_id}/pause",
             back=f"/dashboard/deliveries/{delivery_id}",
         )
-        assert "order.invoice.paid paused" in text_of(told)
+        assert "order.invoice.paid paused" in text_of(text)

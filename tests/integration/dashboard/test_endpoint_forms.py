@@ -1,4 +1,4 @@
-"""An endpoint by its forms, without script: made, set, subscribed, paused, its secret rotated."""
+"""The forms of an endpoint, without script: settings, subscriptions, states, secret rotation."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.integration.dashboard.belongings import new_endpoint, new_tenant
+from tests.integration.dashboard.resources import new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import tenant_visitor
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_endpoint_is_made_and_its_secret_shown_once(
+async def test_new_endpoint_form_shows_the_secret_once(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -34,7 +34,7 @@ async def test_an_endpoint_is_made_and_its_secret_shown_once(
         wrong = await visitor.post("/dashboard/endpoints/new", **fields | {"max_in_flight": "many"})
         assert wrong.status_code == 422
         assert "this is not a whole number" in wrong.text
-        assert 'value="Ledger"' in wrong.text  # what was filled in is still there
+        assert 'value="Ledger"' in wrong.text  # the typed input is still there
         answer = await visitor.post("/dashboard/endpoints/new", **fields)
         assert answer.status_code == 200
         [secret] = re.findall(r"whsec_[A-Za-z0-9+/=]+", answer.text)
@@ -48,7 +48,7 @@ async def test_an_endpoint_is_made_and_its_secret_shown_once(
     assert "order.**, user.account.closed" in page.text
 
 
-async def test_its_settings_are_changed_and_only_what_is_different(
+async def test_settings_form_changes_only_what_differs(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -63,19 +63,19 @@ async def test_its_settings_are_changed_and_only_what_is_different(
             "plan": "hourly",
             "timeout_seconds": "5",
         }
-        refused = await visitor.post(path, **fields | {"url": "ftp://example.com"})
-        assert refused.status_code == 422
-        assert 'role="alert"' in refused.text
-        told = await visitor.posted(path, **fields)
-        assert "The settings are saved." in told
-        assert "Renamed" in told
-        assert "Nothing changed." in await visitor.posted(path, **fields)
+        rejected = await visitor.post(path, **fields | {"url": "ftp://example.com"})
+        assert rejected.status_code == 422
+        assert 'role="alert"' in rejected.text
+        text = await visitor.submit(path, **fields)
+        assert "The settings are saved." in text
+        assert "Renamed" in text
+        assert "Nothing changed." in await visitor.submit(path, **fields)
     entries = (await client.get("/audit", params={"resource_id": endpoint_id})).json()["data"]
     [change] = [entry for entry in entries if entry["action"] == "endpoint.update"]
     assert set(change["changes"]) == {"description"}
 
 
-async def test_what_is_taken_out_of_a_retry_plan_is_gone_from_it(
+async def test_members_removed_from_a_custom_retry_plan_are_deleted(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     plan = {"delays_seconds": [1, 2], "jitter": 0.5, "retry_on": "transient"}
@@ -90,15 +90,15 @@ async def test_what_is_taken_out_of_a_retry_plan_is_gone_from_it(
     async with tenant_visitor(app, client, tenant) as visitor:
         path = f"/dashboard/endpoints/{endpoint_id}/settings"
         for kept in ({"delays_seconds": [1, 2], "jitter": 0.5}, {"delays_seconds": [3]}):
-            told = await visitor.posted(path, **fields, own_plan=json.dumps(kept))
-            assert "The settings are saved." in told
+            text = await visitor.submit(path, **fields, own_plan=json.dumps(kept))
+            assert "The settings are saved." in text
             stored = (await client.get(f"/endpoints/{endpoint_id}")).json()["retry_plan"]
             assert stored == kept
-        await visitor.posted(path, **fields | {"plan": "stepped"})
+        await visitor.submit(path, **fields | {"plan": "stepped"})
     assert (await client.get(f"/endpoints/{endpoint_id}")).json()["retry_plan"] == "stepped"
 
 
-async def test_settings_that_nobody_touched_are_saved_as_they_are(
+async def test_untouched_settings_are_saved_unchanged(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     numbers = {"timeout_seconds": 5, "rate_limit_per_second": 0.1234567, "max_in_flight": 1_000}
@@ -120,20 +120,20 @@ async def test_settings_that_nobody_touched_are_saved_as_they_are(
             "signatures": ["hook", "standard"],
             "plan": "hourly",
         }
-        assert "Nothing changed." in await visitor.posted(path, **fields, **kept)
+        assert "Nothing changed." in await visitor.submit(path, **fields, **kept)
 
 
-async def test_an_endpoint_is_subscribed_and_its_subscription_switched_off_and_deleted(
+async def test_subscription_is_added_switched_off_and_deleted(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
     endpoint_id, other = [await new_endpoint(client, tenant) for _ in range(2)]
     path = f"/dashboard/endpoints/{endpoint_id}"
     async with tenant_visitor(app, client, tenant) as visitor:
-        told = await visitor.posted(
+        text = await visitor.submit(
             f"{path}/subscriptions", events="user.account.closed, user.team.*", back=path
         )
-        assert "Subscribed to user.account.closed, user.team.*." in told
+        assert "Subscribed to user.account.closed, user.team.*." in text
         wrong = await visitor.post(f"{path}/subscriptions", events="user", back=path)
         assert wrong.status_code == 422
         assert 'role="alert"' in wrong.text
@@ -141,19 +141,19 @@ async def test_an_endpoint_is_subscribed_and_its_subscription_switched_off_and_d
         newest = listed.json()["data"][0]
         assert newest["events"] == ["user.account.closed", "user.team.*"]
         own = f"{path}/subscriptions/{newest['id']}"
-        assert "is off" in await visitor.posted(f"{own}/switch", back=path)
+        assert "is off" in await visitor.submit(f"{own}/switch", back=path)
         assert not (await client.get(f"/subscriptions/{newest['id']}")).json()["active"]
-        assert "is on" in await visitor.posted(f"{own}/switch", active="yes", back=path)
+        assert "is on" in await visitor.submit(f"{own}/switch", active="yes", back=path)
         assert "Delete this subscription?" in (await visitor.get(f"{own}/delete")).text
-        # another endpoint's page does not lead to it
+        # it cannot be reached through another endpoint
         through = f"/dashboard/endpoints/{other}/subscriptions/{newest['id']}"
         assert (await visitor.get(f"{through}/delete")).status_code == 404
         assert (await visitor.post(f"{through}/delete")).status_code == 404
-        assert "is deleted" in await visitor.posted(f"{own}/delete")
+        assert "is deleted" in await visitor.submit(f"{own}/delete")
     assert (await client.get(f"/subscriptions/{newest['id']}")).status_code == 404
 
 
-async def test_an_endpoint_is_paused_resumed_disabled_and_enabled(
+async def test_endpoint_is_paused_resumed_disabled_enabled_and_deleted(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -165,25 +165,25 @@ async def test_an_endpoint_is_paused_resumed_disabled_and_enabled(
         return found
 
     async with tenant_visitor(app, client, tenant) as visitor:
-        assert "is paused" in await visitor.posted(f"{path}/pause", back=path)
+        assert "is paused" in await visitor.submit(f"{path}/pause", back=path)
         assert await state() == "paused"
-        assert "is resumed" in await visitor.posted(f"{path}/resume", back=path)
+        assert "is resumed" in await visitor.submit(f"{path}/resume", back=path)
         asked = await visitor.get(f"{path}/disable")
         assert "Disable this endpoint?" in asked.text
         assert await state() == "enabled"
-        assert "is disabled" in await visitor.posted(f"{path}/disable")
+        assert "is disabled" in await visitor.submit(f"{path}/disable")
         assert await state() == "disabled"
-        # what makes no sense is told on the page it was asked on
-        told = await visitor.posted(f"{path}/pause", back=path)
-        assert "The endpoint is disabled; nothing is sent to it anyway." in told
-        told = await visitor.posted(f"{path}/enable", back=path, redrive="yes")
-        assert "this job sends its dead letters again" in told
+        # a conflict is shown on the page with the button
+        text = await visitor.submit(f"{path}/pause", back=path)
+        assert "The endpoint is disabled, so nothing is sent to it." in text
+        text = await visitor.submit(f"{path}/enable", back=path, redrive="yes")
+        assert "this job sends its dead letters again" in text
         assert await state() == "enabled"
-        await visitor.posted(f"{path}/delete")
+        await visitor.submit(f"{path}/delete")
     assert (await client.get(f"/endpoints/{endpoint_id}")).status_code == 404
 
 
-async def test_a_secret_is_rotated_with_the_overlap_that_was_chosen(
+async def test_secret_is_rotated_with_the_chosen_overlap(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -191,8 +191,8 @@ async def test_a_secret_is_rotated_with_the_overlap_that_was_chosen(
     path = f"/dashboard/endpoints/{endpoint_id}/rotate-secret"
     async with tenant_visitor(app, client, tenant) as visitor:
         assert "Overlap" in (await visitor.get(path)).text
-        refused = await visitor.post(path, overlap="99", back="/dashboard/endpoints")
-        assert refused.headers["location"] == "/dashboard/endpoints"
+        rejected = await visitor.post(path, overlap="99", back="/dashboard/endpoints")
+        assert rejected.headers["location"] == "/dashboard/endpoints"
         answer = await visitor.post(path, overlap="3600")
         assert re.search(r"whsec_[A-Za-z0-9+/=]{40}", answer.text)
         assert answer.headers["cache-control"] == "no-store"

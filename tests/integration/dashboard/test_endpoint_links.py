@@ -1,4 +1,4 @@
-"""A portal link to one endpoint: neither its pages nor its forms and jobs reach another."""
+"""A portal link to one endpoint reaches no other endpoint with its pages, forms and jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from api.process.context import Context
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
 from hookfast.storage.deliveries.selection import DeliverySelection
-from tests.integration.dashboard.belongings import end
 from tests.integration.dashboard.page_paths import (
     EVERYBODYS,
     FORMS,
@@ -27,19 +26,20 @@ from tests.integration.dashboard.page_paths import (
     fields_for,
 )
 from tests.integration.dashboard.portal import OWN, link
+from tests.integration.dashboard.resources import end
 from tests.integration.dashboard.visitor import browser
 from tests.support.api_client import KeyClient
 
 pytestmark = pytest.mark.anyio
 
 MANY = ("/actions", "/actions/run", "/redrive", "/redrive/run")
-"""How the paths end of forms that act on many deliveries."""
+"""Path endings of forms that act on many deliveries."""
 
 
-async def test_a_link_to_an_endpoint_shows_nothing_else(
+async def test_endpoint_link_sees_no_other_pages(
     app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str], owned: dict[str, str]
 ) -> None:
-    """The pages are those of the application, so a new one is not shown from its first day."""
+    """The pages come from the application's routes, so new ones are covered."""
     own = {OWN.format(**shop), "/dashboard/deliveries/" + shop["delivery_id"]}
     other = {
         "endpoint_id": shop["other_endpoint_id"],
@@ -47,7 +47,7 @@ async def test_a_link_to_an_endpoint_shows_nothing_else(
         "event_id": shop["event_id"],
     }
     lists = {f"/dashboard/{name}" for name in ("endpoints", "deliveries", "dead-letters")}
-    allowed = {"/dashboard", "/dashboard/live/deliveries"} | lists  # lead to what is its own
+    allowed = {"/dashboard", "/dashboard/live/deliveries"} | lists  # redirect to its own
     async with browser(app) as visitor:
         await visitor.get(
             await link(client, shop["tenant_id"], scope="tenant", endpoint_id=shop["endpoint_id"])
@@ -69,7 +69,7 @@ async def test_a_link_to_an_endpoint_shows_nothing_else(
                 assert answer.status_code == 404, f"{page}: {answer.status_code}"
 
 
-async def test_its_lists_and_bulk_actions_are_about_that_endpoint(
+async def test_endpoint_link_lists_and_acts_on_its_endpoint_only(
     app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
 ) -> None:
     own, other = shop["endpoint_id"], shop["other_endpoint_id"]
@@ -89,7 +89,7 @@ async def test_its_lists_and_bulk_actions_are_about_that_endpoint(
             for given in ({}, {"endpoint_id": other}, {"endpoint_id": " "}):
                 answer = await visitor.post(path, action="cancel", to="all", **given)
                 assert answer.status_code == 404, f"{path} {given}"
-        # one that is another's, ticked with a filter that is right: both have to fit
+        # another endpoint's delivery, ticked with a valid filter: both must match
         counted = await visitor.post(
             "/dashboard/deliveries/actions",
             action="cancel",
@@ -100,8 +100,8 @@ async def test_its_lists_and_bulk_actions_are_about_that_endpoint(
         assert "Cancel 0 deliveries" in counted.text
 
 
-async def state_of(client: httpx2.AsyncClient, endpoint_id: str) -> list[Any]:
-    """What the API says of an endpoint."""
+async def endpoint_state(client: httpx2.AsyncClient, endpoint_id: str) -> list[Any]:
+    """Return the endpoint, its subscriptions and deliveries as the API shows them."""
     narrowed = {"endpoint_id": endpoint_id}
     return [(await client.get(f"/endpoints/{endpoint_id}")).json()] + [
         (await client.get(f"/{name}", params=narrowed)).json()
@@ -109,7 +109,7 @@ async def state_of(client: httpx2.AsyncClient, endpoint_id: str) -> list[Any]:
     ]
 
 
-async def test_none_of_its_forms_reaches_another_endpoint_however_it_is_filled_in(
+async def test_no_form_of_an_endpoint_link_changes_another_endpoint(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
 ) -> None:
     own, other = shop["endpoint_id"], shop["other_endpoint_id"]
@@ -117,11 +117,11 @@ async def test_none_of_its_forms_reaches_another_endpoint_however_it_is_filled_i
     others = await client.get("/subscriptions", params={"endpoint_id": other})
     ids = shop | {"subscription_id": others.json()["data"][0]["id"]}
     filled, both = fields_for(shop), [shop["delivery_id"], shop["other_delivery_id"]]
-    before = await state_of(client, other)
+    before = await endpoint_state(client, other)
     async with browser(app) as visitor:
         await visitor.get(await link(client, shop["tenant_id"], scope="tenant", endpoint_id=own))
         csrf = await visitor.csrf()
-        # the one that deletes the endpoint comes last
+        # the form that deletes the endpoint comes last
         for page in sorted(FORMS, key=lambda each: each.path.endswith("}/delete")):
             at = page.at(ids | dict.fromkeys(set(page.parameters) - set(ids), f"x_{UNKNOWN}"))
             if page.path in EVERYBODYS or page.path == "/dashboard/sign-in":
@@ -134,17 +134,17 @@ async def test_none_of_its_forms_reaches_another_endpoint_however_it_is_filled_i
                 assert answer.status_code != 500, f"{page}: {answer.text}"
                 counted = re.search(r"<h1>[A-Z][a-z ]+ (\d+) (?:dead|deliver)", answer.text)
                 assert counted is None or counted[1] in ("0", "1"), f"{page} {fields}"
-            # twice, and so one thing to whoever checks it and another to whoever uses it
+            # a repeated field could be checked with one value and used with another
             for given in ([own, ""], ["", own], [own, other])[: 3 if is_about_many else 1]:
                 answer = await visitor.post(at, csrf=csrf, **filled | {"endpoint_id": given})
                 assert answer.status_code == 422, f"{page} {given}"
     made = await client.get("/jobs", params={"tenant_id": shop["tenant_id"]})
     assert {job["filter"]["endpoint_id"] for job in made.json()["data"]} == {own}
     assert all(job["total"] <= 1 for job in made.json()["data"])
-    assert await state_of(client, other) == before
+    assert await endpoint_state(client, other) == before
 
 
-async def test_jobs_are_confined_where_they_are_made_and_not_by_the_page_alone(
+async def test_jobs_of_an_endpoint_link_are_confined_by_the_api_too(
     client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
 ) -> None:
     bound = Principal(
@@ -166,7 +166,7 @@ async def test_jobs_are_confined_where_they_are_made_and_not_by_the_page_alone(
         await draft_job(context, bound, kind=JobKind.ACTION, action="cancel", chosen=elsewhere)
 
 
-async def test_its_dead_letters_are_counted_without_the_others(
+async def test_endpoint_link_counts_its_own_dead_letters_only(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
 ) -> None:
     await end(context, shop["delivery_id"], shop["other_delivery_id"])
@@ -180,7 +180,7 @@ async def test_its_dead_letters_are_counted_without_the_others(
         assert other not in page.text
 
 
-async def test_what_is_sent_again_with_it_can_be_followed(
+async def test_endpoint_link_sees_jobs_of_its_endpoint_only(
     app: FastAPI,
     client: httpx2.AsyncClient,
     context: Context,

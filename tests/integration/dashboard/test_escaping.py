@@ -1,4 +1,4 @@
-"""Whatever tenants and receivers write is shown as they wrote it, and never as HTML."""
+"""Text from tenants and receivers is shown as text, and never as HTML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.seed_inbox import SOURCE_SECRET, seed_entry
 
 pytestmark = pytest.mark.anyio
 
-# a body is downloaded as it came, in a way that no browser shows or runs: see test_receiving
+# a body is downloaded unescaped, in a way that no browser shows or runs: see test_receiving
 HTML = [page for page in SHOWN if page.path != "/dashboard/inbox/{inbox_id}/body"]
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}{% raw %}"
 IN_URL = "http://127.0.0.1:9/hook?q=%22%3E&next=javascript:alert(1)&a='onload='x"
@@ -27,7 +27,7 @@ IN_URL = "http://127.0.0.1:9/hook?q=%22%3E&next=javascript:alert(1)&a='onload='x
 
 @pytest.fixture
 async def hostile(client: httpx2.AsyncClient, context: Context) -> dict[str, str]:
-    """The ids of a tenant who tries it everywhere."""
+    """The ids of a tenant with hostile text in every field."""
     await event_type_maker(client)("order.invoice.paid", description=HOSTILE)
     tenant = (await client.post("/tenants", json={"name": HOSTILE})).json()["id"]
     endpoint = await endpoint_maker(client)(
@@ -142,7 +142,7 @@ async def hostile(client: httpx2.AsyncClient, context: Context) -> dict[str, str
     }
 
 
-async def test_on_every_page_it_is_text(
+async def test_hostile_input_is_escaped_on_every_page(
     app: FastAPI, client: httpx2.AsyncClient, operator: Visitor, hostile: dict[str, str]
 ) -> None:
     shown = 0
@@ -160,7 +160,7 @@ async def test_on_every_page_it_is_text(
     assert shown > 10
 
 
-async def test_a_query_that_is_refused_is_not_repeated_as_html(operator: Visitor) -> None:
+async def test_rejected_query_is_escaped(operator: Visitor) -> None:
     for name in ("status", "endpoint_id", "event_type", "cursor", "nothing", "window"):
         for path in ("/dashboard", "/dashboard/deliveries", "/dashboard/endpoints"):
             answer = await operator.get(path, params={name: HOSTILE})
@@ -168,7 +168,7 @@ async def test_a_query_that_is_refused_is_not_repeated_as_html(operator: Visitor
             assert "<script>alert" not in answer.text
 
 
-async def test_no_page_runs_a_script_that_is_not_ours(
+async def test_content_security_policy_allows_only_our_script(
     operator: Visitor, hostile: dict[str, str]
 ) -> None:
     for page in HTML:
@@ -180,6 +180,6 @@ async def test_no_page_runs_a_script_that_is_not_ours(
         assert "default-src 'none'" in policy
         assert "form-action 'self'" in policy
         assert "unsafe" not in policy
-        assert " style=" not in answer.text, page  # it would not be applied
+        assert " style=" not in answer.text, page  # the policy would block it
         assert " onclick=" not in answer.text, page
         assert "<script>" not in answer.text, page

@@ -1,4 +1,4 @@
-"""Filters that cannot be right."""
+"""Invalid filters of lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHORTENED = "Lists show this id shortened"
 
 
 @pytest.mark.parametrize(
-    ("path", "name", "value", "told"),
+    ("path", "name", "value", "message"),
     [
         ("deliveries", "event_type", "paid", THREE_PARTS),
         ("deliveries", "endpoint_id", "ep_1", WHOLE.format("ep")),
@@ -30,42 +30,42 @@ SHORTENED = "Lists show this id shortened"
         ("audit", "resource_id", "ep_…0123abcd", SHORTENED),
     ],
 )
-async def test_a_filter_that_cannot_be_right_is_told_of_beside_its_field(
-    operator: Visitor, owned: dict[str, str], path: str, name: str, value: str, told: str
+async def test_invalid_filter_shows_its_error_and_no_rows(
+    operator: Visitor, owned: dict[str, str], path: str, name: str, value: str, message: str
 ) -> None:
     answer = await operator.get(f"/dashboard/{path}", params={name: value, "within": "24h"})
     assert answer.status_code == 422
-    assert told in text_of(answer.text)
-    assert f'name="{name}" value="{value}"' in answer.text  # to be mended
+    assert message in text_of(answer.text)
+    assert f'name="{name}" value="{value}"' in answer.text  # to be corrected
     if path != "inbox":
-        assert '<option value="24h" selected>' in answer.text  # the others stay
-    assert "^" not in text_of(answer.text)  # no pattern
-    # nothing to be taken for what was looked for, and acted on
+        assert '<option value="24h" selected>' in answer.text  # the other filters stay
+    assert "^" not in text_of(answer.text)  # no regular expression
+    # no rows that could be taken for matches, and acted on
     for mine in ("delivery_id", "inbox_id", "event_id"):
         assert owned[mine] not in answer.text
     assert 'value="all"' not in answer.text
 
 
-async def test_several_wrong_filters_are_told_of_at_once(
+async def test_all_invalid_filters_are_reported_together(
     operator: Visitor, owned: dict[str, str]
 ) -> None:
     given = {"event_type": "paid", "endpoint_id": "ep_1", "event_id": owned["event_id"]}
-    told = (answer := await operator.get("/dashboard/deliveries", params=given)).text
+    page = (answer := await operator.get("/dashboard/deliveries", params=given)).text
     assert answer.status_code == 422
-    assert text_of(told).count("A whole id is ep_") == 1
-    assert THREE_PARTS in text_of(told)
-    assert f'value="{owned["event_id"]}"' in told
-    assert told.count('aria-invalid="true"') == 2
+    assert text_of(page).count("A whole id is ep_") == 1
+    assert THREE_PARTS in text_of(page)
+    assert f'value="{owned["event_id"]}"' in page
+    assert page.count('aria-invalid="true"') == 2
 
 
-async def test_what_no_form_of_ours_sends_is_a_page_of_its_own(operator: Visitor) -> None:
+async def test_query_that_no_form_sends_answers_an_error_page(operator: Visitor) -> None:
     for query in ("status=lost", "event_type=paid&within=1y", "cursor=x"):
         answer = await operator.get(f"/dashboard/deliveries?{query}")
         assert answer.status_code == 422
         assert "Invalid input" in answer.text
 
 
-async def test_a_filter_that_fits_nothing_is_not_wrong(
+async def test_valid_filter_without_matches_is_not_an_error(
     operator: Visitor, client: httpx2.AsyncClient
 ) -> None:
     answer = await operator.get("/dashboard/events?find=order 4711")

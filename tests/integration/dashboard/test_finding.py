@@ -1,4 +1,4 @@
-"""Events and dead letters on the pages: found, read, sent again."""
+"""The pages of events and dead letters: searching, reading, replaying and redriving."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.process.context import Context
-from tests.integration.dashboard.belongings import EVENT_TYPE, end, new_endpoint, new_tenant
+from tests.integration.dashboard.resources import EVENT_TYPE, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Forms, Visitor, tenant_visitor, text_of
 from tests.support.api_client import event_type_maker
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 async def emitted(
     client: httpx2.AsyncClient, tenant_id: str, *, key: str, times: int = 1
 ) -> list[str]:
-    """The ids of events emitted with the keys `key-0`, `key-1`, …"""
+    """Emit events with the keys `key-0`, `key-1`, …, and return their ids."""
     await event_type_maker(client)(EVENT_TYPE)
     made = []
     for place in range(times):
@@ -33,12 +33,12 @@ async def emitted(
     return made
 
 
-async def of_event(client: httpx2.AsyncClient, event_id: str) -> list[str]:
+async def deliveries_of(client: httpx2.AsyncClient, event_id: str) -> list[str]:
     found = await client.get(f"/events/{event_id}/deliveries")
     return [each["id"] for each in found.json()["data"]]
 
 
-async def test_an_event_is_found_by_its_key_by_who_may_see_it(
+async def test_event_is_found_by_the_idempotency_key_of_its_emitter(
     app: FastAPI, client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
     tenant = await new_tenant(client)
@@ -48,14 +48,16 @@ async def test_an_event_is_found_by_its_key_by_who_may_see_it(
     nothing = await operator.get("/dashboard/events", params={"find": f"found-{tenant}-9"})
     assert "was emitted with this idempotency key" in text_of(nothing.text)
     async with tenant_visitor(app, client, tenant) as owner:
-        # the operator's keys are not the tenant's: its own have a scope of their own
+        # the operator's idempotency keys are not the tenant's: each has a scope of its own
         page = await owner.get("/dashboard/events", params={"find": f"found-{tenant}-0"})
         assert f"/dashboard/events/{event}" not in page.text
         listed = await owner.get("/dashboard/events", params={"type": EVENT_TYPE})
         assert f"/dashboard/events/{event}" in listed.text
 
 
-async def test_an_id_leads_to_what_it_names(operator: Visitor, owned: dict[str, str]) -> None:
+async def test_searching_an_id_redirects_to_its_page(
+    operator: Visitor, owned: dict[str, str]
+) -> None:
     for name, place in (
         ("event_id", "events"),
         ("delivery_id", "deliveries"),
@@ -65,7 +67,7 @@ async def test_an_id_leads_to_what_it_names(operator: Visitor, owned: dict[str, 
         assert answer.headers["location"] == f"/dashboard/{place}/{owned[name]}"
 
 
-async def test_a_body_is_shown_as_it_was_emitted(
+async def test_event_body_keeps_numbers_as_written(
     operator: Visitor, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -77,13 +79,13 @@ async def test_a_body_is_shown_as_it_was_emitted(
     assert "&#34;n&#34;: 1e2" in page.text
 
 
-async def test_an_event_is_sent_again_after_its_deliveries_were_counted(
+async def test_replay_counts_deliveries_before_it_sends_them(
     app: FastAPI, client: httpx2.AsyncClient, context: Context
 ) -> None:
     tenant = await new_tenant(client)
     await new_endpoint(client, tenant)
     (event,) = await emitted(client, tenant, key=f"again-{tenant}")
-    await end(context, *(await of_event(client, event)), status="delivered")
+    await end(context, *(await deliveries_of(client, event)), status="delivered")
     await new_endpoint(client, tenant, description="came later")
     path = f"/dashboard/events/{event}/replay"
     async with tenant_visitor(app, client, tenant) as visitor:
@@ -93,19 +95,19 @@ async def test_an_event_is_sent_again_after_its_deliveries_were_counted(
         more = await visitor.get(path, params={"include_new": "true"})
         assert "1 delivery is resent, and 1 is new." in text_of(more.text)
         (fields,) = (given for method, to, given in Forms(more.text).found if to == path and given)
-        told = await visitor.posted(path, **fields)
-        assert "1 delivery is resent, and 1 is new." in text_of(told)
-    assert len(await of_event(client, event)) == 2
+        text = await visitor.submit(path, **fields)
+        assert "1 delivery is resent, and 1 is new." in text_of(text)
+    assert len(await deliveries_of(client, event)) == 2
 
 
-async def test_dead_letters_are_grouped_narrowed_counted_and_sent_again(
+async def test_dead_letters_are_grouped_filtered_counted_and_redriven(
     app: FastAPI, client: httpx2.AsyncClient, context: Context
 ) -> None:
     tenant = await new_tenant(client)
     one = await new_endpoint(client, tenant, description="Ledger")
     await new_endpoint(client, tenant, description="Warehouse")
     for event in await emitted(client, tenant, key=f"dead-{tenant}", times=2):
-        await end(context, *(await of_event(client, event)))
+        await end(context, *(await deliveries_of(client, event)))
     async with tenant_visitor(app, client, tenant) as visitor:
         page = await visitor.get("/dashboard/dead-letters")
         assert "Dead letters 4" in text_of(page.text)
@@ -116,10 +118,10 @@ async def test_dead_letters_are_grouped_narrowed_counted_and_sent_again(
         preview = await visitor.post(target, to="all", **fields)
         assert "Redrive 2 dead letters?" in text_of(preview.text)
         (fields,) = (given for _, to, given in Forms(preview.text).found if to == f"{target}/run")
-        told = await visitor.posted(f"{target}/run", **fields)
-        assert "2 dead letters are being redriven." in text_of(told)
-        # nothing selected is a mistake, not everything
-        back = await visitor.posted(target, to="selected", back="/dashboard/dead-letters")
+        text = await visitor.submit(f"{target}/run", **fields)
+        assert "2 dead letters are being redriven." in text_of(text)
+        # an empty selection is an error, and does not mean everything
+        back = await visitor.submit(target, to="selected", back="/dashboard/dead-letters")
         assert "select some dead letters first" in text_of(back)
     jobs = (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"]
     assert [(job["kind"], job["total"]) for job in jobs] == [("redrive", 2)]

@@ -1,5 +1,5 @@
-"""No page shows or changes what belongs to another tenant, or what a key's scope does not allow.
-The pages are those of the application, so a new one is covered from its first day."""
+"""No page shows or changes another tenant's data, or anything that the key's scope does not allow.
+The pages come from the application's routes, so new ones are covered."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LISTS = [each for each in SHOWN if not each.parameters]
 
 
 async def everything(client: httpx2.AsyncClient, ids: dict[str, str]) -> list[Any]:
-    """What the API says of what a tenant has."""
+    """Return everything of a tenant as the API shows it."""
     tenant = {"tenant_id": ids["tenant_id"]}
     lists = ("endpoints", "subscriptions", "deliveries", "events", "jobs", "audit")
     return [
@@ -61,13 +61,13 @@ def test_there_are_pages_of_every_kind() -> None:
 
 @pytest.fixture
 async def stranger(app: FastAPI, client: httpx2.AsyncClient) -> Any:
-    """Somebody of another tenant."""
+    """A visitor of another tenant."""
     tenant = await client.post("/tenants", json={"name": "Stranger"})
     async with tenant_visitor(app, client, tenant.json()["id"]) as visitor:
         yield visitor
 
 
-async def test_nobodys_page_shows_what_is_anothers(
+async def test_no_page_shows_another_tenants_data(
     stranger: Visitor, operator: Visitor, owned: dict[str, str]
 ) -> None:
     private = [value for name, value in owned.items() if name != "tenant_id"] + ["Victim"]
@@ -84,12 +84,12 @@ async def test_nobodys_page_shows_what_is_anothers(
             assert unknown.status_code == 404, page
         for value in private:
             assert value not in re.sub(r'value="/dashboard[^"]*"', "", answer.text), page
-    # and its owner's operator does see it
+    # the operator does see it
     seen = await operator.get(f"/dashboard/endpoints/{owned['endpoint_id']}")
     assert owned["endpoint_id"] in seen.text
 
 
-async def test_live_parts_of_anothers_are_not_there(
+async def test_live_parts_of_another_tenant_answer_404(
     stranger: Visitor, owned: dict[str, str]
 ) -> None:
     for page in LIVE:
@@ -98,7 +98,7 @@ async def test_live_parts_of_anothers_are_not_there(
             assert answer.status_code == 404, page
 
 
-async def test_lists_narrowed_to_anothers_are_refused_or_empty(
+async def test_lists_filtered_by_another_tenants_ids_show_nothing(
     stranger: Visitor, owned: dict[str, str]
 ) -> None:
     for page in LISTS:
@@ -111,7 +111,7 @@ async def test_lists_narrowed_to_anothers_are_refused_or_empty(
             assert "Victim" not in text, f"{page} {name}"
 
 
-async def test_nobodys_form_changes_what_is_anothers(
+async def test_no_form_changes_another_tenants_data(
     stranger: Visitor, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
     before = await everything(client, owned)
@@ -127,7 +127,7 @@ async def test_nobodys_form_changes_what_is_anothers(
     assert await everything(client, owned) == before
 
 
-async def test_who_may_only_look_sees_no_buttons_and_can_press_none(
+async def test_read_only_key_sees_no_forms_and_cannot_submit_any(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
     async with tenant_visitor(app, client, owned["tenant_id"], scope="tenant:read") as reader:
@@ -145,7 +145,7 @@ async def test_who_may_only_look_sees_no_buttons_and_can_press_none(
         assert await everything(client, owned) == before
 
 
-async def test_only_an_operator_chooses_whose_things_to_see(
+async def test_only_operators_can_choose_a_tenant(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
     other = (await client.post("/tenants", json={"name": "Other"})).json()["id"]
@@ -155,7 +155,7 @@ async def test_only_an_operator_chooses_whose_things_to_see(
         assert owned["endpoint_id"] not in (await visitor.get("/dashboard/endpoints")).text
 
 
-async def test_without_a_session_every_page_leads_to_signing_in(
+async def test_every_page_redirects_to_sign_in_without_a_session(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
     before = await everything(client, owned)
@@ -168,7 +168,7 @@ async def test_without_a_session_every_page_leads_to_signing_in(
     assert await everything(client, owned) == before
 
 
-async def test_no_form_is_taken_without_its_token(
+async def test_no_form_is_accepted_without_its_csrf_token(
     app: FastAPI,
     operator: Visitor,
     client: httpx2.AsyncClient,

@@ -1,4 +1,4 @@
-"""No page leads to one that its visitor may not see."""
+"""No page links to a page that its visitor may not see."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from fastapi import FastAPI
 
 from api.process.context import Context
-from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.portal import link
+from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, browser, tenant_visitor
 
 pytestmark = pytest.mark.anyio
 
 LINK = re.compile(r'<a [^>]*?href="(/dashboard[^"]*)"')
 LASTS = 200
-"""More pages than there are: links to lists whose filters differ are the same page."""
+"""More pages than exist: links to a list with different filters count as one page."""
 
 
 @pytest.fixture
 async def busy_shop(app: FastAPI, client: httpx2.AsyncClient, context: Context) -> dict[str, str]:
-    """A tenant with an endpoint, a delivery that failed, one under way, and a job."""
+    """A tenant with an endpoint, a failed delivery, one in progress, and a job."""
     tenant = await new_tenant(client)
     endpoint_id = await new_endpoint(client, tenant)
     await end(context, await emit(client, tenant))
@@ -36,7 +36,7 @@ async def busy_shop(app: FastAPI, client: httpx2.AsyncClient, context: Context) 
 
 
 async def pages(visitor: Visitor, *starts: str) -> AsyncIterator[tuple[str, str, int]]:
-    """Every page that links lead to: the page with the link, its own path, and its status."""
+    """Follow every link. Yield the page with the link, the linked path, and its status."""
     waiting = [("", start) for start in starts]
     seen: set[str] = set()
     while waiting and len(seen) < LASTS:
@@ -53,7 +53,7 @@ async def pages(visitor: Visitor, *starts: str) -> AsyncIterator[tuple[str, str,
 @pytest.mark.parametrize(
     ("scope", "of_one"), [("tenant", True), ("tenant:read", True), ("tenant", False)]
 )
-async def test_no_link_of_a_page_is_dead_for_whom_a_portal_link_let_in(
+async def test_portal_link_sessions_see_no_dead_links(
     app: FastAPI, client: httpx2.AsyncClient, busy_shop: dict[str, str], scope: str, of_one: bool
 ) -> None:
     narrowed = {"endpoint_id": busy_shop["endpoint_id"]} if of_one else {}
@@ -64,7 +64,7 @@ async def test_no_link_of_a_page_is_dead_for_whom_a_portal_link_let_in(
     assert len(found) > 6
 
 
-async def test_the_event_of_a_delivery_is_named_where_it_cannot_be_seen(
+async def test_delivery_page_links_its_event_only_if_the_visitor_may_see_it(
     app: FastAPI, client: httpx2.AsyncClient, busy_shop: dict[str, str]
 ) -> None:
     found = await client.get("/deliveries", params={"endpoint_id": busy_shop["endpoint_id"]})

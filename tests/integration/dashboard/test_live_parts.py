@@ -1,4 +1,4 @@
-"""The parts of pages that follow what happens: what is sent of them, and until when."""
+"""Live parts of pages: which messages they send, and when they end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from api.dashboard.site.page import View
 from api.http.pagination import Page
 from api.process.context import Context
 from api.routes.deliveries import list_deliveries
-from tests.integration.dashboard.belongings import emit, new_endpoint, new_tenant
+from tests.integration.dashboard.resources import emit, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in
 from tests.support.api_client import OPERATOR_KEY
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_live_part_stays_the_same_while_only_time_passes(
+async def test_live_part_does_not_change_with_time_alone(
     app: FastAPI, context: Context, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -41,7 +41,7 @@ async def test_a_live_part_stays_the_same_while_only_time_passes(
     assert rendered(live=True, later=hour) == rendered(live=True, later=2 * hour)
 
 
-async def test_a_live_part_says_what_is_different_and_ends_with_the_session(
+async def test_live_part_sends_changes_and_ends_with_the_session(
     app: FastAPI, operator: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = ["<p>one\ntwo</p>", "<p>one\ntwo</p>", "<p>three</p>", "<p>four</p>"]

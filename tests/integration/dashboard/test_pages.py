@@ -1,4 +1,4 @@
-"""What every page has around its subject: whose things it shows, theme, messages, errors, files."""
+"""The parts that every page shares: the tenant, theme, notices, errors and static files."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.integration.dashboard.belongings import new_endpoint, new_tenant
+from tests.integration.dashboard.resources import new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor
 from tests.support.api_client import OPERATOR_KEY
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_operator_looks_at_one_tenant_and_at_all_again(
+async def test_operator_switches_between_one_tenant_and_all(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     one, other = await new_tenant(client, "One"), await new_tenant(client, "Other")
     ids = [await new_endpoint(client, tenant) for tenant in (one, other)]
     async with signed_in(app, OPERATOR_KEY) as visitor:
-        await visitor.posted("/dashboard/settings/tenant", tenant_id=one)
+        await visitor.submit("/dashboard/settings/tenant", tenant_id=one)
         page = (await visitor.get("/dashboard/endpoints")).text
         assert ids[0] in page
         assert ids[1] not in page
         assert 'name="tenant_id"' not in (await visitor.get("/dashboard/endpoints/new")).text
-        await visitor.posted("/dashboard/settings/tenant", tenant_id="")
+        await visitor.submit("/dashboard/settings/tenant", tenant_id="")
         page = (await visitor.get("/dashboard/endpoints")).text
         assert ids[0] in page
         assert ids[1] in page
-        told = await visitor.posted("/dashboard/tenants", name="Third")
-        assert "Tenant Third is created." in told
+        text = await visitor.submit("/dashboard/tenants", name="Third")
+        assert "Tenant Third is created." in text
 
 
 async def test_the_theme_is_remembered(operator: Visitor) -> None:
-    page = await operator.posted("/dashboard/settings/theme", theme="dark", back="/dashboard")
+    page = await operator.submit("/dashboard/settings/theme", theme="dark", back="/dashboard")
     assert 'data-theme="dark"' in page
-    page = await operator.posted("/dashboard/settings/theme", theme="", back="/dashboard")
+    page = await operator.submit("/dashboard/settings/theme", theme="", back="/dashboard")
     assert "data-theme=" not in page
 
 
-async def test_a_message_is_shown_once_and_to_nobody_else(
+async def test_notice_is_shown_once_and_only_to_its_visitor(
     app: FastAPI, operator: Visitor, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
     answer = await operator.post("/dashboard/tenants", name="")
-    assert answer.status_code == 422  # no `back`: a page of its own
+    assert answer.status_code == 422  # without `back`: a page of its own
     answer = await operator.post("/dashboard/tenants", name="", back="/dashboard/tenants")
     assert answer.status_code == 303
     flash = operator.client.cookies["hookfast-flash"]
@@ -58,7 +58,7 @@ async def test_a_message_is_shown_once_and_to_nobody_else(
     assert "at least 1 character" not in (await operator.get("/dashboard/tenants")).text
 
 
-async def test_what_no_page_is_at_and_what_is_wrong_are_pages_too(operator: Visitor) -> None:
+async def test_errors_are_html_pages(operator: Visitor) -> None:
     for path, status in (
         ("/dashboard/nothing", 404),
         ("/dashboard/endpoints/ep_1", 404),
@@ -73,7 +73,7 @@ async def test_what_no_page_is_at_and_what_is_wrong_are_pages_too(operator: Visi
         assert '<main id="main"' in answer.text, path
 
 
-async def test_static_files_are_kept_for_good_under_names_that_change_with_them(
+async def test_static_files_are_cached_for_good_under_hashed_names(
     operator: Visitor,
 ) -> None:
     page = (await operator.get("/dashboard")).text

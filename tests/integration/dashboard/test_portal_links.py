@@ -1,4 +1,4 @@
-"""Portal links let in whoever has one, for as long as they say; what is done with one is told."""
+"""Portal links open a session for anyone who has one, until they expire; actions are audited."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from api.http.pagination import Page
 from api.process.context import Context
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import OwnerLinks
-from tests.integration.dashboard.belongings import end, new_endpoint, new_tenant
 from tests.integration.dashboard.portal import OWN, link
+from tests.integration.dashboard.resources import end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import ORIGIN, Forms, Visitor, browser, signed_in
 from tests.support.api_client import OPERATOR_KEY, KeyClient, assert_problem
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_link_becomes_a_session_and_goes_from_the_address(
+async def test_portal_link_becomes_a_session_and_leaves_the_address(
     app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
 ) -> None:
     url = await link(client, shop["tenant_id"])
@@ -36,17 +36,17 @@ async def test_the_link_becomes_a_session_and_goes_from_the_address(
     assert url.rpartition("=")[2] not in page.text
 
 
-async def test_it_opens_once_more_while_it_lasts(
+async def test_portal_link_opens_more_than_once(
     app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
 ) -> None:
-    """What scans mail for viruses follows links too."""
+    """Virus scanners of mail follow links too."""
     url = await link(client, shop["tenant_id"])
     for _ in range(2):
         async with browser(app) as visitor:
             assert (await visitor.get(url)).headers["location"] == "/dashboard"
 
 
-async def test_a_link_to_a_tenant_shows_its_pages_and_makes_no_keys(
+async def test_tenant_link_shows_the_tenants_pages_but_creates_no_keys(
     app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
 ) -> None:
     async with browser(app) as visitor:
@@ -54,7 +54,7 @@ async def test_a_link_to_a_tenant_shows_its_pages_and_makes_no_keys(
         assert (await visitor.get(OWN.format(**shop))).status_code == 200
         menu = await visitor.get("/dashboard/deliveries")
         assert "/dashboard/api-keys" not in menu.text
-        # a key would outlive the link
+        # a key would outlive the session
         assert (await visitor.get("/dashboard/api-keys")).status_code == 404
         answer = await visitor.post("/dashboard/api-keys", name="kept", scope="tenant")
         assert answer.status_code == 404
@@ -63,7 +63,7 @@ async def test_a_link_to_a_tenant_shows_its_pages_and_makes_no_keys(
 
 
 @pytest.mark.parametrize("made_by", ["operator", "tenant"])
-async def test_what_is_done_with_it_is_told_without_the_key_of_whoever_made_it(
+async def test_actions_by_portal_link_hide_the_operators_key_from_the_tenant(
     app: FastAPI,
     client: httpx2.AsyncClient,
     context: Context,
@@ -83,24 +83,24 @@ async def test_what_is_done_with_it_is_told_without_the_key_of_whoever_made_it(
             "/dashboard/dead-letters/redrive/run", to="all", endpoint_id=shop["endpoint_id"]
         )
         job_page = await visitor.get(sent.headers["location"])
-        told = made["key_id"] if made_by == "tenant" else None
+        visible_key = made["key_id"] if made_by == "tenant" else None
 
         (entry, *_) = (await theirs.get("/audit", params={"action": "dead_letter.redrive"})).json()[
             "data"
         ]
-        assert (entry["actor"], entry["key_id"]) == ("portal", told)
+        assert (entry["actor"], entry["key_id"]) == ("portal", visible_key)
         assert entry["client_address"] == "203.0.113.1"
-        assert made["key_id"] not in job_page.text or told
+        assert made["key_id"] not in job_page.text or visible_key
         path = sent.headers["location"].removeprefix("/dashboard")
         (listed,) = (await theirs.get("/jobs")).json()["data"]
         assert [each["requested_by"] for each in (listed, (await theirs.get(path)).json())] == [
-            told,
-            told,
+            visible_key,
+            visible_key,
         ]
-        assert (await theirs.post(f"{path}/cancel")).json()["requested_by"] == told
+        assert (await theirs.post(f"{path}/cancel")).json()["requested_by"] == visible_key
         by_key = (await theirs.get("/audit", params={"key_id": made["key_id"]})).json()["data"]
         assert bool(by_key) is (made_by == "tenant")
-        # and the operator is told
+        # the operator sees the key
         assert (await client.get(path)).json()["requested_by"] == made["key_id"]
         (seen, *_) = (await client.get("/audit", params={"action": "dead_letter.redrive"})).json()[
             "data"
@@ -108,18 +108,18 @@ async def test_what_is_done_with_it_is_told_without_the_key_of_whoever_made_it(
         assert (seen["actor"], seen["key_id"]) == ("portal", made["key_id"])
 
 
-async def test_a_tenants_revoked_keys_stay_its_own_in_the_log(
+async def test_audit_log_still_shows_a_tenant_its_revoked_keys(
     client: httpx2.AsyncClient, shop: dict[str, str], key_client: KeyClient
 ) -> None:
     async with key_client(shop["tenant_id"]) as first, key_client(shop["tenant_id"]) as second:
         await first.post(f"/endpoints/{shop['endpoint_id']}/pause")
         (paused, *_) = (await first.get("/audit")).json()["data"]
         assert (await client.delete(f"/api-keys/{paused['key_id']}")).status_code == 204
-        told = (await second.get("/audit", params={"key_id": paused["key_id"]})).json()["data"]
-    assert told == [paused]
+        entries = (await second.get("/audit", params={"key_id": paused["key_id"]})).json()["data"]
+    assert entries == [paused]
 
 
-async def test_revoking_the_key_that_made_it_ends_it_and_its_sessions(
+async def test_revoking_the_key_ends_its_portal_links_and_their_sessions(
     app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str], key_client: KeyClient
 ) -> None:
     async with key_client(shop["tenant_id"], scope="tenant") as maker, browser(app) as visitor:
@@ -134,7 +134,7 @@ async def test_revoking_the_key_that_made_it_ends_it_and_its_sessions(
     assert "no longer valid" in answer.text
 
 
-async def test_a_session_lasts_two_hours_however_long_the_link(
+async def test_portal_session_lasts_two_hours_even_if_the_link_lasts_longer(
     app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
 ) -> None:
     async with browser(app) as visitor:
@@ -144,7 +144,7 @@ async def test_a_session_lasts_two_hours_however_long_the_link(
     assert "Max-Age=7200;" in answer.headers["set-cookie"]
 
 
-async def test_who_is_signed_in_is_asked_before_the_link_takes_that_away(
+async def test_signed_in_visitor_confirms_before_a_link_replaces_the_session(
     app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
 ) -> None:
     url = await link(client, shop["tenant_id"])
@@ -165,7 +165,7 @@ def _fields(html: str) -> dict[str, str]:
     return fields
 
 
-async def test_guessing_is_throttled_like_guessing_keys(app: FastAPI) -> None:
+async def test_guessed_portal_links_are_throttled(app: FastAPI) -> None:
     async with browser(app, address="203.0.113.77") as visitor:
         for _ in range(3):
             answer = await visitor.get("/dashboard/portal?sig=guessed")
@@ -174,7 +174,7 @@ async def test_guessing_is_throttled_like_guessing_keys(app: FastAPI) -> None:
 
 
 async def mailed(visitor: Visitor, context: Context, shop: dict[str, str]) -> httpx2.Response:
-    """Follow the link of a mail to the endpoint's owner."""
+    """Follow the link in a mail to the endpoint's owner."""
     links = OwnerLinks(context.keyring, timedelta(days=7))
     return await visitor.get(
         links.url(
@@ -187,7 +187,7 @@ async def mailed(visitor: Visitor, context: Context, shop: dict[str, str]) -> ht
     )
 
 
-async def test_an_owners_mail_leads_to_the_endpoint_to_look_at_only(
+async def test_link_in_owner_mail_opens_the_endpoint_read_only(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
 ) -> None:
     async with browser(app) as visitor:
@@ -196,14 +196,14 @@ async def test_an_owners_mail_leads_to_the_endpoint_to_look_at_only(
         page = await visitor.get(OWN.format(**shop))
         assert page.status_code == 200
         assert f"{OWN.format(**shop)}/pause" not in page.text
-        refused = await visitor.post(f"{OWN.format(**shop)}/pause")
-        assert refused.status_code == 403
-        # and the tenant's end is its end
+        rejected = await visitor.post(f"{OWN.format(**shop)}/pause")
+        assert rejected.status_code == 403
+        # the session ends with the tenant
         await client.delete(f"/tenants/{shop['tenant_id']}")
         assert (await visitor.get(OWN.format(**shop))).status_code == 303
 
 
-async def test_who_is_an_owner_no_more_is_not_let_in(
+async def test_link_in_owner_mail_is_invalid_for_a_former_owner(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
 ) -> None:
     await client.patch(
@@ -215,7 +215,7 @@ async def test_who_is_an_owner_no_more_is_not_let_in(
         assert (await mailed(visitor, context, shop)).status_code == 401
 
 
-async def test_a_link_is_for_the_tenants_own_endpoints(
+async def test_portal_link_to_another_tenants_endpoint_is_rejected(
     client: httpx2.AsyncClient, shop: dict[str, str], owned: dict[str, str]
 ) -> None:
     answer = await client.post(
@@ -224,7 +224,7 @@ async def test_a_link_is_for_the_tenants_own_endpoints(
     assert_problem(answer, 422, code="invalid_input", pointer="/endpoint_id")
 
 
-async def test_making_one_is_in_the_audit_log_and_the_link_is_not(
+async def test_audit_log_records_the_portal_link_without_its_url(
     client: httpx2.AsyncClient, shop: dict[str, str]
 ) -> None:
     url = await link(client, shop["tenant_id"], scope="tenant")
@@ -236,10 +236,10 @@ async def test_making_one_is_in_the_audit_log_and_the_link_is_not(
     assert url.rpartition("=")[2] not in str(entry)
 
 
-async def test_a_link_to_an_endpoint_is_offered_for_that_endpoint_however_many_there_are(
+async def test_portal_link_form_offers_the_requested_endpoint_even_among_many(
     app: FastAPI, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With another choice in the form, or with none, the link would show more than was meant."""
+    """With another endpoint selected, or none, the link would show more than intended."""
     monkeypatch.setattr(filter_choices, "NEWEST", Page(limit=1, after=None))
     tenants = [await new_tenant(client) for _ in range(2)]
     first, _ = [await new_endpoint(client, tenants[0]) for _ in range(2)]
@@ -249,6 +249,6 @@ async def test_a_link_to_an_endpoint_is_offered_for_that_endpoint_however_many_t
         await operator.post("/dashboard/settings/tenant", tenant_id=tenants[0])
         assert f'<option value="{first}" selected>' in (await operator.get(path)).text
         await operator.post("/dashboard/settings/tenant", tenant_id=tenants[1])
-        refused = await operator.get(path)
-    assert refused.status_code == 422
-    assert "choose that tenant first" in refused.text
+        rejected = await operator.get(path)
+    assert rejected.status_code == 422
+    assert "choose that tenant first" in rejected.text

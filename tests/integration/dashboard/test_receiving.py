@@ -1,4 +1,4 @@
-"""Sources and the inbox on the pages."""
+"""The pages of sources and the inbox."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.integration.api.inbound import post, signed
-from tests.integration.dashboard.belongings import new_tenant
+from tests.integration.dashboard.resources import new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
@@ -16,14 +16,14 @@ PUSH = {"ref": "refs/heads/main", "size": 1.0}
 
 
 async def new_source(visitor: Visitor, **fields: str) -> tuple[str, str]:
-    """Its id, and the page that shows its secret."""
+    """Create a source. Return its id without the prefix, and the page that shows its secret."""
     form = {"name": "GitHub", "provider": "github", "fact_window_seconds": "86400"}
     answer = await visitor.post("/dashboard/sources/new", **form | fields)
     assert answer.status_code == 200, text_of(answer.text)
     return answer.text.partition('href="/dashboard/sources/src_')[2][:32], answer.text
 
 
-async def test_a_source_is_made_used_rotated_turned_off_and_deleted(
+async def test_source_is_created_used_rotated_disabled_and_deleted(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -38,11 +38,11 @@ async def test_a_source_is_made_used_rotated_turned_off_and_deleted(
         headers, body = signed(PUSH, secret=secret)
         assert (await post(client, source_id, headers, body)).status_code == 202
         assert (await post(client, source_id, headers, body)).status_code == 200
-        refused = await post(client, source_id, {"Content-Type": "application/json"}, b"{}")
-        assert refused.status_code == 401
-        told = text_of((await visitor.get(base)).text)
-        assert "Accepted 1" in told
-        assert "Duplicates 1" in told
+        rejected = await post(client, source_id, {"Content-Type": "application/json"}, b"{}")
+        assert rejected.status_code == 401
+        text = text_of((await visitor.get(base)).text)
+        assert "Accepted 1" in text
+        assert "Duplicates 1" in text
 
         rotated = await visitor.post(f"{base}/rotate-secret", overlap="0")
         new = rotated.text.partition('id="secret">')[2].partition("<")[0]
@@ -51,16 +51,16 @@ async def test_a_source_is_made_used_rotated_turned_off_and_deleted(
         assert (await post(client, source_id, again, body)).status_code == 401
 
         assert "Disable this source?" in (await visitor.get(f"{base}/disable")).text
-        await visitor.posted(f"{base}/disable")
+        await visitor.submit(f"{base}/disable")
         again, body = signed({"ref": "x"}, secret=new)
         assert (await post(client, source_id, again, body)).status_code == 404
-        await visitor.posted(f"{base}/enable", back=base)
+        await visitor.submit(f"{base}/enable", back=base)
         assert (await post(client, source_id, again, body)).status_code == 202
-        await visitor.posted(f"{base}/delete")
+        await visitor.submit(f"{base}/delete")
         assert (await visitor.get(base)).status_code == 404
 
 
-async def test_a_sources_settings_are_changed_and_what_is_wrong_is_told(
+async def test_source_settings_are_saved_and_invalid_ones_rejected(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -74,14 +74,14 @@ async def test_a_sources_settings_are_changed_and_what_is_wrong_is_told(
             "fact_expression": "suggested",
             "fact_window_seconds": "60",
         }
-        await visitor.posted(path, **fields)
+        await visitor.submit(path, **fields)
         source = (await client.get(f"/sources/src_{rest}")).json()
         assert source["name"] == "All of GitHub"
         assert source["allowed_networks"] == ["192.30.252.0/22"]
-        # one that the form has no more is gone, and not merged
+        # a name that was removed from the form is deleted, not merged
         assert source["event_types"] == {"github.issues.opened": "code.issue.opened"}
         assert source["idempotency"] == {"expression": "suggested", "window_seconds": 60}
-        for wrong, told in (
+        for wrong, text in (
             ({"options": "{x"}, "this is not JSON"),
             ({"options": "[1]"}, "must be a JSON object, such as"),
             ({"allowed_networks": "all of them"}, "allowed networks"),
@@ -89,30 +89,30 @@ async def test_a_sources_settings_are_changed_and_what_is_wrong_is_told(
         ):
             answer = await visitor.post(path, **fields | wrong)
             assert answer.status_code == 422
-            assert told in text_of(answer.text)
+            assert text in text_of(answer.text)
         assert (await client.get(f"/sources/src_{rest}")).json() == source
 
 
-async def test_a_new_sources_secret_is_asked_for_where_the_provider_makes_it(
+async def test_new_source_requires_the_secret_that_its_provider_creates(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
     async with tenant_visitor(app, client, tenant) as visitor:
         form = {"name": "Stripe", "provider": "stripe", "fact_window_seconds": "1"}
-        refused = await visitor.post("/dashboard/sources/new", **form)
-        assert refused.status_code == 422
-        assert "stripe creates the secret" in text_of(refused.text)
+        rejected = await visitor.post("/dashboard/sources/new", **form)
+        assert rejected.status_code == 422
+        assert "stripe creates the secret" in text_of(rejected.text)
         given = "whsec_given_by_stripe_0123456789"
         made = await visitor.post("/dashboard/sources/new", secrets=given, **form)
         assert made.status_code == 200
         assert given not in made.text
 
 
-async def test_what_came_in_is_shown_downloaded_and_tried_again(
+async def test_inbox_entry_is_shown_downloaded_and_retried(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
-    kind = f"github.k{tenant[-8:]}.received"  # its own: the catalogue is everybody's
+    kind = f"github.k{tenant[-8:]}.received"  # unique, because all tests share the catalogue
     schema = {"type": "object", "required": ["size"]}
     await client.put(f"/event-types/{kind}", json={"schema": schema})
     async with tenant_visitor(app, client, tenant) as visitor:
@@ -132,8 +132,8 @@ async def test_what_came_in_is_shown_downloaded_and_tried_again(
         assert download.headers["content-disposition"].startswith("attachment")
         assert download.headers["content-type"] == "application/octet-stream"
         assert "sandbox" in download.headers["content-security-policy"]
-        again = await visitor.posted(f"{path}/retry", back=path)
+        again = await visitor.submit(f"{path}/retry", back=path)
         assert 'class="flash bad"' in again
         await client.put(f"/event-types/{kind}", json={})
-        assert "The event was created." in await visitor.posted(f"{path}/retry", back=path)
+        assert "The event was created." in await visitor.submit(f"{path}/retry", back=path)
         assert "/dashboard/events/evt_" in (await visitor.get(path)).text

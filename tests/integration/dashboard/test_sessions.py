@@ -1,4 +1,4 @@
-"""Signing in, and what ends a session."""
+"""Signing in, and the ends of a session."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def session_cookie(answer: httpx2.Response) -> str:
     )
 
 
-async def test_the_root_leads_to_the_dashboard_and_that_to_signing_in(app: FastAPI) -> None:
+async def test_root_redirects_to_the_dashboard_and_then_to_sign_in(app: FastAPI) -> None:
     async with browser(app) as visitor:
         for path in ("/", "/dashboard/"):
             assert (await visitor.get(path)).headers["location"] == "/dashboard"
         assert (await visitor.get("/dashboard")).headers["location"] == "/dashboard/sign-in"
 
 
-async def test_signing_in_leads_back_to_the_page_that_was_asked_for(app: FastAPI) -> None:
+async def test_sign_in_returns_to_the_requested_page(app: FastAPI) -> None:
     async with browser(app) as visitor:
         sent = await visitor.get("/dashboard/deliveries?status=dead")
         assert sent.status_code == 303
@@ -62,7 +62,7 @@ async def test_signing_in_leads_back_to_the_page_that_was_asked_for(app: FastAPI
         ("/dashboard/sign-out", {}, None),
     ],
 )
-async def test_a_form_sent_after_the_session_leads_back_to_its_page(
+async def test_form_sent_without_a_session_returns_to_its_page_after_sign_in(
     app: FastAPI, path: str, fields: dict[str, str], page: str | None
 ) -> None:
     async with browser(app) as visitor:
@@ -85,14 +85,14 @@ async def test_a_form_sent_after_the_session_leads_back_to_its_page(
         "/dashboard/\r\nSet-Cookie: a=b",
     ],
 )
-async def test_signing_in_leads_nowhere_but_to_the_dashboard(app: FastAPI, path: str) -> None:
+async def test_sign_in_redirects_only_to_the_dashboard(app: FastAPI, path: str) -> None:
     async with browser(app) as visitor:
         answer = await sign_in(visitor, OPERATOR_KEY, next=path)
     assert answer.status_code == 303
     assert answer.headers["location"] == "/dashboard"
 
 
-async def test_an_address_too_long_to_come_back_to_is_left_out(app: FastAPI) -> None:
+async def test_sign_in_drops_a_return_address_that_is_too_long(app: FastAPI) -> None:
     long = "/dashboard/audit?resource_id=" + "a" * 2_000
     async with browser(app) as visitor:
         assert (await visitor.get(long)).headers["location"] == "/dashboard/sign-in"
@@ -103,7 +103,7 @@ async def test_an_address_too_long_to_come_back_to_is_left_out(app: FastAPI) -> 
         assert answer.headers["location"] == "/dashboard"
 
 
-async def test_what_an_open_page_cannot_read_is_refused_as_a_page(context: Context) -> None:
+async def test_invalid_query_of_an_open_page_answers_an_error_page(context: Context) -> None:
     open_routes = open_page_router()
 
     @open_routes.get("/opened")
@@ -121,7 +121,7 @@ async def test_what_an_open_page_cannot_read_is_refused_as_a_page(context: Conte
 
 
 @pytest.mark.parametrize("scope", ["tenant", "tenant:read"])
-async def test_a_tenants_key_signs_in(
+async def test_tenant_key_signs_in(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str], scope: str
 ) -> None:
     made = await client.post(
@@ -133,7 +133,7 @@ async def test_a_tenants_key_signs_in(
     assert ("read only" in page.text) == (scope == "tenant:read")
 
 
-async def test_a_key_that_only_emits_does_not(
+async def test_emit_key_cannot_sign_in(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
     made = await client.post(
@@ -146,18 +146,18 @@ async def test_a_key_that_only_emits_does_not(
         assert not await is_signed_in(visitor)
 
 
-async def test_wrong_keys_are_refused_and_after_a_few_of_them_throttled(app: FastAPI) -> None:
+async def test_wrong_keys_are_rejected_then_throttled(app: FastAPI) -> None:
     async with browser(app, address="203.0.113.66") as visitor:
         for key in ("", "hf_short", "hf_" + "x" * 40):
             answer = await sign_in(visitor, key)
             assert answer.status_code == 401
             assert 'role="alert"' in answer.text
         assert (await sign_in(visitor, "hf_" + "y" * 40)).status_code == 429
-        # and a key that works does work
+        # a valid key still works
         assert (await sign_in(visitor, OPERATOR_KEY)).status_code == 303
 
 
-async def test_made_up_sessions_count_as_failures_and_lead_to_signing_in(app: FastAPI) -> None:
+async def test_invalid_session_cookies_count_as_failed_sign_ins(app: FastAPI) -> None:
     async with browser(app, address="203.0.113.68") as visitor:
         for number in range(4):
             visitor.client.cookies.set(SESSION, f"made-up-{number}")
@@ -167,7 +167,7 @@ async def test_made_up_sessions_count_as_failures_and_lead_to_signing_in(app: Fa
         assert (await sign_in(visitor, OPERATOR_KEY)).status_code == 303
 
 
-async def test_the_key_is_in_no_answer(app: FastAPI) -> None:
+async def test_no_response_contains_the_key(app: FastAPI) -> None:
     wrong = "hf_" + "secret-looking-" * 3
     async with browser(app, address="203.0.113.67") as visitor:
         assert wrong not in (await sign_in(visitor, wrong)).text
@@ -177,7 +177,7 @@ async def test_the_key_is_in_no_answer(app: FastAPI) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_the_cookie_is_for_this_host_only_and_never_for_scripts(
+async def test_session_cookie_is_for_this_host_only_and_hidden_from_scripts(
     app: FastAPI, scheme: str
 ) -> None:
     async with browser(app, origin=f"{scheme}://hookfast.test") as visitor:
@@ -192,9 +192,7 @@ async def test_the_cookie_is_for_this_host_only_and_never_for_scripts(
     assert name == (f"__Host-{SESSION}" if scheme == "https" else SESSION)
 
 
-async def test_a_session_is_stored_without_what_would_let_one_in(
-    app: FastAPI, context: Context
-) -> None:
+async def test_database_does_not_store_the_session_token(app: FastAPI, context: Context) -> None:
     async with signed_in(app, OPERATOR_KEY) as visitor:
         token = visitor.client.cookies[SESSION]
         async with context.database.read() as connection:
@@ -203,7 +201,7 @@ async def test_a_session_is_stored_without_what_would_let_one_in(
     assert token not in str(rows)
 
 
-async def test_signing_in_anew_ends_the_session_before(app: FastAPI) -> None:
+async def test_signing_in_again_ends_the_previous_session(app: FastAPI) -> None:
     async with signed_in(app, OPERATOR_KEY) as visitor, browser(app) as thief:
         thief.client.cookies.set(SESSION, visitor.client.cookies[SESSION])
         assert await is_signed_in(thief)
@@ -212,14 +210,14 @@ async def test_signing_in_anew_ends_the_session_before(app: FastAPI) -> None:
         assert not await is_signed_in(thief)
 
 
-async def test_a_token_that_somebody_planted_is_not_taken_over(app: FastAPI) -> None:
+async def test_planted_session_token_is_replaced_at_sign_in(app: FastAPI) -> None:
     async with browser(app) as visitor:
         visitor.client.cookies.set(SESSION, "planted")
         answer = await sign_in(visitor, OPERATOR_KEY)
     assert "planted" not in session_cookie(answer)
 
 
-async def test_signing_out_ends_it_here_and_not_only_in_the_browser(app: FastAPI) -> None:
+async def test_signing_out_ends_the_session_on_the_server(app: FastAPI) -> None:
     async with signed_in(app, OPERATOR_KEY) as visitor, browser(app) as thief:
         thief.client.cookies.set(SESSION, visitor.client.cookies[SESSION])
         answer = await visitor.post("/dashboard/sign-out")
@@ -228,7 +226,7 @@ async def test_signing_out_ends_it_here_and_not_only_in_the_browser(app: FastAPI
         assert not await is_signed_in(thief)
 
 
-async def test_revoking_its_key_ends_it_at_once(
+async def test_revoking_the_key_ends_its_session_at_once(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
     made = await client.post(f"/tenants/{owned['tenant_id']}/api-keys", json={"name": "x"})
@@ -238,7 +236,9 @@ async def test_revoking_its_key_ends_it_at_once(
         assert not await is_signed_in(visitor)
 
 
-async def test_deleting_its_tenant_ends_it(app: FastAPI, client: httpx2.AsyncClient) -> None:
+async def test_deleting_the_tenant_ends_its_sessions(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
     tenant = (await client.post("/tenants", json={"name": "Short-lived"})).json()["id"]
     made = await client.post(f"/tenants/{tenant}/api-keys", json={"name": "x"})
     async with signed_in(app, made.json()["key"]) as visitor:
@@ -247,7 +247,7 @@ async def test_deleting_its_tenant_ends_it(app: FastAPI, client: httpx2.AsyncCli
         assert not await is_signed_in(visitor)
 
 
-async def test_it_lasts_half_a_day_whatever_the_browser_keeps(
+async def test_session_lasts_half_a_day_even_if_the_browser_keeps_the_cookie(
     app: FastAPI, context: Context
 ) -> None:
     async with signed_in(app, OPERATOR_KEY) as visitor:
@@ -260,7 +260,7 @@ async def test_it_lasts_half_a_day_whatever_the_browser_keeps(
             await connection.execute(over)
         assert not await is_signed_in(visitor)
         async with signed_in(app, OPERATOR_KEY), context.database.read() as connection:
-            # the next one to sign in sweeps it away
+            # the next sign-in deletes expired sessions
             assert (await connection.execute(select(SESSIONS).where(own))).first() is None
 
 
@@ -278,7 +278,7 @@ async def test_a_session_does_not_outlast_its_key(
     assert 3_000 < int(morsel["max-age"]) <= 3_600
 
 
-async def test_a_live_part_tells_the_browser_to_stop_asking_when_the_session_is_over(
+async def test_live_part_answers_204_without_a_session(
     app: FastAPI,
 ) -> None:
     async with browser(app) as visitor:

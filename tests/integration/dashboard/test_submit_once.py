@@ -1,4 +1,4 @@
-"""A form does its work once, however often it is sent."""
+"""A form takes effect once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy import func, select, update
 
 from api.process.context import Context
 from hookfast.storage.tables import SentForm
-from tests.integration.dashboard.belongings import emit, end, new_endpoint, new_tenant
+from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ async def visitor(app: FastAPI, client: httpx2.AsyncClient, tenant: str) -> Asyn
 
 
 async def token_of(visitor: Visitor, page: str) -> str:
-    """The token that the forms of a page carry."""
+    """Return the token that the forms of a page carry."""
     html = (await visitor.get(page)).text
     [token] = set(re.findall(r'name="once" value="([^"]+)"', html))
     return token
@@ -55,7 +55,7 @@ async def listed(client: httpx2.AsyncClient, name: str, tenant: str) -> list[Any
     return found
 
 
-async def test_an_endpoint_is_made_once_and_its_secret_not_shown_again(
+async def test_resubmitted_form_creates_one_endpoint_and_hides_its_secret(
     visitor: Visitor, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     path = "/dashboard/endpoints/new"
@@ -69,13 +69,13 @@ async def test_an_endpoint_is_made_once_and_its_secret_not_shown_again(
     page = (await visitor.get(reloaded.headers["location"])).text
     assert "This was already done" in page
     assert not SECRET.search(page)
-    # the form of a page that was loaded anew is another one
+    # a page that is loaded again has a new form
     again = await visitor.post(path, **fields | {"once": await token_of(visitor, path)})
     assert SECRET.search(again.text)
     assert len(await listed(client, "endpoints", tenant)) == 2
 
 
-async def test_of_two_clicks_at_once_one_does_it_and_the_other_leads_there(
+async def test_concurrent_clicks_create_one_endpoint(
     visitor: Visitor, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     path = "/dashboard/endpoints/new"
@@ -85,12 +85,12 @@ async def test_of_two_clicks_at_once_one_does_it_and_the_other_leads_there(
     assert len(await listed(client, "endpoints", tenant)) == 1
 
 
-async def test_a_secret_is_rotated_a_key_a_link_and_a_source_made_once(
+async def test_resubmitted_forms_create_one_secret_key_link_and_source(
     visitor: Visitor, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     endpoint_id = await new_endpoint(client, tenant)
     rotate = f"/dashboard/endpoints/{endpoint_id}/rotate-secret"
-    # the form's page, its target, its fields, and where what came of it is seen
+    # the form's page, its target, its fields, and the page of the result
     for page, path, fields, place in (
         (rotate, rotate, {"overlap": "0"}, f"/dashboard/endpoints/{endpoint_id}"),
         *(
@@ -115,11 +115,11 @@ async def test_a_secret_is_rotated_a_key_a_link_and_a_source_made_once(
         assert again.status_code == 303, path
         assert again.headers["location"].startswith(place)
         assert not SECRET.search((await visitor.get(again.headers["location"])).text), path
-        # nothing was done: nothing was audited
+        # no effect, so nothing in the audit log
         assert await listed(client, "audit", tenant) == entries, path
 
 
-async def test_jobs_are_made_once(
+async def test_resubmitted_forms_create_one_job(
     visitor: Visitor, client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     endpoint_id = await new_endpoint(client, tenant)
@@ -142,7 +142,7 @@ async def test_jobs_are_made_once(
         assert "This was already done" in (await visitor.get(f"/dashboard/jobs/{job_id}")).text
 
 
-async def test_what_was_refused_may_be_sent_again_with_the_same_token(
+async def test_rejected_form_can_be_sent_again_with_its_token(
     visitor: Visitor, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     path = "/dashboard/endpoints/new"
@@ -151,23 +151,23 @@ async def test_what_was_refused_may_be_sent_again_with_the_same_token(
     assert (await visitor.post(path, **fields)).status_code == 200
     keys = "/dashboard/api-keys"
     fields = {"scope": "emit", "back": keys, "once": await token_of(visitor, keys)}
-    refused = await visitor.post(keys, name="", **fields)
-    assert refused.status_code == 422
-    assert "at least 1 character" in refused.text
+    rejected = await visitor.post(keys, name="", **fields)
+    assert rejected.status_code == 422
+    assert "at least 1 character" in rejected.text
     assert (await visitor.post(keys, name="named", **fields)).status_code == 200
     links = "/dashboard/portal-links"
     fields = {"back": links, "once": await token_of(visitor, links)}
-    assert "choose one of those in the list" in await visitor.posted(links, span="9", **fields)
+    assert "choose one of those in the list" in await visitor.submit(links, span="9", **fields)
     assert (await visitor.post(links, span="3600", **fields)).status_code == 200
 
 
-async def test_a_form_whose_work_was_cut_off_is_not_done_again_and_says_so(
+async def test_interrupted_form_is_not_run_again_and_says_so(
     visitor: Visitor, client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     path = "/dashboard/endpoints/new"
     fields = NEW_ENDPOINT | {"once": await token_of(visitor, path)}
     assert (await visitor.post(path, **fields)).status_code == 200
-    # as a process leaves it that dies before it notes what came of it
+    # the state that a process leaves which dies before it stores the result
     long_ago = context.clock() - timedelta(minutes=1)
     async with context.database.write() as connection:
         await connection.execute(
@@ -182,7 +182,7 @@ async def test_a_form_whose_work_was_cut_off_is_not_done_again_and_says_so(
     assert len(await listed(client, "endpoints", tenant)) == 1
 
 
-async def test_a_token_is_worth_something_in_its_session_only(
+async def test_form_token_is_bound_to_its_session(
     app: FastAPI, visitor: Visitor, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     fields = {"name": "one", "scope": "emit", "once": "o" * 22}
@@ -192,7 +192,7 @@ async def test_a_token_is_worth_something_in_its_session_only(
 
 
 @pytest.mark.parametrize("token", ["", "short", "x" * 23, "x" * 21 + "/"])
-async def test_a_form_without_a_token_of_ours_does_nothing(
+async def test_form_with_an_invalid_token_has_no_effect(
     visitor: Visitor, client: httpx2.AsyncClient, tenant: str, token: str
 ) -> None:
     answer = await visitor.post("/dashboard/endpoints/new", **NEW_ENDPOINT, once=token)
@@ -201,7 +201,7 @@ async def test_a_form_without_a_token_of_ours_does_nothing(
     assert await listed(client, "endpoints", tenant) == []
 
 
-async def test_nothing_secret_is_kept_of_a_form_and_old_ones_go(
+async def test_stored_forms_hold_no_secret_and_expire(
     visitor: Visitor, context: Context, tenant: str
 ) -> None:
     made = await visitor.post("/dashboard/api-keys", name="kept nowhere", scope="emit")

@@ -1,4 +1,4 @@
-"""A form that no page of ours made is refused with what is wrong, and changes nothing."""
+"""A tampered form is rejected with its errors, and changes nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ TAMPERED: list[tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = [
 @pytest.mark.parametrize(
     ("path", "fields", "invalid"), TAMPERED, ids=[path for path, *_ in TAMPERED]
 )
-async def test_it_is_refused_and_changes_nothing(
+async def test_tampered_form_is_rejected_without_effect(
     operator: Visitor,
     client: httpx2.AsyncClient,
     owned: dict[str, str],
@@ -99,7 +99,7 @@ async def test_it_is_refused_and_changes_nothing(
 
 
 class Fields(HTMLParser):
-    """How often each form of a page has each field, but for lists and buttons."""
+    """Counts each field of each form of a page, except lists and buttons."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -122,8 +122,8 @@ class Fields(HTMLParser):
             self._open = False
 
 
-async def test_no_form_of_ours_has_a_field_twice(operator: Visitor, owned: dict[str, str]) -> None:
-    """Such a form would be refused."""
+async def test_no_form_has_a_field_twice(operator: Visitor, owned: dict[str, str]) -> None:
+    """Repeated fields are rejected."""
     narrowed = {name: owned[name] for name in ("endpoint_id", "event_id", "tenant_id")}
     seen = 0
     for page in SHOWN:

@@ -1,4 +1,4 @@
-"""A browser without script: follows links, sends the forms it finds, keeps cookies, reads."""
+"""A browser without script: it follows links, submits forms and keeps cookies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORIGIN = "http://hookfast.test"
 
 
 class Forms(HTMLParser):
-    """The forms of a page: method, action, and the names and values of their hidden fields."""
+    """The forms of a page: their method, action and hidden fields."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -39,29 +39,29 @@ class Forms(HTMLParser):
             self._open = False
 
     def posting(self) -> list[str]:
-        """The actions of the forms that post."""
+        """Return the actions of the POST forms."""
         return [action for method, action, _ in self.found if method == "post"]
 
 
 def text_of(html: str) -> str:
-    """What a page says, in one line."""
+    """Return the text of a page in one line."""
     body = html.partition("<main")[2]
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 class Visitor:
-    """Somebody with a browser."""
+    """A person with a browser."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self.client = client
         self._csrf: dict[str, str] = {}
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
-        """A page, or where it leads to."""
+        """Get a page, without following redirects."""
         return await self.client.get(path, follow_redirects=False, **options)
 
     async def csrf(self) -> str:
-        """The token that the forms of this session carry."""
+        """Return the CSRF token of this session's forms."""
         session = str(dict(self.client.cookies).get("hookfast-session"))
         if session not in self._csrf:
             page = await self.client.get("/dashboard/nothing", follow_redirects=True)
@@ -71,14 +71,14 @@ class Visitor:
         return self._csrf[session]
 
     async def post(self, path: str, **fields: Any) -> httpx2.Response:
-        """Send a form of a page of this session: of a page that was loaded for it, unless `once`
-        says of which."""
+        """Submit a form of this session, with the token of a newly loaded page unless `once` is
+        given."""
         token = fields.pop("csrf", None) or await self.csrf()
         own = {"csrf": token, "once": secrets.token_urlsafe(16)}
         return await self.client.post(path, data=own | fields, follow_redirects=False)
 
-    async def posted(self, path: str, **fields: Any) -> str:
-        """Send a form; the page that it leads to."""
+    async def submit(self, path: str, **fields: Any) -> str:
+        """Submit a form, and return the page that it redirects to."""
         answer = await self.post(path, **fields)
         assert answer.status_code == 303, answer.text
         return (await self.client.get(answer.headers["location"])).text
@@ -88,7 +88,7 @@ class Visitor:
 async def browser(
     app: FastAPI, *, address: str = "203.0.113.1", origin: str = ORIGIN
 ) -> AsyncIterator[Visitor]:
-    """A browser in which nobody is signed in."""
+    """A browser without a session."""
     transport = httpx2.ASGITransport(app, client=(address, 1234))
     async with httpx2.AsyncClient(transport=transport, base_url=origin) as client:
         yield Visitor(client)
@@ -96,7 +96,7 @@ async def browser(
 
 @asynccontextmanager
 async def signed_in(app: FastAPI, key: str, **options: Any) -> AsyncIterator[Visitor]:
-    """A browser in which the owner of this key is signed in."""
+    """A browser that is signed in with this key."""
     async with browser(app, **options) as visitor:
         answer = await sign_in(visitor, key)
         assert answer.status_code == 303, answer.text
@@ -104,7 +104,7 @@ async def signed_in(app: FastAPI, key: str, **options: Any) -> AsyncIterator[Vis
 
 
 async def sign_in(visitor: Visitor, key: str, **fields: str) -> httpx2.Response:
-    """Fill in the form and send it."""
+    """Submit the sign-in form."""
     page = await visitor.get("/dashboard/sign-in")
     found = re.search(r'name="csrf" value="([0-9a-f]+)"', page.text)
     assert found is not None
@@ -115,7 +115,7 @@ async def sign_in(visitor: Visitor, key: str, **fields: str) -> httpx2.Response:
 async def tenant_visitor(
     app: FastAPI, client: httpx2.AsyncClient, tenant_id: str, *, scope: str = "tenant"
 ) -> AsyncIterator[Visitor]:
-    """A browser in which somebody of this tenant is signed in."""
+    """A browser that is signed in with a new key of this tenant."""
     made = await client.post(
         f"/tenants/{tenant_id}/api-keys", json={"scope": scope, "name": "dashboard"}
     )

@@ -6,32 +6,32 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from tests.integration.dashboard.belongings import new_endpoint, new_tenant
+from tests.integration.dashboard.resources import new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_event_type_is_registered_mended_and_deleted(
+async def test_event_type_is_registered_edited_and_deleted(
     app: FastAPI, client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
     tenant = await new_tenant(client)
     name = f"shop.k{tenant[-10:]}.emptied"
     path = f"/dashboard/event-types/{name}"
     schema = '{"type": "object", "properties": {"cart": {"type": "string"}}}'
-    refused = await operator.post("/dashboard/event-types/new", name=name, schema="{")
-    assert "this is not JSON" in text_of(refused.text)
-    refused = await operator.post("/dashboard/event-types/new", name=name, schema="[]")
-    assert refused.status_code == 422
-    assert "a JSON Schema is an object" in refused.text
-    assert "dict" not in refused.text
-    refused = await operator.post("/dashboard/event-types/new", name="Cart", schema=schema)
-    assert refused.status_code == 422
-    await operator.posted("/dashboard/event-types/new", name=name, schema=schema)
+    rejected = await operator.post("/dashboard/event-types/new", name=name, schema="{")
+    assert "this is not JSON" in text_of(rejected.text)
+    rejected = await operator.post("/dashboard/event-types/new", name=name, schema="[]")
+    assert rejected.status_code == 422
+    assert "a JSON Schema is an object" in rejected.text
+    assert "dict" not in rejected.text
+    rejected = await operator.post("/dashboard/event-types/new", name="Cart", schema=schema)
+    assert rejected.status_code == 422
+    await operator.submit("/dashboard/event-types/new", name=name, schema=schema)
     page = await operator.get(path)
     assert "Generated from the schema" in page.text
     assert "&#34;cart&#34;: &#34;text&#34;" in page.text
-    await operator.posted(
+    await operator.submit(
         f"{path}/edit", description="Gone.", schema='{"examples": [{"cart": "c_1"}]}'
     )
     async with tenant_visitor(app, client, tenant) as owner:
@@ -39,35 +39,35 @@ async def test_an_event_type_is_registered_mended_and_deleted(
         assert "c_1" in page.text
         assert f"{path}/edit" not in page.text
         assert (await owner.get(f"{path}/edit")).status_code == 403
-    await operator.posted(f"{path}/delete")
+    await operator.submit(f"{path}/delete")
     assert (await operator.get(path)).status_code == 404
 
 
-async def test_the_form_for_a_new_event_type_replaces_none(
+async def test_new_event_type_form_rejects_a_taken_name(
     client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
     kept = {"description": "Kept.", "schema": {"type": "object"}}
     name = (await client.put("/event-types/shop.cart.kept", json=kept)).json()["name"]
-    refused = await operator.post("/dashboard/event-types/new", name=name, description="New.")
-    assert refused.status_code == 422
-    assert "an event type has this name already" in text_of(refused.text)
-    assert 'value="New."' in refused.text  # what was filled in is still there
+    rejected = await operator.post("/dashboard/event-types/new", name=name, description="New.")
+    assert rejected.status_code == 422
+    assert "an event type has this name already" in text_of(rejected.text)
+    assert 'value="New."' in rejected.text  # the typed input is still there
     stored = (await client.get(f"/event-types/{name}")).json()
     assert {member: stored[member] for member in kept} == kept
 
 
-async def test_hookfasts_own_event_types_cannot_be_mended(
+async def test_hookfasts_own_event_types_cannot_be_edited(
     client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
     name = "hookfast.endpoint.disabled"
     page = await operator.get(f"/dashboard/event-types/{name}")
     assert "emitted by Hookfast itself" in page.text
     assert "/edit" not in page.text
-    refused = await operator.post(f"/dashboard/event-types/{name}/edit", description="mine")
-    assert refused.status_code == 422
+    rejected = await operator.post(f"/dashboard/event-types/{name}/edit", description="mine")
+    assert rejected.status_code == 422
 
 
-async def test_the_audit_log_says_what_was_before_and_what_is_after(
+async def test_audit_log_shows_the_values_before_and_after(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -86,21 +86,21 @@ async def test_the_audit_log_says_what_was_before_and_what_is_after(
         assert "No change matches." in none.text
 
 
-async def test_a_key_that_is_refused_costs_nothing_of_what_was_filled_in(
+async def test_rejected_api_key_keeps_the_typed_input(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
     fields = {"name": "Kept", "scope": "tenant:read", "expires_at": "2020-01-01"}
     async with tenant_visitor(app, client, tenant) as visitor:
-        refused = await visitor.post("/dashboard/api-keys", **fields, back="/dashboard/api-keys")
-        assert refused.status_code == 422
-        assert 'value="Kept"' in refused.text
-        assert 'value="tenant:read" selected' in refused.text
-        assert 'name="expires_at" value="2020-01-01" aria-invalid="true"' in refused.text
-        assert "Must be in the future." in text_of(refused.text)
+        rejected = await visitor.post("/dashboard/api-keys", **fields, back="/dashboard/api-keys")
+        assert rejected.status_code == 422
+        assert 'value="Kept"' in rejected.text
+        assert 'value="tenant:read" selected' in rejected.text
+        assert 'name="expires_at" value="2020-01-01" aria-invalid="true"' in rejected.text
+        assert "Must be in the future." in text_of(rejected.text)
 
 
-async def test_a_key_is_made_shown_once_and_revoked(
+async def test_api_key_is_created_shown_once_and_revoked(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
@@ -118,17 +118,17 @@ async def test_a_key_is_made_shown_once_and_revoked(
         assert one["expires_at"].startswith("2999-01-31T23:59:59")
         async with signed_in(app, key) as reader:
             assert (await reader.get("/dashboard/api-keys")).status_code == 403
-            await visitor.posted(f"/dashboard/api-keys/{one['id']}/revoke")
+            await visitor.submit(f"/dashboard/api-keys/{one['id']}/revoke")
             assert (await reader.get("/dashboard")).status_code == 303
 
 
-async def test_a_portal_link_is_made_on_its_page(
+async def test_portal_link_is_created_on_its_page(
     app: FastAPI, client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
     tenant = await new_tenant(client)
     endpoint = await new_endpoint(client, tenant)
-    refused = await operator.post("/dashboard/portal-links", span="900")
-    assert "Choose a tenant first" in text_of(refused.text)
+    rejected = await operator.post("/dashboard/portal-links", span="900")
+    assert "Choose a tenant first" in text_of(rejected.text)
     async with tenant_visitor(app, client, tenant) as visitor:
         made = await visitor.post(
             "/dashboard/portal-links", span="900", scope="tenant:read", endpoint_id=endpoint
@@ -137,9 +137,9 @@ async def test_a_portal_link_is_made_on_its_page(
         assert "read-only, for one endpoint only" in text_of(made.text)
 
 
-async def test_retention_shows_what_is_kept_how_long(operator: Visitor) -> None:
+async def test_retention_page_shows_the_ages(operator: Visitor) -> None:
     page = text_of((await operator.get("/dashboard/retention")).text)
     assert "dead letters 30 d" in page
-    # Temporal is away
-    told = await operator.posted("/dashboard/retention/count", back="/dashboard/retention")
-    assert 'class="flash bad"' in told
+    # Temporal is unavailable
+    text = await operator.submit("/dashboard/retention/count", back="/dashboard/retention")
+    assert 'class="flash bad"' in text

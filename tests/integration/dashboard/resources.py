@@ -1,4 +1,4 @@
-"""What a tenant has, for pages to show: its endpoints and its deliveries, made through the API."""
+"""Creates a tenant's endpoints and deliveries through the API, for pages to show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def new_endpoint(client: httpx2.AsyncClient, tenant_id: str, **members: ob
 
 
 async def emit(client: httpx2.AsyncClient, tenant_id: str) -> str:
-    """The id of the delivery that an event makes."""
+    """Emit an event, and return the id of its delivery."""
     await event_type_maker(client)(EVENT_TYPE)
     event = await client.post(
         "/events", json={"tenant_id": tenant_id, "type": EVENT_TYPE, "data": {"amount": 42}}
