@@ -40,6 +40,43 @@ _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmitOptions:
+    """The arguments and options of `hookfast emit`."""
+
+    event_type: Annotated[
+        str | None, typer.Argument(metavar="TYPE", help="e.g. order.invoice.paid.")
+    ] = None
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help="Its data as JSON; - reads it.")
+    ] = None
+    data_file: Annotated[
+        Path | None, typer.Option(allow_dash=True, help="File with its data as JSON.")
+    ] = None
+    tenant: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only for this tenant; default: for all.")
+    ] = None
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Makes it safe to repeat. The event on line N of a batch has the key KEY:N.",
+        ),
+    ] = None
+    deliver_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When to deliver it: 2h, 3d, or RFC 3339.")
+    ] = None
+    batch: Annotated[
+        Path | None,
+        typer.Option(
+            allow_dash=True,
+            help="File with an event per line, as POST /v1/events accepts it; - reads standard "
+            "input.",
+        ),
+    ] = None
+    from_line: Annotated[int, typer.Option(min=1, help="First line of the batch to emit.")] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions:
     """The options of `hookfast listen`."""
 
@@ -118,67 +155,31 @@ def add_to(app: typer.Typer) -> None:
         app.add_typer(group, name=noun, help=description, rich_help_panel=_PANEL)
 
 
-def _emit(
-    remote: Remote,
-    event_type: Annotated[
-        str | None, typer.Argument(metavar="TYPE", help="e.g. order.invoice.paid.")
-    ] = None,
-    data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="Its data as JSON; - reads it.")
-    ] = None,
-    data_file: Annotated[
-        Path | None, typer.Option(allow_dash=True, help="File with its data as JSON.")
-    ] = None,
-    tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only for this tenant; default: for all.")
-    ] = None,
-    idempotency_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Makes it safe to repeat. The event on line N of a batch has the key KEY:N.",
-        ),
-    ] = None,
-    deliver_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When to deliver it: 2h, 3d, or RFC 3339.")
-    ] = None,
-    batch: Annotated[
-        Path | None,
-        typer.Option(
-            allow_dash=True,
-            help="File with an event per line, as POST /v1/events accepts it; - reads standard "
-            "input.",
-        ),
-    ] = None,
-    from_line: Annotated[int, typer.Option(min=1, help="First line of the batch to emit.")] = 1,
-) -> None:
+def _emit(options: EmitOptions, remote: Remote) -> None:
     """Emit an event, or a file of events.
 
     If it succeeds, the events and their deliveries are committed.
     """
-    if batch is not None:
-        if any(given is not None for given in (event_type, data, data_file, tenant, deliver_at)):
+    if options.batch is not None:
+        one_event = (
+            *(options.event_type, options.data, options.data_file),
+            *(options.tenant, options.deliver_at),
+        )
+        if any(given is not None for given in one_event):
             raise typer.BadParameter(
                 "use it alone: each line of the file has its event's type, tenant_id and data",
                 param_hint="--batch",
             )
         from hookfast.cli.remote.emit_batch import emit_batch
 
-        emit_batch(remote, batch, key=idempotency_key, from_line=from_line)
+        key, from_line = options.idempotency_key, options.from_line
+        emit_batch(remote, options.batch, key=key, from_line=from_line)
         return
-    if event_type is None or (data is None) == (data_file is None):
+    if options.event_type is None or (options.data is None) == (options.data_file is None):
         raise typer.BadParameter("give TYPE and DATA, or TYPE and --data-file, or --batch")
     from hookfast.cli.remote.emit import emit
 
-    emit(
-        remote,
-        event_type,
-        data=data,
-        data_file=data_file,
-        tenant=tenant,
-        key=idempotency_key,
-        deliver_at=deliver_at,
-    )
+    emit(remote, options.event_type, options)
 
 
 def _trigger(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from hookfast.cli.remote import EmitOptions
 from hookfast.cli.remote.client import ApiResponse
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import pluralize
@@ -16,25 +17,17 @@ from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import parse
 
 
-def emit(
-    remote: Remote,
-    event_type: str,
-    *,
-    data: str | None,
-    data_file: Path | None,
-    tenant: str | None,
-    key: str | None,
-    deliver_at: str | None,
-) -> None:
+def emit(remote: Remote, event_type: str, options: EmitOptions) -> None:
     """Emit an event, and print its id and number of deliveries."""
-    text = _read_data(data, data_file)
+    text = _read_data(options.data, options.data_file)
     members = {"type": event_type}
-    if tenant is not None:
-        members["tenant_id"] = tenant
-    if deliver_at is not None:
-        members["deliver_at"] = parse_future(deliver_at)
+    if options.tenant is not None:
+        members["tenant_id"] = options.tenant
+    if options.deliver_at is not None:
+        members["deliver_at"] = parse_future(options.deliver_at)
     # the data exactly as given, because it is delivered byte for byte as it is sent here
     body = json.dumps(members).encode()[:-1] + b', "data": ' + text + b"}"
+    key = options.idempotency_key
     headers = {} if key is None else {"Idempotency-Key": checked_idempotency_key(key)}
     response = remote.api.post("/events", body, headers=headers)
     if not remote.printed_json(response):
