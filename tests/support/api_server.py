@@ -25,6 +25,10 @@ class ApiServer:
     context: Context
     uvicorn: uvicorn.Server
 
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
 
 @asynccontextmanager
 async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:

@@ -1,4 +1,4 @@
-"""A running API on each kind of database, and short ways to fill it."""
+"""A running API on each kind of database, and fixtures that create objects in it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,22 @@ from tests.support.api_client import (
 from tests.support.receiver import Receiver
 
 
+@pytest.fixture(autouse=True)
+def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API commits without Temporal. Port 9 (discard) is closed."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+
+
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    """Settings of a development machine: loopback may be called, over HTTP, unverified."""
+    """Settings of a development machine: unverified HTTP endpoints on loopback are allowed."""
     return development_settings(database_url, tmp_path)
 
 
 @pytest.fixture(scope="session")
 def application() -> FastAPI:
-    """The application before it is started. One for all: it is costly to make, as FastAPI looks at
-    every route anew."""
+    """The application before it is started. All tests share it, because creating it is slow:
+    FastAPI inspects every route."""
     return create_app(Settings())
 
 
@@ -50,14 +56,14 @@ async def app(application: FastAPI, settings: Settings) -> AsyncIterator[FastAPI
 
 @pytest.fixture
 async def own_app(settings: Settings) -> AsyncIterator[FastAPI]:
-    """One that no other test has: routes may be added to it."""
+    """An application of this test only, to which it may add routes."""
     async with started(create_app(settings), settings) as app:
         yield app
 
 
 @pytest.fixture
 def context(app: FastAPI) -> Context:
-    """The application's parts, to look behind the API."""
+    """The application's parts, for access to what is behind the API."""
     return app.state.context
 
 
@@ -90,6 +96,14 @@ def make_subscription(client: httpx2.AsyncClient) -> Make:
 def make_event_type(client: httpx2.AsyncClient) -> MakeEventType:
     """`await make_event_type("order.invoice.paid", schema=…)` → the event type."""
     return event_type_maker(client)
+
+
+@pytest.fixture
+async def tenant(make_tenant: Make, make_endpoint: Make) -> str:
+    """A tenant whose endpoint is subscribed to all events."""
+    tenant_id = str((await make_tenant())["id"])
+    await make_endpoint(tenant_id=tenant_id, events=["**"])
+    return tenant_id
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def signed(
     secret: str = SECRET,
     **headers: str,
 ) -> tuple[dict[str, str], bytes]:
-    """The headers and the body of a request of GitHub's. Bytes are sent as they are."""
+    """Return the headers and the body of a request from GitHub. Bytes are sent unchanged."""
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     mac = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     return {
@@ -38,7 +38,7 @@ def signed(
 async def send(
     client: httpx2.AsyncClient, source_id: str, payload: Any, **options: Any
 ) -> httpx2.Response:
-    """Send a request of GitHub's to a source."""
+    """Send a request from GitHub to a source."""
     headers, body = signed(payload, **options)
     return await post(client, source_id, headers, body)
 

@@ -38,7 +38,7 @@ async def test_it_shows_a_key_once_and_never_stores_it(
     assert key not in repr(row)
 
 
-async def test_a_revoked_key_stops_working_at_once_here(
+async def test_revoked_key_stops_working_at_once_in_this_process(
     app: FastAPI, client: httpx2.AsyncClient, make_tenant: Make
 ) -> None:
     tenant = await make_tenant()
@@ -78,7 +78,7 @@ async def test_a_key_stops_working_when_it_expires(
         ({"name": "x", "key": "hf_mine"}, "/key"),
     ],
 )
-async def test_it_refuses_a_key_that_cannot_be(
+async def test_invalid_key_is_rejected(
     client: httpx2.AsyncClient, make_tenant: Make, body: dict[str, object], pointer: str
 ) -> None:
     tenant = await make_tenant()
@@ -102,7 +102,7 @@ async def test_it_refuses_a_key_that_cannot_be(
         "Bearer hf_\xff" + "x" * 40,
     ],
 )
-async def test_it_answers_401_without_a_key_that_works(app: FastAPI, header: str | None) -> None:
+async def test_request_without_a_valid_key_answers_401(app: FastAPI, header: str | None) -> None:
     headers = [] if header is None else [(b"authorization", header.encode("latin-1"))]
     async with client_with(app, "") as client:
         del client.headers["authorization"]
@@ -113,13 +113,13 @@ async def test_it_answers_401_without_a_key_that_works(app: FastAPI, header: str
     assert "hf_short" not in str(problem)
 
 
-async def test_the_bearer_scheme_is_read_in_any_case(app: FastAPI) -> None:
+async def test_bearer_scheme_is_case_insensitive(app: FastAPI) -> None:
     async with client_with(app, OPERATOR_KEY) as client:
         client.headers["authorization"] = f"bEARER {OPERATOR_KEY}"
         assert (await client.get("/tenants")).status_code == 200
 
 
-async def test_authentication_comes_before_the_body_is_looked_at(app: FastAPI) -> None:
+async def test_authentication_comes_before_the_body_is_read(app: FastAPI) -> None:
     async with client_with(app, "hf_" + "x" * 43) as client:
         answer = await client.post("/tenants", content=b"{", headers={"content-type": "text/x"})
         assert_problem(answer, 401, code="invalid_key")
@@ -141,7 +141,7 @@ async def test_authentication_comes_before_the_body_is_looked_at(app: FastAPI) -
         ("emit", "POST", "/subscriptions", 403),
     ],
 )
-async def test_a_key_may_do_what_its_scope_says(
+async def test_key_may_do_what_its_scope_allows(
     make_tenant: Make, key_client: KeyClient, scope: str, method: str, path: str, status: int
 ) -> None:
     tenant = await make_tenant()
@@ -157,7 +157,7 @@ async def test_a_key_may_do_what_its_scope_says(
         assert_problem(answer, 403, code="forbidden")
 
 
-async def test_the_operator_makes_more_keys_and_keeps_the_last(
+async def test_operator_creates_keys_and_cannot_revoke_the_last(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     first = (await client.get("/api-keys")).json()["data"][0]
@@ -171,7 +171,7 @@ async def test_the_operator_makes_more_keys_and_keeps_the_last(
         assert (await other.get("/tenants")).status_code == 200
 
 
-async def test_a_tenant_can_revoke_its_keys_where_every_key_of_the_operator_has_expired(
+async def test_tenant_can_revoke_its_keys_when_all_operator_keys_have_expired(
     context: Context, make_tenant: Make, key_client: KeyClient
 ) -> None:
     tenant = (await make_tenant())["id"]
@@ -188,9 +188,7 @@ async def test_a_tenant_can_revoke_its_keys_where_every_key_of_the_operator_has_
         assert answer.status_code == 204, answer.text
 
 
-async def test_it_notes_when_a_key_was_last_used(
-    client: httpx2.AsyncClient, context: Context
-) -> None:
+async def test_last_use_of_a_key_is_recorded(client: httpx2.AsyncClient, context: Context) -> None:
     first = (await client.get("/api-keys")).json()["data"][0]
     assert first["last_used_at"] is None
     await context.keys.record_use()
@@ -198,7 +196,7 @@ async def test_it_notes_when_a_key_was_last_used(
     assert noted["last_used_at"] is not None
 
 
-async def test_one_operator_key_is_made_by_many_processes(
+async def test_many_processes_create_one_operator_key(
     database_url: str, database: Database, settings: Settings
 ) -> None:
     unset = settings.model_copy(update={"operator_key": None})
@@ -215,7 +213,7 @@ async def test_one_operator_key_is_made_by_many_processes(
         assert await api_keys.count_operator_keys(connection, at=utc_now()) == 1
 
 
-async def test_the_key_in_the_settings_is_made_once_and_never_returned(
+async def test_key_in_the_settings_is_created_once_and_never_returned(
     database: Database, settings: Settings
 ) -> None:
     for _ in range(2):

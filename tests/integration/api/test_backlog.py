@@ -1,4 +1,4 @@
-"""Events are refused while more deliveries wait for a worker than may."""
+"""Events are rejected while too many deliveries wait for a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENT = {"type": "order.invoice.paid", "data": {}}
 
 
 async def _counted(waiting: Backlog) -> bool:
-    """Whether it lets a request through, once it has looked anew."""
+    """Count again, and return whether a request is allowed then."""
     waiting._count_at = 0.0
     with suppress(Unavailable):
         waiting.check()
@@ -36,7 +36,7 @@ async def _counted(waiting: Backlog) -> bool:
 
 
 @pytest.mark.parametrize("path", ["/events", "/events/batch"])
-async def test_past_the_limit_events_are_refused_until_workers_have_caught_up(
+async def test_events_over_the_backlog_limit_are_rejected_until_workers_catch_up(
     context: Context,
     client: httpx2.AsyncClient,
     make_tenant: Make,
@@ -67,23 +67,23 @@ async def test_past_the_limit_events_are_refused_until_workers_have_caught_up(
     assert (await client.post(path, json=form)).status_code == 202
 
 
-async def test_a_request_waits_for_no_look_and_0_never_looks(context: Context) -> None:
+async def test_requests_never_wait_for_a_count_and_limit_0_counts_nothing(context: Context) -> None:
     waiting = Backlog(context.database, limit=1)
     async with waiting.counting():
         waiting.check()
         counting = waiting._counting
         assert counting is not None
         waiting.check()
-        assert waiting._counting is counting, "one look serves every request"
+        assert waiting._counting is counting, "one count serves every request"
         await counting
         waiting.check()
-        assert waiting._counting is None, "it looked just now"
+        assert waiting._counting is None, "it was counted just now"
     unlimited = Backlog(context.database, limit=0)
     unlimited.check()
     assert unlimited._counting is None
 
 
-async def test_while_the_database_is_away_what_was_known_holds(
+async def test_last_count_applies_while_the_database_is_away(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = Backlog(context.database, limit=1)

@@ -1,4 +1,4 @@
-"""A database that goes away while the API runs: callers are told to come again, and it goes on by
+"""A database that goes away while the API runs: callers are told to retry, and the API recovers by
 itself once the database is back."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def client(
         yield client
 
 
-async def test_what_cannot_be_committed_is_503_and_what_comes_again_is_taken_once(
+async def test_uncommitted_request_answers_503_and_its_retry_is_stored_once(
     client: httpx2.AsyncClient, line: DatabaseProxy
 ) -> None:
     tenant = (await client.post("/tenants", json={"name": "Acme"})).json()["id"]

@@ -1,5 +1,5 @@
-"""A PostgreSQL that is there and will not, for now: callers are told to come again, and it goes on
-by itself."""
+"""A PostgreSQL server that rejects requests for a while: callers are told to retry, and the API
+recovers by itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OpenClient: TypeAlias = Callable[[], AbstractAsyncContextManager[httpx2.AsyncCli
 
 @pytest.fixture
 async def open_client(application: FastAPI, postgresql_url: str, tmp_path: Path) -> OpenClient:
-    """Opens a client of the application anew: its connections are new."""
+    """Open a client of the application with new database connections."""
     settings = development_settings(postgresql_url, tmp_path)
     async with Database(postgresql_url) as database:
         await ensure_operator_key(database, settings, clock=utc_now)
@@ -60,7 +60,7 @@ async def server(
 
 
 async def from_now_on(server: asyncpg.Connection, setting: str) -> None:
-    """All who connect have this setting."""
+    """Apply this setting to all new connections."""
     name = await server.fetchval("SELECT current_database()")
     await server.execute(f'ALTER DATABASE "{name}" {setting}')
 
@@ -70,7 +70,7 @@ def assert_come_again(answer: httpx2.Response) -> None:
     assert int(answer.headers["retry-after"]) > 0
 
 
-async def test_a_server_that_takes_no_writes_is_503_and_left_as_soon_as_another_takes_them(
+async def test_read_only_server_answers_503_and_is_left_for_a_writable_one(
     open_client: OpenClient, server: asyncpg.Connection
 ) -> None:
     event = {"type": "order.invoice.paid", "data": {}}
@@ -91,14 +91,14 @@ async def test_a_server_that_takes_no_writes_is_503_and_left_as_soon_as_another_
 
         await server.execute("SET default_transaction_read_only = off")
         await from_now_on(server, "RESET default_transaction_read_only")
-        # each connection that is left over may be refused once more
+        # each remaining old connection may fail once more
         answers = [await client.post("/events", json=event) for _ in range(21)]
     assert answers[-1].status_code == 202, answers[-1].text
     assert {one.status_code for one in answers} <= {202, 503}
 
 
 @pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
-async def test_a_table_that_is_held_is_503_and_not_for_ever(
+async def test_locked_table_answers_503_after_a_while(
     open_client: OpenClient, server: asyncpg.Connection, limit: str
 ) -> None:
     await from_now_on(server, f"SET {limit} = '2s'")
@@ -122,14 +122,14 @@ STATUSES = {
     "40001": 503,  # serialization failure
     "40P01": 503,  # deadlock
     "57014": 503,  # cancelled
-    "23505": 500,  # unique violation: ours to have thought of
+    "23505": 500,  # unique violation: a bug of ours
     "42P01": 500,  # no such table
     "55000": 500,
     "25001": 500,
 }
 
 
-async def test_what_passes_is_503_and_a_mistake_of_ours_is_not(own_app: FastAPI) -> None:
+async def test_transient_database_error_answers_503_and_others_500(own_app: FastAPI) -> None:
     @own_app.get("/wrapped/{state}")
     async def wrapped(state: str) -> None:
         raise DBAPIError("SELECT", {}, Refusal(state))

@@ -1,4 +1,4 @@
-"""Dead letters: listed, counted, sent again."""
+"""Dead letters: lists, counts and redrives."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ ALIVE = ["pending", "retrying", "held", "paused", "delivered", "cancelled"]
 
 
 @pytest.fixture(autouse=True)
-def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this needs Temporal. Port 9 (discard) is closed."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-
-
-@pytest.fixture(autouse=True)
-async def event_types(temporal_is_away: None, make_event_type: MakeEventType) -> None:
+async def event_types(make_event_type: MakeEventType) -> None:
     await make_event_type(TYPE)
     await make_event_type(OTHER_TYPE)
 
@@ -62,7 +56,7 @@ async def listed(client: httpx2.AsyncClient, **filters: Any) -> list[str]:
     return [delivery["id"] for delivery in answer.json()["data"]]
 
 
-async def test_dead_letters_are_listed_newest_first_and_nothing_else_is(
+async def test_only_dead_letters_are_listed_newest_first(
     client: httpx2.AsyncClient, dead: list[Json]
 ) -> None:
     a, b, c, d = (one["id"] for one in dead)
@@ -79,7 +73,7 @@ async def test_dead_letters_are_listed_newest_first_and_nothing_else_is(
     assert await listed(client, limit=3, cursor=page["next_cursor"]) == [a]
 
 
-async def test_dead_letters_are_counted_by_what_they_have_in_common(
+async def test_dead_letters_are_counted_by_endpoint_type_reason_and_age(
     client: httpx2.AsyncClient, dead: list[Json]
 ) -> None:
     stats = (await client.get("/dead-letters/stats")).json()
@@ -132,7 +126,7 @@ async def test_a_dry_run_counts_what_the_redrive_will_send(
     assert job["rate_per_second"] == 5
 
 
-async def test_a_second_redrive_matches_nothing_that_the_first_is_yet_to_send(
+async def test_second_redrive_leaves_out_what_the_first_has_yet_to_send(
     client: httpx2.AsyncClient, context: Context, dead: list[Json]
 ) -> None:
     async def matching(**members: Any) -> int:
@@ -147,10 +141,10 @@ async def test_a_second_redrive_matches_nothing_that_the_first_is_yet_to_send(
     assert await matching(all=True) == 2  # the others
     again = (await redrive(client, filter=one_tenants)).json()
     assert again["total"] == 0
-    # what is left out is ours to know
+    # the filter does not show what we leave out
     assert again["filter"] == first["filter"]
 
-    # it has come to the first of its two, which is dead again by now
+    # the job has resent the first of its two deliveries, which is dead again
     async with context.database.write() as connection:
         job = await jobs.lock(connection, first["id"])
         assert job is not None
@@ -169,17 +163,17 @@ async def test_a_second_redrive_matches_nothing_that_the_first_is_yet_to_send(
     assert await matching(filter=one_tenants) == 2
 
 
-async def test_a_redrive_leaves_alone_what_other_jobs_choose(
+async def test_redrive_includes_deliveries_of_jobs_that_do_not_send(
     client: httpx2.AsyncClient, dead: list[Json]
 ) -> None:
-    """A job that pauses or cancels does not send what it chose."""
+    """A job that pauses or cancels does not send its deliveries."""
     body = {"action": "cancel", "all": True}
     assert (await client.post("/deliveries/actions", json=body)).status_code == 202
     answer = await redrive(client, all=True, dry_run=True)
     assert answer.json()["matching"] == 4
 
 
-async def test_a_resend_by_reason_does_not_hide_what_has_none(
+async def test_resend_by_reason_does_not_hide_deliveries_without_a_reason(
     client: httpx2.AsyncClient, dead: list[Json]
 ) -> None:
     body = {"action": "resend", "filter": {"reason": "gone"}}
@@ -189,7 +183,7 @@ async def test_a_resend_by_reason_does_not_hide_what_has_none(
     assert (await client.post("/deliveries/actions", json=body)).json()["total"] == 1
 
 
-async def test_a_reason_that_no_delivery_has_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_unknown_reason_is_rejected(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/dead-letters", params={"reason": "retries_exausted"})
     problem = assert_problem(answer, 422, code="invalid_input", pointer="reason")
     assert "retries_exhausted" in str(problem)
@@ -197,7 +191,7 @@ async def test_a_reason_that_no_delivery_has_is_refused(client: httpx2.AsyncClie
     assert_problem(answer, 422, code="invalid_input", pointer="/filter/reason")
 
 
-async def test_an_empty_filter_is_refused_unless_everything_is_meant(
+async def test_empty_filter_is_rejected_without_all(
     client: httpx2.AsyncClient, dead: list[Json]
 ) -> None:
     assert_problem(await redrive(client), 422, code="empty_filter", pointer="/filter")
@@ -205,12 +199,14 @@ async def test_an_empty_filter_is_refused_unless_everything_is_meant(
     assert answer.json() == {"dry_run": True, "matching": 4, "by_status": {"dead": 3, "gone": 1}}
 
 
-async def test_a_redrive_has_no_choice_of_status(client: httpx2.AsyncClient) -> None:
+async def test_redrive_cannot_filter_by_status(client: httpx2.AsyncClient) -> None:
     answer = await redrive(client, filter={"status": "delivered"})
     assert_problem(answer, 422, code="invalid_input", pointer="/filter/status")
 
 
-async def test_a_tenant_sees_and_redrives_its_own(dead: list[Json], key_client: KeyClient) -> None:
+async def test_tenant_sees_and_redrives_only_its_own_dead_letters(
+    dead: list[Json], key_client: KeyClient
+) -> None:
     async with key_client(dead[2]["tenant_id"]) as own:
         assert await listed(own) == [dead[2]["id"]]
         assert await listed(own, endpoint_id=dead[0]["endpoint_id"]) == []

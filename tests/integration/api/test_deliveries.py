@@ -1,4 +1,4 @@
-"""Deliveries: listed, looked up with their attempts, and steered by hand."""
+"""Deliveries: lists, lookups with their attempts, and actions."""
 
 from __future__ import annotations
 
@@ -38,19 +38,13 @@ ACTIONS = ["pause", "resume", "resend", "cancel"]
 
 
 @pytest.fixture(autouse=True)
-def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this needs Temporal. Port 9 (discard) is closed."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-
-
-@pytest.fixture(autouse=True)
-async def event_types(temporal_is_away: None, make_event_type: MakeEventType) -> None:
+async def event_types(make_event_type: MakeEventType) -> None:
     await make_event_type(TYPE)
     await make_event_type(OTHER_TYPE)
 
 
 async def emit(client: httpx2.AsyncClient, tenant_id: str, event_type: str = TYPE) -> Json:
-    """Emit an event and give its one delivery."""
+    """Emit an event and return its only delivery."""
     event = {"type": event_type, "data": 1, "tenant_id": tenant_id}
     answer = await client.post("/events", json=event)
     assert answer.status_code == 202, answer.text
@@ -76,14 +70,6 @@ async def stored(context: Context, delivery_id: str) -> Any:
     table = Delivery.__table__
     async with context.database.read() as connection:
         return (await connection.execute(select(table).where(table.c.id == delivery_id))).one()
-
-
-@pytest.fixture
-async def tenant(make_tenant: Make, make_endpoint: Make) -> str:
-    """A tenant whose endpoint wants everything."""
-    tenant_id = str((await make_tenant())["id"])
-    await make_endpoint(tenant_id=tenant_id, events=["**"])
-    return tenant_id
 
 
 # -- lists
@@ -120,7 +106,7 @@ FILTERS = ["status", "endpoint_id", "subscription_id", "event_id", "event_type",
 
 
 @pytest.mark.parametrize("status", ["pending", "delivered"])
-async def test_any_filters_together_find_what_fits_them_all(
+async def test_combined_filters_find_deliveries_that_match_all(
     client: httpx2.AsyncClient, context: Context, tenant: str, status: str
 ) -> None:
     wanted = await emit(client, tenant)
@@ -142,7 +128,7 @@ async def test_any_filters_together_find_what_fits_them_all(
 
 
 @pytest.mark.parametrize("filters", [{}, {"status": "pending"}, {"event_type": TYPE}])
-async def test_pages_meet_without_a_gap(
+async def test_pages_have_no_gap_between_them(
     client: httpx2.AsyncClient, tenant: str, filters: Json
 ) -> None:
     ids = [(await emit(client, tenant))["id"] for _ in range(5)]
@@ -161,7 +147,7 @@ async def test_pages_meet_without_a_gap(
 # -- one delivery
 
 
-async def test_a_delivery_shows_what_was_tried(
+async def test_delivery_shows_its_attempts(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     delivery = await emit(client, tenant)
@@ -194,7 +180,7 @@ async def test_a_delivery_shows_what_was_tried(
     assert shown["workflow"] == {"id": f"delivery/{delivery['id']}", "url": None}
 
 
-async def test_of_very_many_attempts_the_newest_are_shown_oldest_first(
+async def test_newest_of_many_attempts_are_shown_oldest_first(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     delivery = await emit(client, tenant)
@@ -220,7 +206,7 @@ async def test_of_very_many_attempts_the_newest_are_shown_oldest_first(
     assert [attempt["number"] for attempt in shown["attempts"]] == list(range(51, 251))
 
 
-async def test_a_delivery_links_to_its_workflow_where_the_ui_is_known(
+async def test_delivery_links_to_its_workflow_if_the_ui_is_configured(
     settings: Settings, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     delivery = await emit(client, tenant)
@@ -232,11 +218,11 @@ async def test_a_delivery_links_to_its_workflow_where_the_ui_is_known(
     )
 
 
-# -- steering
+# -- actions
 
 
-# What is asked of a delivery that has been in this status, and the status it has at once.
-STEERED = [
+# The action, the status before it, and the status right after it.
+ACTION_RESULTS = [
     ("pending", "pause", "paused"),
     ("pending", "resume", "pending"),
     ("pending", "resend", "pending"),
@@ -255,8 +241,8 @@ STEERED = [
 ]
 
 
-@pytest.mark.parametrize(("before", "action", "then"), STEERED)
-async def test_what_is_asked_is_done_at_once_also_while_temporal_is_away(
+@pytest.mark.parametrize(("before", "action", "then"), ACTION_RESULTS)
+async def test_action_is_stored_at_once_even_while_temporal_is_away(
     client: httpx2.AsyncClient, context: Context, tenant: str, before: str, action: str, then: str
 ) -> None:
     delivery = await emit(client, tenant)
@@ -278,18 +264,18 @@ async def test_what_is_asked_is_done_at_once_also_while_temporal_is_away(
     assert await listed(client, status=then) == [delivery["id"]]
     if then in ("cancelled", "paused") and action != "resend":
         assert shown["next_attempt_at"] is None
-    if action == "resend" and then != "held":  # which does not say when
+    if action == "resend" and then != "held":  # a held delivery shows no time
         assert shown["next_attempt_at"] <= rfc3339(utc_now())
     if action == "resend" and then == "retrying":
         assert shown["next_attempt_at"] >= rfc3339(asked)
     row = await stored(context, delivery["id"])
     if then == before and action == "resume":
         assert (row.started_at, row.wakes) == (values["started_at"], 0)
-    else:  # its workflow is yet to be told
+    else:  # its workflow is not notified yet
         assert (row.started_at, row.wakes, row.urgency) == (None, 1, Urgency.PERSON)
 
 
-async def test_what_is_sent_again_is_no_dead_letter_any_more(
+async def test_resent_delivery_is_no_longer_a_dead_letter(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     delivery = await emit(client, tenant)
@@ -301,21 +287,21 @@ async def test_what_is_sent_again_is_no_dead_letter_any_more(
 
 
 @pytest.mark.parametrize("action", ["pause", "cancel"])
-async def test_an_answer_waits_until_no_attempt_can_begin_any_more(
+async def test_pause_responds_only_once_no_attempt_can_start(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
     monkeypatch: pytest.MonkeyPatch,
     action: str,
 ) -> None:
-    """A worker that read the delivery a moment before the commit may begin its request a moment
-    after it."""
+    """A worker that read the delivery just before the commit may start its request just after
+    it."""
     monkeypatch.setattr("api.routes.deliveries.FRESH_SECONDS", 3600)
     later = utc_now() + timedelta(hours=1)
     scheduled = await emit(client, tenant)
     await change(context, scheduled["id"], due_at=later, next_attempt_at=later)
     answer = await client.post(f"/deliveries/{scheduled['id']}/{action}")
-    assert answer.status_code == 202  # none was about to begin
+    assert answer.status_code == 202  # no attempt was about to start
 
     held = {"status": "held", "recheck_at": later, "next_attempt_at": later}
     let_go = held | {"released": True, "recheck_at": utc_now()}
@@ -336,7 +322,7 @@ async def test_an_answer_waits_until_no_attempt_can_begin_any_more(
 
 
 async def choose_as_probe(context: Context, delivery: Json) -> None:
-    """Have its endpoint's circuit ask it whether the endpoint is back."""
+    """Make the delivery the probe of its endpoint's circuit."""
     async with context.database.write() as connection:
         await connection.execute(
             insert(EndpointHealth.__table__).values(
@@ -350,7 +336,7 @@ async def choose_as_probe(context: Context, delivery: Json) -> None:
 
 @pytest.mark.parametrize("status", ["delivered", "dead", "gone", "cancelled"])
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
-async def test_a_finished_delivery_can_only_be_sent_again(
+async def test_finished_delivery_allows_only_resend(
     client: httpx2.AsyncClient, context: Context, tenant: str, status: str, action: str
 ) -> None:
     delivery = await emit(client, tenant)
@@ -361,7 +347,7 @@ async def test_a_finished_delivery_can_only_be_sent_again(
 
 @pytest.mark.parametrize("over", ["disabled", "deleted"])
 @pytest.mark.parametrize("status", ["pending", "paused", "delivered", "dead"])
-async def test_nothing_is_sent_again_to_an_endpoint_that_is_over(
+async def test_resend_to_a_disabled_or_deleted_endpoint_answers_409(
     client: httpx2.AsyncClient, context: Context, tenant: str, status: str, over: str
 ) -> None:
     delivery = await emit(client, tenant)
@@ -380,14 +366,14 @@ async def test_nothing_is_sent_again_to_an_endpoint_that_is_over(
 
 
 @pytest.mark.parametrize("delivery_id", [UNKNOWN, "1", "%00", UNKNOWN.upper()])
-async def test_what_is_not_there_is_not_found(client: httpx2.AsyncClient, delivery_id: str) -> None:
+async def test_unknown_delivery_answers_404(client: httpx2.AsyncClient, delivery_id: str) -> None:
     assert_problem(await client.get(f"/deliveries/{delivery_id}"), 404, code="not_found")
     for action in ACTIONS:
         answer = await client.post(f"/deliveries/{delivery_id}/{action}")
         assert_problem(answer, 404, code="not_found")
 
 
-async def test_another_tenants_deliveries_do_not_exist(
+async def test_deliveries_of_another_tenant_answer_404(
     client: httpx2.AsyncClient, tenant: str, make_tenant: Make, key_client: KeyClient
 ) -> None:
     theirs = await emit(client, tenant)
@@ -404,7 +390,7 @@ async def test_another_tenants_deliveries_do_not_exist(
         assert answer.status_code == 404
 
 
-async def test_a_reading_key_may_look_and_not_steer(
+async def test_read_key_may_read_and_not_act(
     client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
 ) -> None:
     delivery = await emit(client, tenant)
@@ -416,7 +402,7 @@ async def test_a_reading_key_may_look_and_not_steer(
             assert_problem(answer, 403, code="forbidden")
 
 
-async def test_an_emitting_key_may_not_look(
+async def test_emit_key_may_not_read_deliveries(
     app: FastAPI, client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
 ) -> None:
     delivery = await emit(client, tenant)

@@ -1,4 +1,4 @@
-"""One action on many deliveries: counted first, then a job."""
+"""One action on many deliveries: dry runs and jobs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,9 @@ STATUSES = ["pending", "retrying", "held", "paused", "delivered", "dead", "gone"
 
 
 @pytest.fixture(autouse=True)
-def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Making a job needs only the database. Port 9 (discard) is closed."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-
-
-@pytest.fixture(autouse=True)
-async def event_types(temporal_is_away: None, make_event_type: MakeEventType) -> None:
+async def event_types(make_event_type: MakeEventType) -> None:
     await make_event_type(TYPE)
     await make_event_type(OTHER_TYPE)
-
-
-@pytest.fixture
-async def tenant(make_tenant: Make, make_endpoint: Make) -> str:
-    """A tenant whose endpoint wants everything."""
-    tenant_id = str((await make_tenant())["id"])
-    await make_endpoint(tenant_id=tenant_id, events=["**"])
-    return tenant_id
 
 
 async def act(client: httpx2.AsyncClient, action: str, **members: Any) -> httpx2.Response:
@@ -44,7 +30,7 @@ async def act(client: httpx2.AsyncClient, action: str, **members: Any) -> httpx2
 
 
 async def chosen_by(context: Context, job: Json) -> list[str]:
-    """The deliveries a job will act on."""
+    """Return the deliveries that a job will act on."""
     async with context.database.read() as connection:
         row = await jobs.get(connection, job["id"])
         assert row is not None
@@ -61,7 +47,7 @@ ACTS_ON = [
 
 
 @pytest.mark.parametrize(("action", "statuses"), ACTS_ON)
-async def test_an_action_picks_the_deliveries_it_makes_sense_for(
+async def test_action_selects_deliveries_on_which_it_has_an_effect(
     client: httpx2.AsyncClient, context: Context, tenant: str, action: str, statuses: list[str]
 ) -> None:
     made = [await emit_as(client, context, tenant, status) for status in STATUSES]
@@ -113,7 +99,7 @@ async def test_each_member_of_a_filter_narrows_it(
     assert await matching(ids=["dlv_" + "0" * 32]) == 0
 
 
-async def test_deliveries_that_come_later_are_not_the_jobs(
+async def test_job_leaves_out_later_deliveries(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     before = await emit(client, tenant)
@@ -122,12 +108,12 @@ async def test_deliveries_that_come_later_are_not_the_jobs(
     assert await chosen_by(context, answer.json()) == [before["id"]]
 
 
-# -- filters that are refused
+# -- rejected filters
 
 
 @pytest.mark.parametrize("body", [{}, {"filter": {}}, {"filter": {}, "dry_run": True}])
 @pytest.mark.parametrize("action", ["pause", "cancel", "resend"])
-async def test_an_empty_filter_is_refused_unless_everything_is_meant(
+async def test_empty_filter_is_rejected_without_all(
     client: httpx2.AsyncClient, tenant: str, action: str, body: Json
 ) -> None:
     await emit(client, tenant)
@@ -145,14 +131,14 @@ async def test_an_empty_filter_is_refused_unless_everything_is_meant(
     ("action", "status"),
     [("pause", "paused"), ("resume", "held"), ("cancel", ["delivered", "dead"])],
 )
-async def test_a_status_the_action_makes_no_sense_for_is_refused(
+async def test_status_on_which_the_action_has_no_effect_is_rejected(
     client: httpx2.AsyncClient, action: str, status: Any
 ) -> None:
     answer = await act(client, action, filter={"status": status})
     assert_problem(answer, 422, code="invalid_input", pointer="/filter/status")
 
 
-async def test_of_several_statuses_those_count_that_make_sense(
+async def test_statuses_on_which_the_action_has_no_effect_are_ignored(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     for status in ("held", "delivered"):
@@ -180,7 +166,7 @@ WRONG: list[tuple[Json, str]] = [
 
 
 @pytest.mark.parametrize(("members", "pointer"), WRONG)
-async def test_what_is_wrong_is_pointed_at(
+async def test_errors_point_at_the_faulty_member(
     client: httpx2.AsyncClient, members: Json, pointer: str
 ) -> None:
     body = {"action": "resend", "filter": {"status": "dead"}} | members
@@ -193,7 +179,7 @@ async def test_what_is_wrong_is_pointed_at(
 # -- who may
 
 
-async def test_a_tenants_key_acts_on_its_own_deliveries_only(
+async def test_tenant_key_acts_only_on_its_own_deliveries(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
@@ -218,7 +204,7 @@ async def test_a_tenants_key_acts_on_its_own_deliveries_only(
     assert await chosen_by(context, answer.json()) == [own_delivery["id"]]
 
 
-async def test_a_tenants_key_cannot_ask_for_more_than_the_usual_rate(
+async def test_tenant_key_cannot_exceed_the_default_rate(
     client: httpx2.AsyncClient, context: Context, tenant: str, key_client: KeyClient
 ) -> None:
     usual = context.settings.job_rate_per_second
@@ -232,7 +218,7 @@ async def test_a_tenants_key_cannot_ask_for_more_than_the_usual_rate(
     assert answer.json()["rate_per_second"] == usual * 2
 
 
-async def test_a_reading_key_may_not_even_count(tenant: str, key_client: KeyClient) -> None:
+async def test_read_key_may_not_start_a_dry_run(tenant: str, key_client: KeyClient) -> None:
     async with key_client(tenant, scope="tenant:read") as own:
         answer = await act(own, "resend", all=True, dry_run=True)
     assert_problem(answer, 403, code="forbidden")

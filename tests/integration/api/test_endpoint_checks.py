@@ -1,4 +1,4 @@
-"""Testing an endpoint, verifying it again, and its statistics."""
+"""Checks of an endpoint: test requests, another verification, and statistics."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ async def tenant_id(make_tenant: Make, make_event_type: MakeEventType) -> str:
 
 @pytest.fixture
 async def endpoint(make_endpoint: Make, receiver: Receiver, tenant_id: str) -> Json:
-    """One that sends to `/hook`, with a header of its own."""
+    """An endpoint with the path `/hook` and a custom header."""
     return await make_endpoint(
         tenant_id=tenant_id, url=receiver.url("/hook"), headers={"X-Token": "hush"}
     )
 
 
-async def test_a_test_is_signed_like_a_delivery_and_says_what_it_is(
+async def test_test_request_is_signed_like_a_delivery_and_marked(
     client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json, tenant_id: str
 ) -> None:
     answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
@@ -63,10 +63,10 @@ async def test_a_test_is_signed_like_a_delivery_and_says_what_it_is(
     assert (event["type"], event["tenant_id"], event["data"]) == (TYPE, tenant_id, {"test": True})
 
 
-async def test_a_test_leaves_nothing_behind(
+async def test_test_request_stores_nothing(
     client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json
 ) -> None:
-    receiver.routes["/hook"] = "/status/410"  # which would disable it
+    receiver.routes["/hook"] = "/status/410"  # would disable it for a delivery
     answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
     view = answer.json()
     assert (view["succeeded"], view["status_code"]) == (False, 410)
@@ -79,7 +79,7 @@ async def test_a_test_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("action", ["pause", "disable"])
-async def test_an_endpoint_that_gets_nothing_now_can_be_tested(
+async def test_paused_or_disabled_endpoint_can_be_tested(
     client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json, action: str
 ) -> None:
     assert (await client.post(f"/endpoints/{endpoint['id']}/{action}")).status_code == 200
@@ -88,7 +88,7 @@ async def test_an_endpoint_that_gets_nothing_now_can_be_tested(
     assert len(receiver.requests) == 1
 
 
-async def test_the_sample_is_the_first_example_of_the_types_schema(
+async def test_sample_is_the_first_example_of_the_schema(
     client: httpx2.AsyncClient,
     receiver: Receiver,
     endpoint: Json,
@@ -111,7 +111,7 @@ async def test_the_sample_is_the_first_example_of_the_types_schema(
         ({"type": TYPE, "url": "http://127.0.0.1:9/"}, "invalid_input", "/url"),
     ],
 )
-async def test_a_test_sends_what_the_catalogue_has_and_nothing_else(
+async def test_test_request_sends_only_data_from_the_catalogue(
     client: httpx2.AsyncClient,
     receiver: Receiver,
     endpoint: Json,
@@ -133,7 +133,7 @@ async def test_a_test_sends_what_the_catalogue_has_and_nothing_else(
         ("/slow/30", "timeout"),
     ],
 )
-async def test_a_test_of_a_hostile_receiver_ends_like_an_attempt(
+async def test_test_of_a_hostile_receiver_ends_like_an_attempt(
     client: httpx2.AsyncClient,
     receiver: Receiver,
     make_endpoint: Make,
@@ -151,10 +151,10 @@ async def test_a_test_of_a_hostile_receiver_ends_like_an_attempt(
 @pytest.mark.parametrize(
     "url", ["http://169.254.169.254/latest/", "http://metadata.google.internal/"]
 )
-async def test_a_test_is_under_the_same_guard_as_deliveries(
+async def test_test_request_is_blocked_like_deliveries(
     client: httpx2.AsyncClient, context: Context, endpoint: Json, url: str
 ) -> None:
-    table = Endpoint.__table__  # behind the API's back, which would not have stored it
+    table = Endpoint.__table__  # written directly, because the API would reject it
     async with context.database.write() as connection:
         await connection.execute(update(table).where(table.c.id == endpoint["id"]).values(url=url))
     answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
@@ -163,7 +163,7 @@ async def test_a_test_is_under_the_same_guard_as_deliveries(
     assert_problem(refused, 422, code="verification_failed", pointer="/url")
 
 
-async def test_verifying_again_asks_about_every_topic_and_changes_nothing(
+async def test_another_verification_covers_every_topic_and_changes_nothing(
     client: httpx2.AsyncClient, make_endpoint: Make, receiver: Receiver, tenant_id: str
 ) -> None:
     receiver.routes["/hook"] = "/challenge"
@@ -197,7 +197,7 @@ async def test_verifying_again_asks_about_every_topic_and_changes_nothing(
 async def _store(
     context: Context, endpoint: Json, *attempts: tuple[str, int | None, float], **values: Any
 ) -> None:
-    """A delivery with these attempts: result, status code, milliseconds."""
+    """Store a delivery with these attempts: result, status code, milliseconds."""
     now = utc_now() - timedelta(minutes=5)
     at = values.pop("at", now)
     delivery_id = new_id("dlv", at)
@@ -277,7 +277,7 @@ async def test_an_endpoint_without_deliveries_has_no_rate_and_no_latency(
     assert stats["complete"] is True
 
 
-async def test_statistics_count_the_newest_and_say_where_they_begin(
+async def test_statistics_over_the_limit_count_the_newest_and_show_their_start(
     client: httpx2.AsyncClient,
     context: Context,
     endpoint: Json,
@@ -299,7 +299,7 @@ async def test_statistics_count_the_newest_and_say_where_they_begin(
     assert (stats["complete"], stats["attempts"]["total"]) == (False, 3)
 
 
-async def test_statistics_begin_where_retention_has_left_everything(
+async def test_statistics_start_after_the_last_deleted_day(
     client: httpx2.AsyncClient, context: Context, endpoint: Json, make_endpoint: Make
 ) -> None:
     now = utc_now()
@@ -319,12 +319,12 @@ async def test_statistics_begin_where_retention_has_left_everything(
     assert await counted(since=since) == (False, 1, rfc3339(kept_from))
     assert await counted(since=rfc3339(kept_from)) == (True, 1, rfc3339(kept_from))
     assert await counted(since=since, until=until) == (False, 0, until)
-    other = await make_endpoint(tenant_id=endpoint["tenant_id"])  # it had nothing then
+    other = await make_endpoint(tenant_id=endpoint["tenant_id"])  # it had no deliveries then
     stats = (await client.get(f"/endpoints/{other['id']}/stats", params={"since": since})).json()
     assert (stats["complete"], stats["since"]) == (True, since)
 
 
-async def test_a_window_that_ends_before_it_begins_is_refused(
+async def test_statistics_window_that_ends_before_it_starts_is_rejected(
     client: httpx2.AsyncClient, endpoint: Json
 ) -> None:
     now = utc_now()
@@ -334,7 +334,7 @@ async def test_a_window_that_ends_before_it_begins_is_refused(
 
 
 @pytest.mark.parametrize("until", ["0001-01-01T00:00:01Z", "9999-12-31T23:59:59Z"])
-async def test_a_window_may_end_when_the_calendar_does(
+async def test_statistics_window_may_end_with_the_calendar(
     client: httpx2.AsyncClient, endpoint: Json, until: str
 ) -> None:
     answer = await client.get(f"/endpoints/{endpoint['id']}/stats", params={"until": until})
@@ -342,7 +342,7 @@ async def test_a_window_may_end_when_the_calendar_does(
     assert answer.json()["since"] < answer.json()["until"]
 
 
-async def test_a_reading_key_sees_statistics_and_may_not_test_or_verify(
+async def test_read_key_sees_statistics_and_may_not_test_or_verify(
     endpoint: Json, key_client: KeyClient
 ) -> None:
     path = f"/endpoints/{endpoint['id']}"

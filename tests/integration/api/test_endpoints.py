@@ -99,7 +99,7 @@ async def test_it_keeps_every_member_it_is_given(
     assert open_headers(row.headers, context.keyring, endpoint_id=row.id) == headers
 
 
-async def test_events_make_the_first_subscription(
+async def test_events_create_the_first_subscription(
     client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=tenant_id, events=["order.**", "a.b.c", "order.**"])
@@ -110,7 +110,7 @@ async def test_events_make_the_first_subscription(
     assert answer.json() == subscription
 
 
-async def test_the_secret_is_sealed_for_its_endpoint_and_never_shown_again(
+async def test_secret_is_encrypted_for_its_endpoint_and_shown_once(
     client: httpx2.AsyncClient, context: Context, make_endpoint: Make, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=tenant_id)
@@ -211,7 +211,7 @@ async def test_disable_and_enable_change_the_state(
     assert (enabled["state"], enabled["state_reason"]) == ("enabled", None)
 
 
-async def test_delete_takes_its_subscriptions_and_secrets_with_it(
+async def test_delete_also_deletes_subscriptions_and_secrets(
     client: httpx2.AsyncClient, context: Context, make_endpoint: Make, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=tenant_id, events=["**"])
@@ -303,7 +303,7 @@ async def test_a_tenants_key_implies_its_tenant(
         ("created_at", "2001-01-01T00:00:00Z", "invalid_input", "/created_at"),
     ],
 )
-async def test_it_refuses_what_an_endpoint_cannot_be(
+async def test_invalid_endpoint_is_rejected(
     client: httpx2.AsyncClient, tenant_id: str, member: str, value: object, code: str, pointer: str
 ) -> None:
     body = {"url": URL, "tenant_id": tenant_id, "verification": "none"} | {member: value}
@@ -311,7 +311,7 @@ async def test_it_refuses_what_an_endpoint_cannot_be(
     assert (await client.get("/endpoints")).json()["data"] == []
 
 
-async def test_patch_refuses_what_create_refuses(
+async def test_patch_rejects_what_create_rejects(
     client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=tenant_id)

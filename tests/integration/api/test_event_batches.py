@@ -1,4 +1,4 @@
-"""Batches: every event has its own result, and those that are accepted are committed together."""
+"""Batches: every event has its own result, and accepted events are committed together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TENANT = "tnt_" + "0" * 32
 
 @pytest.fixture(autouse=True)
 async def tenant(make_event_type: MakeEventType, make_tenant: Make, make_endpoint: Make) -> str:
-    """A tenant whose endpoint wants everything."""
+    """A tenant whose endpoint is subscribed to all events."""
     await make_event_type(TYPE, schema={"not": {"const": "bad"}})
     tenant_id = str((await make_tenant())["id"])
     await make_endpoint(tenant_id=tenant_id, events=["**"])
@@ -123,14 +123,14 @@ async def test_data_in_a_batch_is_kept_byte_for_byte(client: httpx2.AsyncClient)
         ({"events": [{}] * 1001}, "/events"),
     ],
 )
-async def test_a_batch_that_is_none_is_refused_whole(
+async def test_malformed_batch_is_rejected_as_a_whole(
     client: httpx2.AsyncClient, body: Any, pointer: str
 ) -> None:
     answer = await client.post("/events/batch", json=body)
     assert_problem(answer, 422, code="invalid_input", pointer=pointer)
 
 
-async def test_a_tenants_key_batches_for_its_tenant_only(
+async def test_tenant_key_emits_batches_only_for_its_tenant(
     client: httpx2.AsyncClient, tenant: str, key_client: KeyClient, make_tenant: Make
 ) -> None:
     other = (await make_tenant())["id"]
@@ -146,7 +146,9 @@ async def test_a_tenants_key_batches_for_its_tenant_only(
 # -- idempotency
 
 
-async def test_items_have_keys_of_their_own(client: httpx2.AsyncClient, context: Context) -> None:
+async def test_items_have_their_own_idempotency_keys(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
     items = [{"type": TYPE, "data": n, "idempotency_key": f"k{n}"} for n in range(3)]
     first = await send(client, *items)
     again = await send(client, *items, {"type": TYPE, "data": 3})
@@ -155,7 +157,7 @@ async def test_items_have_keys_of_their_own(client: httpx2.AsyncClient, context:
     assert await count(context, Event) == 4
 
 
-async def test_the_header_gives_keys_to_the_items_without(
+async def test_header_gives_keys_to_items_without_one(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     items = [{"type": TYPE, "data": 0}, {"type": TYPE, "data": 1, "idempotency_key": "own"}]
@@ -172,7 +174,7 @@ async def test_the_header_gives_keys_to_the_items_without(
     assert await count(context, Event) == 2
 
 
-async def test_one_key_twice_in_a_batch_is_one_event(
+async def test_repeated_key_in_a_batch_is_one_event(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     same = {"type": TYPE, "data": 1, "idempotency_key": "k"}
@@ -186,10 +188,10 @@ async def test_one_key_twice_in_a_batch_is_one_event(
 # -- cost
 
 
-async def test_a_thousand_events_cost_a_handful_of_statements(
+async def test_batch_of_a_thousand_events_needs_few_statements(
     client: httpx2.AsyncClient, context: Context, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # the count of what waits is no request's own: those of two seconds share it
+    # the count of the backlog is not the request's: all requests within two seconds share it
     monkeypatch.setattr(context.backlog, "_limit", 0)
     statements: list[str] = []
 
@@ -207,6 +209,6 @@ async def test_a_thousand_events_cost_a_handful_of_statements(
         sqlalchemy_event.remove(engine, "before_cursor_execute", note)
     assert batch["accepted"] == 1000
     wanted = [text for text in statements if "api_keys" not in text and "BEGIN" not in text]
-    # the type's version, its schema (not seen yet), its subscribers; the events, the deliveries
+    # the type's version, its schema (not cached yet), its subscribers; the events, the deliveries
     assert len(wanted) == 5, wanted
     assert await count(context, Delivery) == 1000

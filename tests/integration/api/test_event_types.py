@@ -29,7 +29,7 @@ async def test_put_registers_and_then_replaces(client: httpx2.AsyncClient) -> No
 
 
 @pytest.mark.parametrize("schema", [True, False, {}, {"$ref": "#/$defs/a", "$defs": {"a": {}}}])
-async def test_it_keeps_any_schema_as_it_came(client: httpx2.AsyncClient, schema: Any) -> None:
+async def test_schema_is_kept_unchanged(client: httpx2.AsyncClient, schema: Any) -> None:
     assert (await client.put(PATH, json={"schema": schema})).json()["schema"] == schema
     assert (await client.get(PATH)).json()["schema"] == schema
 
@@ -51,7 +51,7 @@ async def test_the_list_is_by_name_and_paged(
     first = (await client.get("/event-types", params={"limit": 3})).json()
     assert [row["name"] for row in first["data"]] == ["a.a_b.c", "a.c.a", "b.b.b"]
     second = await client.get("/event-types", params={"cursor": first["next_cursor"]})
-    # and what there is from the start
+    # and the event types that exist from the start
     assert [row["name"] for row in second.json()["data"]] == ["c.a.a", *sorted(Kind)]
 
 
@@ -66,19 +66,19 @@ async def test_the_list_is_by_name_and_paged(
         ("hookfast.endpoint.disabled", "reserved_event_type"),
     ],
 )
-async def test_it_refuses_a_name_that_cannot_be(
+async def test_invalid_event_type_name_is_rejected(
     client: httpx2.AsyncClient, name: str, code: str
 ) -> None:
     answer = await client.put(f"/event-types/{name}", json={})
     assert_problem(answer, 422, code=code, pointer="name")
 
 
-async def test_an_ill_formed_name_is_an_unknown_one(client: httpx2.AsyncClient) -> None:
+async def test_malformed_event_type_name_answers_404(client: httpx2.AsyncClient) -> None:
     assert_problem(await client.get("/event-types/Order"), 404, code="not_found")
     assert_problem(await client.delete("/event-types/a.b.c%00"), 404, code="not_found")
 
 
-async def test_it_refuses_a_schema_that_is_not_one(client: httpx2.AsyncClient) -> None:
+async def test_invalid_schema_is_rejected(client: httpx2.AsyncClient) -> None:
     answer = await client.put(PATH, json={"schema": {"properties": {"a": {"type": "strin"}}}})
     assert_problem(answer, 422, code="invalid_schema", pointer="/schema/properties/a/type")
     assert_problem(await client.get(PATH), 404, code="not_found")

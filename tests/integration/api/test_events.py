@@ -1,4 +1,4 @@
-"""Emitting, and looking events up: who gets what, and byte for byte."""
+"""Emitting and looking up events: who gets them, and that data stays exact."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def deliveries_of(client: httpx2.AsyncClient, event_id: str) -> list[dict[
     return deliveries
 
 
-# -- who gets it
+# -- recipients
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ async def test_an_event_goes_once_to_each_subscription_with_a_matching_pattern(
     assert [row["endpoint_id"] for row in deliveries] == [endpoint["id"]] * wanted
 
 
-async def test_an_event_of_one_tenant_reaches_no_other(
+async def test_event_for_one_tenant_reaches_no_other(
     client: httpx2.AsyncClient, make_tenant: Make, make_endpoint: Make
 ) -> None:
     mine, other = await make_tenant(), await make_tenant()
@@ -110,7 +110,7 @@ async def test_one_endpoint_gets_one_delivery_for_each_of_its_subscriptions(
     assert sorted(row["payload"] for row in deliveries) == ["full", "thin"]
 
 
-async def test_a_subscription_that_is_off_gets_nothing(
+async def test_inactive_subscription_gets_nothing(
     client: httpx2.AsyncClient, make_tenant: Make, make_endpoint: Make, make_subscription: Make
 ) -> None:
     tenant = await make_tenant()
@@ -141,10 +141,10 @@ async def test_a_delivery_to_a_disabled_endpoint_is_a_dead_letter_at_once(
     assert delivery["next_attempt_at"] is None
     async with context.database.read() as connection:
         started = select(Delivery.__table__.c.started_at)
-        assert (await connection.execute(started)).scalar_one() is not None  # not the outbox's
+        assert (await connection.execute(started)).scalar_one() is not None  # not in the outbox
 
 
-# -- what is stored
+# -- stored data
 
 
 async def test_a_pending_delivery_is_in_the_outbox_and_shares_the_events_instant(
@@ -164,7 +164,7 @@ async def test_a_pending_delivery_is_in_the_outbox_and_shares_the_events_instant
     assert row.id[4:20] == new_id("dlv", created_at)[4:20]
 
 
-async def test_a_delivery_for_later_says_when(
+async def test_delayed_delivery_shows_its_time(
     client: httpx2.AsyncClient, context: Context, make_tenant: Make, make_endpoint: Make
 ) -> None:
     tenant = await make_tenant()
@@ -192,7 +192,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.mark.parametrize(("header", "kept"), [(TRACE, True), ("garbage", False), (None, False)])
-async def test_an_event_joins_its_callers_trace_or_begins_one(
+async def test_event_joins_the_callers_trace_or_starts_one(
     client: httpx2.AsyncClient, context: Context, header: str | None, kept: bool
 ) -> None:
     headers = {} if header is None else {"traceparent": header}
@@ -208,7 +208,7 @@ async def test_emitting_rings_the_doorbell_after_the_commit(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     await context.doorbell.listen()
-    await context.doorbell.wait(0.5)  # on PostgreSQL listening rings once, for what came before
+    await context.doorbell.wait(0.5)  # on PostgreSQL, listening rings once for earlier events
     await emit(client)
     began = time.monotonic()
     await context.doorbell.wait(30)
@@ -229,7 +229,7 @@ JSON = st.recursive(
 
 @st.composite
 def json_texts(draw: st.DrawFn) -> str:
-    """A JSON text in one of the many ways to write it."""
+    """Generate a JSON text in one of its many possible spellings."""
     separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: "), (",\r\n", ":")]))
     text = json.dumps(
         draw(JSON),
@@ -237,14 +237,14 @@ def json_texts(draw: st.DrawFn) -> str:
         indent=draw(st.sampled_from([None, 1, "\t"])),
         separators=separators,
     )
-    # other spellings of the same: an escaped solidus, an exponent
+    # other spellings of the same value: an escaped solidus, an exponent
     return text.replace("/", draw(st.sampled_from(["/", "\\/"])))
 
 
 @settings(
     max_examples=60,
     deadline=None,
-    # one database for all examples is what is wanted
+    # all examples share one database on purpose
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=json_texts())
@@ -273,7 +273,7 @@ async def test_data_is_stored_and_shown_byte_for_byte(
 # -- lists
 
 
-async def test_the_list_is_newest_first_and_pages_meet_without_a_gap(
+async def test_event_list_is_newest_first_without_gaps_between_pages(
     client: httpx2.AsyncClient,
 ) -> None:
     emitted = [(await emit(client, data=n))["id"] for n in range(7)]
@@ -289,7 +289,7 @@ async def test_the_list_is_newest_first_and_pages_meet_without_a_gap(
     assert listed == emitted[::-1]
 
 
-async def test_filters_add_up(
+async def test_filters_are_combined(
     client: httpx2.AsyncClient, make_tenant: Make, make_event_type: MakeEventType
 ) -> None:
     tenant = await make_tenant()
@@ -313,10 +313,10 @@ async def test_filters_add_up(
     assert await listed(type="order.unknown.kind") == []
 
 
-# -- who may see it
+# -- visibility
 
 
-async def test_a_tenants_key_emits_for_its_tenant_without_saying_so(
+async def test_tenant_key_implies_the_tenant_of_an_event(
     client: httpx2.AsyncClient, make_tenant: Make, key_client: KeyClient
 ) -> None:
     tenant = await make_tenant()
@@ -325,7 +325,7 @@ async def test_a_tenants_key_emits_for_its_tenant_without_saying_so(
     assert (await client.get(f"/events/{event['id']}")).json()["tenant_id"] == tenant["id"]
 
 
-async def test_another_tenants_events_do_not_exist(
+async def test_events_of_another_tenant_answer_404(
     client: httpx2.AsyncClient, make_tenant: Make, make_endpoint: Make, key_client: KeyClient
 ) -> None:
     mine, other = await make_tenant(), await make_tenant()
@@ -351,7 +351,7 @@ async def test_a_tenant_sees_broadcasts_with_its_own_deliveries_only(
     async with key_client(mine["id"], scope="tenant:read") as own:
         listed = (await own.get("/events")).json()["data"]
         assert [event["id"] for event in listed] == [broadcast["id"], own_event["id"]]
-        # how many others subscribe is not its business
+        # a tenant does not see how many others subscribe
         assert [event["deliveries"] for event in listed] == [None, 1]
         shown = (await own.get(f"/events/{broadcast['id']}")).json()
         assert shown["deliveries"] is None
@@ -364,7 +364,7 @@ async def test_a_tenant_sees_broadcasts_with_its_own_deliveries_only(
     ("scope", "emits", "reads"),
     [("tenant", 202, 200), ("emit", 202, 403), ("tenant:read", 403, 200)],
 )
-async def test_a_keys_scope_says_what_it_may_do(
+async def test_scope_of_a_key_limits_event_operations(
     make_tenant: Make, key_client: KeyClient, scope: str, emits: int, reads: int
 ) -> None:
     tenant = await make_tenant()

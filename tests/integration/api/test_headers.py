@@ -1,4 +1,4 @@
-"""What every answer tells a browser and a cache."""
+"""The security and cache headers of every response."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ HSTS = "strict-transport-security"
         ("GET", "/boom", 500),
     ],
 )
-async def test_every_answer_has_them(own_app: FastAPI, method: str, path: str, status: int) -> None:
+async def test_every_response_has_security_headers(
+    own_app: FastAPI, method: str, path: str, status: int
+) -> None:
     @own_app.get("/boom")
     async def boom() -> None:
         raise RuntimeError("boom")
@@ -67,12 +69,12 @@ async def test_every_answer_has_them(own_app: FastAPI, method: str, path: str, s
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
     assert HSTS not in answer.headers
-    # each of them once
+    # each header once
     names = [name for name, _ in answer.headers.multi_items()]
     assert len(names) == len(set(names))
 
 
-async def test_an_answer_without_a_key_has_them_too(app: FastAPI) -> None:
+async def test_response_without_a_key_has_security_headers(app: FastAPI) -> None:
     async with client_with(app, "nonsense") as client:
         answer = await client.get("/tenants")
     assert answer.status_code == 401
@@ -80,7 +82,7 @@ async def test_an_answer_without_a_key_has_them_too(app: FastAPI) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_what_is_public_keeps_its_own_caching(client: httpx2.AsyncClient) -> None:
+async def test_public_documents_keep_their_own_caching(client: httpx2.AsyncClient) -> None:
     answer = await client.get("http://hookfast.test/.well-known/hookfast-keys.json")
     assert answer.headers["cache-control"] == "public, max-age=300"
     assert ALWAYS.items() <= dict(answer.headers).items()
@@ -97,7 +99,7 @@ async def test_what_is_public_keeps_its_own_caching(client: httpx2.AsyncClient) 
         ("https://hookfast.test", "10.0.0.1", "http", False),
     ],
 )
-async def test_only_what_came_over_https_asks_for_https(
+async def test_hsts_is_sent_over_https_only(
     settings: Settings, url: str, peer: str, told: str | None, is_https: bool
 ) -> None:
     trusted = Settings(trusted_proxies="10.0.0.0/8").trusted_proxies
@@ -110,7 +112,7 @@ async def test_only_what_came_over_https_asks_for_https(
 
 
 class _Page(HTMLParser):
-    """What a browser would load and run: inline scripts and styles, handlers, addresses."""
+    """What a browser would load and run of a page: scripts, styles, handlers, addresses."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -147,7 +149,7 @@ async def test_the_docs_may_run_their_own_scripts_and_nothing_else(
     hashes = [
         base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in page.scripts
     ]
-    assert hashes  # the page starts Swagger UI inline
+    assert hashes  # the page starts Swagger UI with an inline script
     assert directives["script-src"] == " ".join(["'self'", *(f"'sha256-{one}'" for one in hashes)])
     assert directives["default-src"] == directives["frame-ancestors"] == "'none'"
     assert page.handlers == []
@@ -187,7 +189,7 @@ def test_a_policy_never_allows_injected_code(source: str) -> None:
         page_policy(style_src=[source])
 
 
-async def test_answers_at_once_do_not_share_headers(app: FastAPI) -> None:
+async def test_simultaneous_responses_do_not_share_headers(app: FastAPI) -> None:
     async with client_with(app, OPERATOR_KEY) as client:
         answers = await asyncio.gather(*(client.get("/tenants") for _ in range(10)))
     for answer in answers:

@@ -16,12 +16,6 @@ from hookfast.storage.figures import workers
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def no_temporal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporal is at a port where nothing listens."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-
-
 async def _get(app: FastAPI, path: str, *, method: str = "GET") -> httpx2.Response:
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
@@ -42,7 +36,7 @@ async def test_readyz_names_what_is_missing(app: FastAPI, context: Context) -> N
     assert (await _get(app, "/readyz")).json()["missing"] == ["temporal"]
 
 
-async def test_a_monitor_that_asks_with_head_hears_the_same(app: FastAPI) -> None:
+async def test_head_requests_get_the_same_status(app: FastAPI) -> None:
     assert (await _get(app, "/healthz", method="HEAD")).status_code == 200
     assert (await _get(app, "/readyz", method="HEAD")).status_code == 503
 
@@ -71,7 +65,7 @@ async def test_a_database_that_is_away_is_not_ready(tmp_path: Path) -> None:
 
 
 async def test_a_newer_schema_is_ready(app: FastAPI, context: Context) -> None:
-    """A new version migrates first: until its own processes are up, the old ones must serve."""
+    """A new version migrates first: until its processes are up, the old ones must serve."""
     async with context.database.write() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     assert "migrations" not in (await _get(app, "/readyz")).json()["missing"]

@@ -1,4 +1,4 @@
-"""One event per idempotency key, however often and however concurrently it is sent."""
+"""Idempotency keys: one event per key, no matter how often and concurrently it is sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPLAYED = "Idempotent-Replayed"
 
 @pytest.fixture(autouse=True)
 async def tenant(make_event_type: MakeEventType, make_tenant: Make, make_endpoint: Make) -> str:
-    """A tenant whose endpoint wants everything."""
+    """A tenant whose endpoint is subscribed to all events."""
     await make_event_type(TYPE)
     tenant_id = str((await make_tenant())["id"])
     await make_endpoint(tenant_id=tenant_id, events=["**"])
@@ -42,14 +42,14 @@ async def emit(
 
 
 async def counts(context: Context) -> tuple[int, int]:
-    """How many events and deliveries there are."""
+    """Count the stored events and deliveries."""
     async with context.database.read() as connection:
         events = await connection.execute(select(func.count()).select_from(Event.__table__))
         deliveries = await connection.execute(select(func.count()).select_from(Delivery.__table__))
         return events.scalar_one(), deliveries.scalar_one()
 
 
-async def test_the_same_key_and_event_give_the_same_answer(
+async def test_same_key_and_event_get_the_same_response(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     first, again = await emit(client, "k"), await emit(client, "k")
@@ -60,7 +60,7 @@ async def test_the_same_key_and_event_give_the_same_answer(
     assert await counts(context) == (1, 1)
 
 
-async def test_without_a_key_every_request_is_an_event(
+async def test_every_request_without_a_key_is_a_new_event(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     first, second = await emit(client, None), await emit(client, None)
@@ -68,7 +68,7 @@ async def test_without_a_key_every_request_is_an_event(
     assert await counts(context) == (2, 2)
 
 
-async def test_how_the_json_is_written_does_not_matter(
+async def test_equivalent_json_counts_as_the_same_event(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     first = await emit(client, "k", '{"type":"order.invoice.paid","data":{"a":1,"b":"\\u00e9"}}')
@@ -90,7 +90,7 @@ async def test_how_the_json_is_written_does_not_matter(
         {"deliver_at": "2020-01-01T00:00:00Z"},
     ],
 )
-async def test_the_same_key_with_another_event_is_a_conflict(
+async def test_same_key_with_another_event_answers_409(
     client: httpx2.AsyncClient, context: Context, other: dict[str, Any]
 ) -> None:
     assert (await emit(client, "k")).status_code == 202
@@ -98,7 +98,7 @@ async def test_the_same_key_with_another_event_is_a_conflict(
     assert await counts(context) == (1, 1)
 
 
-async def test_a_tenant_is_part_of_what_an_event_says(
+async def test_tenant_is_part_of_the_compared_event(
     client: httpx2.AsyncClient, tenant: str
 ) -> None:
     assert (await emit(client, "k")).status_code == 202
@@ -135,7 +135,7 @@ async def test_keys_belong_to_the_tenant_or_to_the_operator(
         assert (await emit(again, "k", data="else")).headers[REPLAYED] == "true"
 
 
-async def test_a_refused_event_leaves_its_key_free(
+async def test_rejected_event_does_not_use_up_its_key(
     client: httpx2.AsyncClient, make_event_type: MakeEventType
 ) -> None:
     await make_event_type(TYPE, schema={"type": "string"})
@@ -145,7 +145,7 @@ async def test_a_refused_event_leaves_its_key_free(
     assert REPLAYED not in answer.headers
 
 
-async def test_a_replay_is_answered_even_if_the_event_would_be_refused_now(
+async def test_replay_succeeds_even_if_the_event_would_now_be_rejected(
     client: httpx2.AsyncClient, make_event_type: MakeEventType
 ) -> None:
     first = await emit(client, "k")
@@ -155,7 +155,9 @@ async def test_a_replay_is_answered_even_if_the_event_would_be_refused_now(
     assert (await emit(client, "k")).json() == first.json()
 
 
-async def test_twenty_at_once_make_one_event(client: httpx2.AsyncClient, context: Context) -> None:
+async def test_twenty_simultaneous_requests_create_one_event(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
     answers = await asyncio.gather(*(emit(client, "k") for _ in range(20)))
     assert [answer.status_code for answer in answers] == [202] * 20
     assert len({answer.json()["id"] for answer in answers}) == 1
@@ -163,7 +165,7 @@ async def test_twenty_at_once_make_one_event(client: httpx2.AsyncClient, context
     assert await counts(context) == (1, 1)
 
 
-async def test_of_twenty_different_events_at_once_one_wins(
+async def test_one_of_twenty_different_simultaneous_events_wins(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     answers = await asyncio.gather(*(emit(client, "k", data=n) for n in range(20)))
@@ -185,7 +187,7 @@ async def test_batches_that_share_keys_in_any_order_neither_deadlock_nor_double(
     assert await counts(context) == (50, 50)
 
 
-async def test_a_key_of_255_visible_characters_is_fine(client: httpx2.AsyncClient) -> None:
+async def test_key_of_255_visible_characters_is_accepted(client: httpx2.AsyncClient) -> None:
     key = "".join(map(chr, range(0x21, 0x7F))) + "x" * (255 - 94)
     assert (await emit(client, key)).status_code == 202
     assert (await emit(client, key)).headers[REPLAYED] == "true"
@@ -200,7 +202,7 @@ async def test_an_emit_key_of_the_operator_shares_its_keys(
     assert first.json()["id"] != second.json()["id"]
 
 
-async def test_an_event_is_found_by_its_key_among_the_callers_own_keys(
+async def test_event_is_found_by_its_idempotency_key(
     client: httpx2.AsyncClient, tenant: str, make_tenant: Make, key_client: KeyClient
 ) -> None:
     operators = (await emit(client, "k", tenant_id=tenant)).json()["id"]
@@ -216,14 +218,14 @@ async def test_an_event_is_found_by_its_key_among_the_callers_own_keys(
         assert await found(own, "k") == [tenants]
         assert await found(other, "k") == []
         assert await found(client, "K") == []
-        # filters add up
+        # filters are combined
         assert await found(client, "k", type=TYPE) == [operators]
         assert await found(client, "k", type="order.invoice.sent") == []
         assert await found(client, "k", until="2020-01-01T00:00:00Z") == []
         assert await found(own, "k", since="2020-01-01T00:00:00Z") == [tenants]
 
 
-async def test_the_events_of_a_key_end_with_their_last_page(
+async def test_list_by_idempotency_key_ends_with_its_last_page(
     client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
 ) -> None:
     operators = (await emit(client, "k", tenant_id=tenant)).json()["id"]

@@ -1,10 +1,9 @@
-"""`POST /in/…` against a real server: many at once, chunks, slowness, and answers that come before
-the body does."""
+"""`POST /in/…` against a real server: many requests at once, chunks, slow bodies, and responses
+sent before the body arrives."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -13,18 +12,16 @@ from pathlib import Path
 
 import httpx2
 import pytest
-import uvicorn
 from sqlalchemy import func, insert, select
 
-from api.app import create_app
 from hookfast.settings.settings import Settings
-from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery, Event, InboxEntry, Subscription, SubscriptionPattern
 from tests.integration.api.inbound import signed
+from tests.support.api_server import api_server
+from tests.support.raw_http import exchange
 from tests.support.seed import seed_endpoint
 from tests.support.seed_inbox import seed_source
-from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -40,18 +37,7 @@ class Server:
     source: str
 
     async def exchange(self, *parts: bytes, pause: float = 0.0) -> str:
-        """What the server answers to these bytes, up to the end of the connection."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            for part in parts:
-                writer.write(part)
-                await writer.drain()
-                await asyncio.sleep(pause)
-            async with asyncio.timeout(PATIENCE):
-                return (await reader.read()).decode()
-        finally:
-            writer.close()
-            await writer.wait_closed()
+        return await exchange(self.port, *parts, pause=pause)
 
     def head(self, *lines: str, source: str | None = None) -> bytes:
         first = f"POST /in/{source or self.source} HTTP/1.1"
@@ -71,38 +57,29 @@ async def server(database: Database, database_url: str, tmp_path: Path) -> Async
         max_inbox_bytes=CAP,
         max_body_seconds=timedelta(seconds=0.5),
     )
-    app = create_app(settings)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-    config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
-    running = uvicorn.Server(config)
-    serving = asyncio.create_task(running.serve(sockets=[listener]))
-    while not running.started:  # noqa: ASYNC110 - uvicorn offers no event for it
-        await asyncio.sleep(0.01)
-    keyring: Keyring = app.state.context.keyring
-    endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
-    async with database.read() as connection:
-        table = Subscription.__table__
-        found = await connection.execute(select(table).where(table.c.endpoint_id == endpoint))
-        subscription = found.one()
-    async with database.write() as connection:
-        pattern = {
-            "pattern": "**",
-            "tenant_id": subscription.tenant_id,
-            "subscription_id": subscription.id,
-        }
-        await connection.execute(insert(SubscriptionPattern.__table__), pattern)
-    source = await seed_source(database, subscription.tenant_id, keyring=keyring)
-    yield Server(listener.getsockname()[1], database, source)
-    running.should_exit = True
-    await serving
-    listener.close()
+    async with api_server(settings) as running:
+        keyring = running.context.keyring
+        endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
+        async with database.read() as connection:
+            table = Subscription.__table__
+            found = await connection.execute(select(table).where(table.c.endpoint_id == endpoint))
+            subscription = found.one()
+        async with database.write() as connection:
+            pattern = {
+                "pattern": "**",
+                "tenant_id": subscription.tenant_id,
+                "subscription_id": subscription.id,
+            }
+            await connection.execute(insert(SubscriptionPattern.__table__), pattern)
+        source = await seed_source(database, subscription.tenant_id, keyring=keyring)
+        yield Server(running.port, database, source)
 
 
 def lines_of(headers: dict[str, str]) -> list[str]:
     return [f"{name}: {value}" for name, value in headers.items()]
 
 
-async def test_a_hundred_at_once_of_the_same_are_one_event(server: Server) -> None:
+async def test_hundred_simultaneous_duplicates_are_one_event(server: Server) -> None:
     headers, body = signed({"n": 1}, delivery="the-same")
     limits = httpx2.Limits(max_connections=100)
     async with httpx2.AsyncClient(limits=limits, timeout=30) as client:
@@ -116,7 +93,7 @@ async def test_a_hundred_at_once_of_the_same_are_one_event(server: Server) -> No
         assert await server.count(table) == 1
 
 
-async def test_chunks_are_taken_and_counted_as_they_come(server: Server) -> None:
+async def test_chunked_body_is_accepted_and_limited(server: Server) -> None:
     headers, body = signed({"n": 1})
     chunks = [b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:3], body[3:])]
     head = server.head("Connection: close", "Transfer-Encoding: chunked", *lines_of(headers))
@@ -127,17 +104,17 @@ async def test_chunks_are_taken_and_counted_as_they_come(server: Server) -> None
     assert answer.startswith("HTTP/1.1 413"), answer
 
 
-async def test_the_cap_is_of_the_body_and_declared_lengths_are_believed(server: Server) -> None:
+async def test_body_size_is_limited_by_its_declared_length(server: Server) -> None:
     for size, status in ((CAP, 202), (CAP + 1, 413)):
         headers, body = signed(b'"' + b"x" * (size - 2) + b'"')
         head = server.head("Connection: close", f"Content-Length: {size}", *lines_of(headers))
         answer = await server.exchange(head, body)
         assert answer.startswith(f"HTTP/1.1 {status}"), answer
-    answer = await server.exchange(head)  # and nothing of it has to come first
+    answer = await server.exchange(head)  # no byte of the body has to arrive first
     assert answer.startswith("HTTP/1.1 413"), answer
 
 
-async def test_a_body_that_drips_past_the_deadline_is_408(server: Server) -> None:
+async def test_body_that_arrives_too_slowly_answers_408(server: Server) -> None:
     headers, body = signed({"n": 1})
     head = server.head(f"Content-Length: {len(body)}", *lines_of(headers))
     answer = await server.exchange(head, body[:3])
@@ -145,7 +122,7 @@ async def test_a_body_that_drips_past_the_deadline_is_408(server: Server) -> Non
     assert await server.count(InboxEntry) == 0
 
 
-async def test_an_answer_that_needs_no_body_comes_without_it_and_ends_the_connection(
+async def test_early_response_does_not_read_the_body_and_closes_the_connection(
     server: Server,
 ) -> None:
     headers, body = signed({"n": 1})
@@ -155,7 +132,7 @@ async def test_an_answer_that_needs_no_body_comes_without_it_and_ends_the_connec
         (wrong, server.source, 415),
     ):
         head = server.head(f"Content-Length: {len(body)}", *lines_of(lines), source=source)
-        # the body never comes; with `Expect` nobody would wait for it
+        # the body never arrives; with `Expect` the server would not wait for it
         expecting = head.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
         answer = await server.exchange(expecting)
         assert answer.startswith(f"HTTP/1.1 {status}"), answer
@@ -164,7 +141,7 @@ async def test_an_answer_that_needs_no_body_comes_without_it_and_ends_the_connec
         assert answer.startswith(f"HTTP/1.1 {status}"), answer
 
 
-async def test_requests_on_one_connection_are_each_answered(server: Server) -> None:
+async def test_connection_serves_several_requests(server: Server) -> None:
     parts = []
     for n, last in ((1, False), (2, True)):
         headers, body = signed({"n": n})
@@ -175,7 +152,7 @@ async def test_requests_on_one_connection_are_each_answered(server: Server) -> N
     assert answer.count("HTTP/1.1 202") == 2, answer
 
 
-async def test_who_leaves_before_the_end_leaves_nothing(server: Server) -> None:
+async def test_client_that_disconnects_early_stores_nothing(server: Server) -> None:
     headers, body = signed({"n": 1})
     head = server.head(f"Content-Length: {len(body)}", *lines_of(headers))
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)

@@ -1,4 +1,4 @@
-"""Jobs: listed, looked up with their progress, and cancelled."""
+"""Jobs: lists, progress and cancellation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,6 @@ from tests.support.api_client import (
 pytestmark = pytest.mark.anyio
 
 UNKNOWN = "job_" + "0" * 32
-
-
-@pytest.fixture(autouse=True)
-def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this needs Temporal. Port 9 (discard) is closed."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
 
 
 async def make_job(client: httpx2.AsyncClient, **members: Any) -> Json:
@@ -67,9 +61,7 @@ async def test_a_new_job_waits_for_a_worker(client: httpx2.AsyncClient, context:
     assert job["workflow"] == {"id": f"job/{job['id']}", "url": None}
 
 
-async def test_a_running_job_shows_how_far_it_is(
-    client: httpx2.AsyncClient, context: Context
-) -> None:
+async def test_running_job_shows_its_progress(client: httpx2.AsyncClient, context: Context) -> None:
     job_id = (await make_job(client))["id"]
     now = context.clock()
     await change(
@@ -86,11 +78,11 @@ async def test_a_running_job_shows_how_far_it_is(
     )
     job = (await client.get(f"/jobs/{job_id}")).json()
     assert (job["done"], job["skipped"], job["failed"], job["percent"]) == (240, 9, 1, 25.0)
-    assert job["eta_seconds"] == pytest.approx(30)  # 750 more at 25 a second, as it went so far
+    assert job["eta_seconds"] == pytest.approx(30)  # 750 left at the measured 25 a second
 
 
 @pytest.mark.parametrize(("handled", "percent"), [(999, 99.9), (1_000, 99.9), (1_100, 99.9)])
-async def test_a_job_is_complete_only_when_it_says_so(
+async def test_job_is_at_100_percent_only_when_done(
     client: httpx2.AsyncClient, context: Context, handled: int, percent: float
 ) -> None:
     job_id = (await make_job(client))["id"]
@@ -116,7 +108,7 @@ async def test_jobs_are_listed_newest_first_and_by_status(
     assert await listed(client, limit=2, cursor=page["next_cursor"]) == [ids[0]]
 
 
-async def test_a_job_links_to_its_workflow_where_the_ui_is_known(
+async def test_job_links_to_its_workflow_if_the_ui_is_configured(
     settings: Settings, client: httpx2.AsyncClient
 ) -> None:
     job = await make_job(client)
@@ -131,7 +123,7 @@ async def test_a_job_links_to_its_workflow_where_the_ui_is_known(
 # -- cancelling
 
 
-async def test_cancelling_a_job_is_a_wish_that_its_workflow_is_told_of(
+async def test_cancelling_a_job_is_stored_and_wakes_its_workflow(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     job_id = (await make_job(client))["id"]
@@ -160,7 +152,7 @@ async def test_a_finished_job_cannot_be_cancelled(
 
 
 @pytest.mark.parametrize("job_id", [UNKNOWN, "1", "%00", UNKNOWN.upper()])
-async def test_what_is_not_there_is_not_found(client: httpx2.AsyncClient, job_id: str) -> None:
+async def test_unknown_job_answers_404(client: httpx2.AsyncClient, job_id: str) -> None:
     assert_problem(await client.get(f"/jobs/{job_id}"), 404, code="not_found")
     assert_problem(await client.post(f"/jobs/{job_id}/cancel"), 404, code="not_found")
 

@@ -1,4 +1,4 @@
-"""`GET /metrics` of the API: who may read it, and what it says while the database is away."""
+"""`GET /metrics` of the API: who may read it, and its gauges while the database is away."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def guarded(application: FastAPI, settings: Settings) -> AsyncIterator[Fas
         yield app
 
 
-async def test_this_machine_may_read_them_and_nobody_else(app: FastAPI) -> None:
+async def test_only_this_machine_may_read_metrics(app: FastAPI) -> None:
     answer = await _get(app)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -58,35 +58,34 @@ async def test_this_machine_may_read_them_and_nobody_else(app: FastAPI) -> None:
 
 
 @pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"])
-async def test_whom_a_proxy_beside_us_passes_on_is_not_this_machine(
-    app: FastAPI, header: str
-) -> None:
+async def test_client_behind_a_local_proxy_is_not_this_machine(app: FastAPI, header: str) -> None:
     assert_problem(await _get(app, **{header: "127.0.0.1"}), 401, code="unauthenticated")
 
 
-async def test_a_page_elsewhere_whose_name_resolves_to_this_machine_may_not(
+async def test_request_for_a_foreign_host_name_is_denied(
     app: FastAPI,
 ) -> None:
-    """Its requests come from a browser here, with its name as their host (DNS rebinding)."""
+    """A foreign page's requests come from a browser on this machine, with the page's host name (DNS
+    rebinding)."""
     assert_problem(await _get(app, host="attacker.example"), 401, code="unauthenticated")
     for host in ("localhost:8080", "[::1]:8080"):
         assert (await _get(app, host=host)).status_code == 200
 
 
-async def test_with_a_token_this_machine_needs_it_too(guarded: FastAPI) -> None:
+async def test_configured_token_is_required_on_this_machine_too(guarded: FastAPI) -> None:
     assert_problem(await _get(guarded), 401, code="unauthenticated")
     bearer = {"Authorization": f"Bearer {TOKEN}"}
     answer = await _get(guarded, address=ELSEWHERE, host="api-1:8080", **bearer)
     assert answer.status_code == 200
 
 
-async def test_the_operators_key_always_works(app: FastAPI, guarded: FastAPI) -> None:
+async def test_operator_key_may_always_read_metrics(app: FastAPI, guarded: FastAPI) -> None:
     key = {"Authorization": f"Bearer {OPERATOR_KEY}"}
     for each in (app, guarded):
         assert (await _get(each, address=ELSEWHERE, **key)).status_code == 200
 
 
-async def test_a_tenants_key_does_not(
+async def test_tenant_key_may_not_read_metrics(
     app: FastAPI, make_tenant: Make, key_client: KeyClient
 ) -> None:
     tenant = await make_tenant()

@@ -1,4 +1,4 @@
-"""Operational events, as operators and tenants meet them in the API."""
+"""Operational events in the API, for operators and tenants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def deliveries_to(client: httpx2.AsyncClient, endpoint: Json) -> list[Json
 
 
 async def told(client: httpx2.AsyncClient, kind: Kind) -> list[Json]:
-    """The operational events of this kind, oldest first, each as its receiver gets it."""
+    """Return the operational events of this kind, oldest first, as their receiver gets them."""
     listed = await client.get("/events", params={"type": kind.value, "limit": 200})
     events = [(await client.get(f"/events/{row['id']}")).json() for row in listed.json()["data"]]
     return events[::-1]
@@ -38,7 +38,7 @@ async def open_circuit(context: Context, tenant_id: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*Kind, "hookfast.something.new"])
-async def test_nobody_registers_deletes_or_emits_a_reserved_type(
+async def test_reserved_event_types_cannot_be_registered_deleted_or_emitted(
     client: httpx2.AsyncClient, name: str
 ) -> None:
     path = f"/event-types/{name}"
@@ -49,7 +49,7 @@ async def test_nobody_registers_deletes_or_emits_a_reserved_type(
     assert_problem(await client.post("/events", json=event), 422, code=code, pointer="/type")
 
 
-async def test_a_reserved_type_in_a_batch_is_refused_alone(
+async def test_only_the_reserved_event_type_of_a_batch_is_rejected(
     client: httpx2.AsyncClient, make_event_type: MakeEventType
 ) -> None:
     await make_event_type(EVENT_TYPE)
@@ -59,7 +59,7 @@ async def test_a_reserved_type_in_a_batch_is_refused_alone(
     assert batch["data"][0]["problem"]["code"] == "reserved_event_type"
 
 
-async def test_a_name_that_only_begins_alike_is_free(
+async def test_event_type_with_a_similar_prefix_is_not_reserved(
     client: httpx2.AsyncClient, make_event_type: MakeEventType
 ) -> None:
     await make_event_type("hookfast_like.endpoint.disabled")
@@ -68,13 +68,15 @@ async def test_a_name_that_only_begins_alike_is_free(
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-async def test_the_catalogue_shows_them(client: httpx2.AsyncClient, kind: Kind) -> None:
+async def test_catalogue_lists_operational_event_types(
+    client: httpx2.AsyncClient, kind: Kind
+) -> None:
     shown = (await client.get(f"/event-types/{kind.value}")).json()
     assert shown["name"] == kind.value
     assert shown["description"]
 
 
-async def test_the_system_tenant_stays_and_is_not_among_the_customers(
+async def test_system_tenant_is_not_listed_and_cannot_be_deleted(
     client: httpx2.AsyncClient, make_tenant: Make
 ) -> None:
     customer = await make_tenant()
@@ -85,7 +87,7 @@ async def test_the_system_tenant_stays_and_is_not_among_the_customers(
     assert [tenant["id"] for tenant in listed] == [customer["id"]]
 
 
-async def test_an_operator_subscribes_an_endpoint_of_the_system_tenant(
+async def test_operator_can_subscribe_an_endpoint_of_the_system_tenant(
     client: httpx2.AsyncClient,
     context: Context,
     make_tenant: Make,
@@ -104,7 +106,7 @@ async def test_an_operator_subscribes_an_endpoint_of_the_system_tenant(
 
 
 @pytest.mark.parametrize("pattern", ["**", "hookfast.**", "*.circuit.opened", Kind.CIRCUIT_OPENED])
-async def test_no_other_tenant_sees_them_whatever_it_subscribes_to(
+async def test_other_tenants_never_see_operational_events(
     client: httpx2.AsyncClient,
     context: Context,
     make_tenant: Make,
@@ -122,7 +124,7 @@ async def test_no_other_tenant_sees_them_whatever_it_subscribes_to(
         assert_problem(await theirs.get(f"/events/{event['id']}"), 404, code="not_found")
 
 
-async def test_a_dead_letter_on_arrival_is_told_once_for_each_event_and_endpoint(
+async def test_dead_letter_on_arrival_emits_one_event_per_event_and_endpoint(
     client: httpx2.AsyncClient,
     make_tenant: Make,
     make_endpoint: Make,
@@ -133,7 +135,7 @@ async def test_a_dead_letter_on_arrival_is_told_once_for_each_event_and_endpoint
     tenant = await make_tenant()
     monitor = await make_endpoint(tenant_id=SYSTEM_TENANT, events=["hookfast.**"])
     endpoints = [await make_endpoint(tenant_id=tenant["id"], events=["order.**"]) for _ in "ab"]
-    await make_endpoint(tenant_id=tenant["id"], events=["order.**"])  # enabled: nothing to tell
+    await make_endpoint(tenant_id=tenant["id"], events=["order.**"])  # enabled: no event
     for endpoint in endpoints:
         await make_subscription(endpoint_id=endpoint["id"], events=["**"])
         assert (await client.post(f"/endpoints/{endpoint['id']}/disable")).status_code == 200
@@ -150,7 +152,7 @@ async def test_a_dead_letter_on_arrival_is_told_once_for_each_event_and_endpoint
     assert len(await deliveries_to(client, monitor)) == before + 2
 
 
-async def test_an_event_that_is_only_repeated_is_not_told_again(
+async def test_repeated_event_emits_no_further_operational_event(
     client: httpx2.AsyncClient,
     make_tenant: Make,
     make_endpoint: Make,
@@ -170,7 +172,7 @@ async def test_an_event_that_is_only_repeated_is_not_told_again(
     assert len(await told(client, Kind.DELIVERY_DEAD)) == 1
 
 
-async def test_the_system_tenants_own_dead_letters_are_told_to_nobody(
+async def test_dead_letters_of_the_system_tenant_emit_nothing(
     client: httpx2.AsyncClient,
     context: Context,
     make_tenant: Make,

@@ -16,7 +16,7 @@ Walk = Callable[..., Awaitable[list[str]]]
 
 @pytest.fixture
 def walk(client: httpx2.AsyncClient) -> Walk:
-    """Follow `next_cursor` to the end; gives the ids in order."""
+    """Follow `next_cursor` to the end, and return the ids in order."""
 
     async def walk(path: str, **params: Any) -> list[str]:
         ids: list[str] = []
@@ -35,14 +35,14 @@ def walk(client: httpx2.AsyncClient) -> Walk:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 200])
-async def test_a_walk_sees_everything_once_newest_first(
+async def test_walk_through_pages_sees_every_row_once_newest_first(
     walk: Walk, make_tenant: Make, limit: int
 ) -> None:
     made = [(await make_tenant())["id"] for _ in range(6)]
     assert await walk("/tenants", limit=limit) == list(reversed(made))
 
 
-async def test_every_list_is_walked_within_its_filter(
+async def test_cursor_works_with_the_filters_of_every_list(
     client: httpx2.AsyncClient, walk: Walk, make_tenant: Make, make_endpoint: Make
 ) -> None:
     tenant, other = (await make_tenant())["id"], (await make_tenant())["id"]
@@ -63,7 +63,7 @@ async def test_every_list_is_walked_within_its_filter(
         assert await walk(path, limit=2, **params) == list(reversed(made)), path
 
 
-async def test_what_is_made_meanwhile_does_not_shift_the_pages(
+async def test_rows_created_meanwhile_do_not_shift_the_pages(
     client: httpx2.AsyncClient, make_tenant: Make
 ) -> None:
     made = [(await make_tenant())["id"] for _ in range(4)]
@@ -86,15 +86,15 @@ async def test_what_is_made_meanwhile_does_not_shift_the_pages(
         "a" * 401,
         base64.urlsafe_b64encode(b"tnt_\x00").decode(),
         base64.urlsafe_b64encode("tnt_é".encode()).decode(),
-        base64.urlsafe_b64encode(b"tnt_" + b"0" * 32).decode(),  # a key, but of which list?
+        base64.urlsafe_b64encode(b"tnt_" + b"0" * 32).decode(),  # a key without the id of its list
     ],
 )
-async def test_a_cursor_that_is_none_is_refused(client: httpx2.AsyncClient, cursor: str) -> None:
+async def test_invalid_cursor_is_rejected(client: httpx2.AsyncClient, cursor: str) -> None:
     answer = await client.get("/tenants", params={"cursor": cursor})
     assert_problem(answer, 422, code="invalid_input", pointer="cursor")
 
 
-async def test_a_cursor_of_another_list_is_refused(
+async def test_cursor_of_another_list_is_rejected(
     client: httpx2.AsyncClient, make_tenant: Make
 ) -> None:
     tenants = [(await make_tenant())["id"] for _ in range(2)]
@@ -117,13 +117,13 @@ async def test_a_cursor_of_another_list_is_refused(
 
 
 @pytest.mark.parametrize("limit", ["0", "201", "-1", "x", "", "1.5", "9" * 30, "1\x00"])
-async def test_a_limit_out_of_range_is_refused(client: httpx2.AsyncClient, limit: str) -> None:
+async def test_limit_out_of_range_is_rejected(client: httpx2.AsyncClient, limit: str) -> None:
     answer = await client.get("/tenants", params={"limit": limit})
     assert_problem(answer, 422, code="invalid_input", pointer="limit")
 
 
 @pytest.mark.parametrize("path", ["/tenants", "/endpoints", "/event-types", "/api-keys"])
-async def test_an_unknown_query_parameter_is_refused_by_name(
+async def test_unknown_query_parameter_is_rejected_by_name(
     client: httpx2.AsyncClient, path: str
 ) -> None:
     answer = await client.get(path, params={"limt": "5"})

@@ -1,4 +1,4 @@
-"""Room for what bodies become is taken where they are parsed, and by nobody else."""
+"""Memory for parsed bodies is reserved only by routes that parse them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPE = "order.invoice.paid"
 
 
 class Slow:
-    """A receiver that agrees: to the first who asks at once, to others when it is let go."""
+    """A receiver that agrees to the first verification at once, and to others on release."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -58,8 +58,7 @@ async def slow_receiver() -> AsyncIterator[Slow]:
 async def client(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """Of a server that has room for 4 MB of what is parsed."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    """A client of a server with memory for 4 MB of parsed bodies."""
     monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.1)
     settings = development_settings(sqlite_url, tmp_path)
     settings = settings.model_copy(update={"max_body_memory": 1_000_000})
@@ -77,16 +76,16 @@ async def client(
 
 
 async def emit(client: httpx2.AsyncClient, count: int) -> httpx2.Response:
-    """An event that takes some 300 bytes for each of so many objects."""
+    """Emit an event of `count` objects, each of which takes some 300 bytes when parsed."""
     return await client.post(
         "/events/batch", json={"events": [{"type": TYPE, "data": [{}] * count}]}
     )
 
 
-async def test_a_body_that_a_route_does_not_take_shuts_nobody_out(
+async def test_body_of_a_route_without_one_takes_no_parsing_memory(
     client: httpx2.AsyncClient,
 ) -> None:
-    """However long that route takes."""
+    """Other requests succeed, no matter how long that route takes."""
     async with slow_receiver() as slow:
         tenant = (await client.post("/tenants", json={"name": "Acme"})).json()["id"]
         form = {"tenant_id": tenant, "url": slow.url, "events": [TYPE]}
@@ -100,7 +99,7 @@ async def test_a_body_that_a_route_does_not_take_shuts_nobody_out(
         assert (await verifying).status_code == 200
 
 
-async def test_what_was_parsed_has_its_room_until_it_is_answered(
+async def test_parsed_body_keeps_its_memory_until_the_response(
     client: httpx2.AsyncClient,
 ) -> None:
     async with slow_receiver() as slow:

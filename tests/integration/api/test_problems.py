@@ -1,4 +1,4 @@
-"""Whatever goes wrong, the answer is a problem document that says nothing private."""
+"""Every error is a problem document without private data."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ JSON = {"content-type": "application/json"}
     ids=lambda body: repr(body[:24]),
 )
 @pytest.mark.parametrize(("method", "path"), [("POST", "/tenants"), ("PUT", "/event-types/a.b.c")])
-async def test_a_body_that_is_not_strict_json_is_refused(
+async def test_body_that_is_not_strict_json_answers_422(
     client: httpx2.AsyncClient, method: str, path: str, body: bytes
 ) -> None:
     answer = await client.request(method, path, content=body, headers=JSON)
@@ -57,7 +57,7 @@ async def test_a_body_that_is_not_strict_json_is_refused(
     "content_type",
     [None, "", "text/plain", "application/x-www-form-urlencoded", "text/json", "application/jsonx"],
 )
-async def test_a_body_not_declared_as_json_is_refused(
+async def test_body_not_declared_as_json_answers_415(
     client: httpx2.AsyncClient, content_type: str | None
 ) -> None:
     headers = {} if content_type is None else {"content-type": content_type}
@@ -69,7 +69,9 @@ async def test_a_body_not_declared_as_json_is_refused(
     "content_type",
     ["application/json", "Application/JSON; charset=utf-8", "application/vnd.acme+json"],
 )
-async def test_every_json_type_is_taken(client: httpx2.AsyncClient, content_type: str) -> None:
+async def test_every_json_content_type_is_accepted(
+    client: httpx2.AsyncClient, content_type: str
+) -> None:
     answer = await client.post(
         "/tenants", content=b'{"name": "x"}', headers={"content-type": content_type}
     )
@@ -103,16 +105,14 @@ async def test_an_unknown_path_and_an_unknown_method_are_problems(
     assert answer.headers["allow"] == "GET"
 
 
-async def test_a_nul_in_a_query_parameter_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_nul_in_a_query_parameter_is_rejected(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/subscriptions?matches=a.b%00.c")
     assert_problem(answer, 422, code="invalid_input", pointer="matches")
 
 
 @pytest.mark.parametrize("query", ["limit=1&limit=2", "limit=2&limit=2", "limit=&limit=2"])
-async def test_a_query_parameter_that_comes_twice_is_refused(
-    client: httpx2.AsyncClient, query: str
-) -> None:
-    """Whoever repeats a filter means both, and would get the last one's rows."""
+async def test_repeated_query_parameter_is_rejected(client: httpx2.AsyncClient, query: str) -> None:
+    """A caller that repeats a filter means both, and would get only the last one's rows."""
     answer = await client.get(f"/tenants?{query}")
     assert_problem(answer, 422, code="invalid_input", pointer="limit")
 
@@ -120,20 +120,18 @@ async def test_a_query_parameter_that_comes_twice_is_refused(
 @pytest.mark.parametrize(
     "url", ["postgresql://u:s3cret@127.0.0.1:1/hookfast", "sqlite:///{folder}"]
 )
-async def test_a_database_that_is_away_is_503_and_said_when_to_retry(
-    tmp_path: Path, url: str
-) -> None:
+async def test_database_outage_answers_503_with_retry_after(tmp_path: Path, url: str) -> None:
     settings = Settings(home=tmp_path, database_url=url.format(folder=tmp_path))
     app = create_app(settings)
     async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
         answer = await client.get("/tenants")
-    await asyncio.sleep(0.1)  # the SQLite driver's thread still reports its end to this loop
+    await asyncio.sleep(0.1)  # the SQLite driver's thread still has to report its end to this loop
     problem = assert_problem(answer, 503, code="unavailable")
     assert int(answer.headers["retry-after"]) > 0
     assert "s3cret" not in str(problem)
 
 
-async def test_lost_connections_are_replaced_or_503(
+async def test_lost_connections_are_replaced_or_answer_503(
     tmp_path: Path, postgresql_url: str, postgresql_server: PostgresqlServer
 ) -> None:
     settings = Settings(home=tmp_path, database_url=postgresql_url, operator_key=OPERATOR_KEY)
@@ -151,7 +149,7 @@ async def test_lost_connections_are_replaced_or_503(
         assert (await client.get("/tenants")).status_code in (401, 503)
 
 
-async def test_an_unexpected_error_is_a_bare_500(own_app: FastAPI) -> None:
+async def test_unexpected_error_answers_500_without_details(own_app: FastAPI) -> None:
     @own_app.get("/boom")
     async def boom() -> None:
         raise RuntimeError("s3cret")
@@ -192,7 +190,7 @@ async def test_an_unexpected_error_is_a_bare_500(own_app: FastAPI) -> None:
         ("POST", "/events", {"type": 5, "query": 5}, {"/type", "/data", "/query"}),
     ],
 )
-async def test_a_pointer_leads_to_something_in_the_body_or_to_what_is_missing(
+async def test_pointer_names_a_present_or_missing_member(
     client: httpx2.AsyncClient,
     method: str,
     path: str,
@@ -206,7 +204,7 @@ async def test_a_pointer_leads_to_something_in_the_body_or_to_what_is_missing(
 
 
 @pytest.mark.parametrize("name", ["query", "body", "path"])
-async def test_a_patch_of_an_unknown_member_is_told_of_by_its_name(
+async def test_patch_of_an_unknown_member_is_rejected_by_name(
     client: httpx2.AsyncClient, make_tenant: Make, name: str
 ) -> None:
     tenant = (await make_tenant())["id"]
@@ -229,7 +227,7 @@ async def test_a_patch_of_an_unknown_member_is_told_of_by_its_name(
         ("/endpoints", {"circuit": 5}, "/circuit", "must be a JSON object"),
     ],
 )
-async def test_what_is_wrong_is_said_in_the_words_of_json(
+async def test_errors_use_the_words_of_json(
     client: httpx2.AsyncClient, path: str, body: object, pointer: str, detail: str
 ) -> None:
     answer = await client.post(path, content=json.dumps(body), headers=JSON)

@@ -1,4 +1,4 @@
-"""What waits at an endpoint's limits hears of it when they are raised."""
+"""Deliveries that wait for an endpoint's limits are woken when these are raised."""
 
 from __future__ import annotations
 
@@ -17,15 +17,9 @@ pytestmark = pytest.mark.anyio
 TYPE = "order.invoice.paid"
 
 
-@pytest.fixture(autouse=True)
-def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this needs Temporal. Port 9 (discard) is closed."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-
-
 @pytest.fixture
 async def endpoint(make_event_type: MakeEventType, make_tenant: Make, make_endpoint: Make) -> Json:
-    """An endpoint with limits that wants everything."""
+    """An endpoint with limits that is subscribed to all events."""
     await make_event_type(TYPE)
     tenant_id = (await make_tenant())["id"]
     return await make_endpoint(
@@ -34,7 +28,7 @@ async def endpoint(make_event_type: MakeEventType, make_tenant: Make, make_endpo
 
 
 async def waiting(client: httpx2.AsyncClient, context: Context, endpoint: Json, count: int) -> str:
-    """So many new deliveries that wait at the endpoint's limits; the id of the last."""
+    """Create `count` deliveries that wait for the endpoint's limits, and return the last id."""
     for _ in range(count):
         event = {"type": TYPE, "data": 1, "tenant_id": endpoint["tenant_id"]}
         assert (await client.post("/events", json=event)).status_code == 202
@@ -50,7 +44,7 @@ async def waiting(client: httpx2.AsyncClient, context: Context, endpoint: Json, 
 
 
 async def patch(client: httpx2.AsyncClient, endpoint: Json, **limits: Any) -> list[Json]:
-    """Change its limits; the jobs that there are then for it, newest first."""
+    """Change the endpoint's limits, and return its jobs, newest first."""
     answer = await client.patch(f"/endpoints/{endpoint['id']}", json=limits)
     assert answer.status_code == 200, answer.text
     jobs = (await client.get("/jobs")).json()["data"]
@@ -61,13 +55,13 @@ async def patch(client: httpx2.AsyncClient, endpoint: Json, **limits: Any) -> li
     ("limits", "rate"),
     [
         ({"rate_limit_per_second": 5}, 5),
-        ({"rate_limit_per_second": None}, 50),  # the usual rate of jobs
+        ({"rate_limit_per_second": None}, 50),  # the default rate of jobs
         ({"rate_limit_per_second": 1_000}, 50),
-        ({"max_in_flight": 3}, 1),  # the rate limit is what it was
+        ({"max_in_flight": 3}, 1),  # the rate limit is unchanged
         ({"max_in_flight": None, "rate_limit_per_second": 0.01}, 0.1),  # the slowest job
     ],
 )
-async def test_what_waits_at_a_raised_limit_is_told_no_faster_than_the_limit_takes_it(
+async def test_raised_limit_wakes_waiting_deliveries_at_the_new_rate(
     client: httpx2.AsyncClient, context: Context, endpoint: Json, limits: Json, rate: float
 ) -> None:
     await waiting(client, context, endpoint, 3)
@@ -78,10 +72,10 @@ async def test_what_waits_at_a_raised_limit_is_told_no_faster_than_the_limit_tak
 
 
 @pytest.mark.parametrize("status", ["retrying", "paused"])
-async def test_a_resend_that_waits_for_its_turn_hears_of_it_too(
+async def test_raised_limit_also_wakes_waiting_resends(
     client: httpx2.AsyncClient, context: Context, endpoint: Json, status: str
 ) -> None:
-    """Its delivery waits for something else, or for nobody."""
+    """The delivery waits for something else, or not at all."""
     delivery, now = await waiting(client, context, endpoint, 3), context.clock()
     c = Delivery.__table__.c
     async with context.database.write() as connection:
@@ -103,20 +97,20 @@ async def test_a_resend_that_waits_for_its_turn_hears_of_it_too(
         {"description": "The same limits."},
     ],
 )
-async def test_a_limit_that_is_not_raised_is_no_news(
+async def test_limit_that_is_not_raised_creates_no_job(
     client: httpx2.AsyncClient, context: Context, endpoint: Json, change: Json
 ) -> None:
     await waiting(client, context, endpoint, 1)
     assert await patch(client, endpoint, **change) == []
 
 
-async def test_nobody_is_told_where_nothing_waits(
+async def test_raised_limit_without_waiting_deliveries_creates_no_job(
     client: httpx2.AsyncClient, endpoint: Json
 ) -> None:
     assert await patch(client, endpoint, rate_limit_per_second=5) == []
 
 
-async def test_a_job_that_tells_of_limits_is_none_that_can_be_asked_for(
+async def test_limits_job_cannot_be_created_through_the_api(
     client: httpx2.AsyncClient,
 ) -> None:
     body = {"action": "ask_again", "all": True}

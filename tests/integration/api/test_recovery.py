@@ -1,4 +1,4 @@
-"""Sending again what failed at an endpoint, and one event to its subscribers."""
+"""Recovering an endpoint's failed deliveries, and replaying one event."""
 
 from __future__ import annotations
 
@@ -22,26 +22,12 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Making a job needs only the database. Port 9 (discard) is closed."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-
-
-@pytest.fixture(autouse=True)
-async def event_type(temporal_is_away: None, make_event_type: MakeEventType) -> None:
+async def event_type(make_event_type: MakeEventType) -> None:
     await make_event_type(TYPE)
 
 
-@pytest.fixture
-async def tenant(make_tenant: Make, make_endpoint: Make) -> str:
-    """A tenant whose endpoint wants everything."""
-    tenant_id = str((await make_tenant())["id"])
-    await make_endpoint(tenant_id=tenant_id, events=["**"])
-    return tenant_id
-
-
 async def chosen_by(context: Context, job: Json) -> list[str]:
-    """The deliveries a job will act on."""
+    """Return the deliveries that a job will act on."""
     async with context.database.read() as connection:
         row = await jobs.get(connection, job["id"])
         assert row is not None
@@ -60,7 +46,7 @@ async def disable(context: Context, endpoint_id: str) -> None:
 # -- recover
 
 
-async def test_what_failed_in_the_window_is_sent_again(
+async def test_failed_deliveries_of_the_window_are_sent_again(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
@@ -88,7 +74,7 @@ async def test_what_failed_in_the_window_is_sent_again(
     assert (job["kind"], job["action"], job["total"]) == ("recover", "resend", 2)
     assert await chosen_by(context, job) == [failed[1]["id"], failed[2]["id"]]
 
-    # what that one is yet to send is not sent twice
+    # deliveries that this job has yet to send are not sent twice
     dry = await client.post(path, json={"since": window["since"], "dry_run": True})
     assert dry.json()["matching"] == 1
     answer = await client.post(path, json={"since": window["since"]})
@@ -100,7 +86,7 @@ async def test_what_failed_in_the_window_is_sent_again(
     assert await chosen_by(context, answer.json()) == [failed[n]["id"] for n in (1, 2, 4)]
 
 
-async def test_a_disabled_endpoint_can_be_counted_and_not_recovered(
+async def test_disabled_endpoint_allows_a_dry_run_and_no_recovery(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     ended = context.clock()
@@ -121,7 +107,7 @@ async def test_a_disabled_endpoint_can_be_counted_and_not_recovered(
         ({"since": "2026-11-20T11:00:00Z", "until": "2026-11-20T11:00:00Z"}, "/until"),
     ],
 )
-async def test_a_window_has_to_be_one(
+async def test_window_that_ends_before_it_starts_is_rejected(
     client: httpx2.AsyncClient, make_tenant: Make, make_endpoint: Make, body: Json, pointer: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=(await make_tenant())["id"])
@@ -139,7 +125,7 @@ async def emit_event(client: httpx2.AsyncClient, **members: Any) -> str:
 
 
 async def deliveries_of(client: httpx2.AsyncClient, event_id: str) -> list[Json]:
-    """Oldest first."""
+    """Return the event's deliveries, oldest first."""
     data: list[Json] = (await client.get(f"/events/{event_id}/deliveries")).json()["data"]
     return data[::-1]
 
@@ -194,7 +180,7 @@ async def _another(client: httpx2.AsyncClient, make_endpoint: Make) -> str:
     return tenant_id
 
 
-async def test_a_replay_can_reach_subscriptions_made_later(
+async def test_replay_can_include_later_subscriptions(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
@@ -229,7 +215,7 @@ async def test_a_replay_can_reach_subscriptions_made_later(
     assert job["new_deliveries"] == 0
 
 
-async def test_replays_at_once_deliver_to_a_new_subscription_once(
+async def test_simultaneous_replays_deliver_once_to_a_new_subscription(
     client: httpx2.AsyncClient, tenant: str, make_endpoint: Make
 ) -> None:
     event_id = await emit_event(client, tenant_id=tenant)
@@ -258,7 +244,7 @@ async def test_a_new_delivery_to_a_disabled_endpoint_is_a_dead_letter(
     assert await chosen_by(context, job) == []
 
 
-async def test_a_tenant_replays_a_broadcast_to_itself_only(
+async def test_tenant_replays_a_broadcast_only_to_itself(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
@@ -285,7 +271,9 @@ async def test_a_tenant_replays_a_broadcast_to_itself_only(
     assert (operators.json()["total"], operators.json()["new_deliveries"]) == (2, 1)
 
 
-async def test_what_is_not_there_is_not_found(client: httpx2.AsyncClient, tenant: str) -> None:
+async def test_recovery_of_an_unknown_endpoint_or_event_answers_404(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
     zeros = "0" * 32
     since = {"since": "2026-11-20T11:00:00Z"}
     answer = await client.post(f"/endpoints/ep_{zeros}/recover", json=since)

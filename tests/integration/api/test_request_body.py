@@ -1,24 +1,19 @@
-"""Body limits against a real server: declared lengths, chunks, slowness and hanging up."""
+"""Body limits against a real server: declared lengths, chunks, slow clients, disconnects."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from api.access.authentication import ensure_operator_key
-from api.app import create_app
 from api.limits import body_memory
-from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from tests.support.api_client import OPERATOR_KEY
-from tests.support.waiting import PATIENCE
+from tests.support.api_server import api_server
+from tests.support.raw_http import exchange
 
 pytestmark = pytest.mark.anyio
 
@@ -37,13 +32,13 @@ async def port(sqlite_url: str, tmp_path: Path) -> AsyncIterator[int]:
         max_batch_bytes=BATCH_CAP,
         max_body_seconds=timedelta(seconds=0.5),
     )
-    async with _served(settings) as port:
-        yield port
+    async with api_server(settings) as server:
+        yield server.port
 
 
 @pytest.fixture
 async def small_memory(sqlite_url: str, tmp_path: Path) -> AsyncIterator[int]:
-    """The port of a server that has little memory for bodies, and usual caps."""
+    """The port of a server with little memory for bodies and the default size limits."""
     settings = Settings(
         home=tmp_path,
         database_url=sqlite_url,
@@ -51,38 +46,8 @@ async def small_memory(sqlite_url: str, tmp_path: Path) -> AsyncIterator[int]:
         max_event_bytes=250_000,
         max_batch_bytes=250_000,
     ).model_copy(update={"max_body_memory": 1_000_000})
-    async with _served(settings) as port:
-        yield port
-
-
-@asynccontextmanager
-async def _served(settings: Settings) -> AsyncIterator[int]:
-    app = create_app(settings)
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started:  # noqa: ASYNC110 - uvicorn offers no event for it
-        await asyncio.sleep(0.01)
-    await ensure_operator_key(app.state.context.database, settings, clock=utc_now)
-    yield listener.getsockname()[1]
-    server.should_exit = True
-    await serving
-    listener.close()
-
-
-async def _send(port: int, *parts: bytes, pause: float = 0.0) -> str:
-    """What the server answers to these bytes, up to the end of the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        for part in parts:
-            writer.write(part)
-            await writer.drain()
-            await asyncio.sleep(pause)
-        async with asyncio.timeout(PATIENCE):
-            return (await reader.read()).decode()
-    finally:
-        writer.close()
-        await writer.wait_closed()
+    async with api_server(settings) as server:
+        yield server.port
 
 
 def _head(*headers: str, path: str = "/v1/tenants") -> bytes:
@@ -102,30 +67,32 @@ def _chunk(data: bytes) -> bytes:
 
 
 def _tenant(size: int) -> bytes:
-    """A body of exactly `size` bytes that makes a tenant."""
+    """Return a body of exactly `size` bytes that creates a tenant."""
     frame = b'{"name":"x","metadata":{"pad":""}}'
     return frame[:-3] + b"x" * (size - len(frame)) + frame[-3:]
 
 
-async def test_a_body_of_exactly_the_cap_is_taken(port: int) -> None:
-    answer = await _send(port, _head(f"Content-Length: {CAP}"), _tenant(CAP))
+async def test_body_of_the_maximum_size_is_accepted(port: int) -> None:
+    answer = await exchange(port, _head(f"Content-Length: {CAP}"), _tenant(CAP))
     assert answer.startswith("HTTP/1.1 201"), answer
 
 
-async def test_a_declared_length_over_the_cap_is_refused_before_the_body_comes(port: int) -> None:
-    answer = await _send(port, _head(f"Content-Length: {CAP + 1}"))
+async def test_declared_length_over_the_limit_is_rejected_before_the_body_arrives(
+    port: int,
+) -> None:
+    answer = await exchange(port, _head(f"Content-Length: {CAP + 1}"))
     assert answer.startswith("HTTP/1.1 413"), answer
     assert '"code":"too_large"' in answer
     assert "connection: close" in answer.lower()
 
 
-async def test_chunks_are_counted_as_they_come(port: int) -> None:
+async def test_chunked_body_is_limited_while_it_arrives(port: int) -> None:
     whole = _tenant(CAP)
     chunks = [_chunk(whole[:1000]), _chunk(whole[1000:]), b"0\r\n\r\n"]
     head = _head("Transfer-Encoding: chunked")
-    answer = await _send(port, head, *chunks)
+    answer = await exchange(port, head, *chunks)
     assert answer.startswith("HTTP/1.1 201"), answer
-    answer = await _send(port, head, *[_chunk(b"x" * 1000)] * 3)  # and never an end
+    answer = await exchange(port, head, *[_chunk(b"x" * 1000)] * 3)  # without the last chunk
     assert answer.startswith("HTTP/1.1 413"), answer
 
 
@@ -133,15 +100,15 @@ async def test_only_batches_may_be_larger(port: int) -> None:
     batch = b'{"events":[]}' + b" " * (CAP * 2)
     for path, status in (("/v1/events/batch", "422"), ("/v1/events", "413")):
         head = _head(f"Content-Length: {len(batch)}", path=path)
-        answer = await _send(port, head, batch)
+        answer = await exchange(port, head, batch)
         assert answer.startswith(f"HTTP/1.1 {status}"), answer
     head = _head(f"Content-Length: {BATCH_CAP + 1}", path="/v1/events/batch")
-    assert (await _send(port, head)).startswith("HTTP/1.1 413")
+    assert (await exchange(port, head)).startswith("HTTP/1.1 413")
 
 
-async def test_a_body_that_drips_past_the_deadline_is_408(port: int) -> None:
+async def test_body_that_arrives_too_slowly_answers_408(port: int) -> None:
     head = _head("Content-Length: 100")
-    answer = await _send(port, head, *[b"x"] * 3, pause=0.1)
+    answer = await exchange(port, head, *[b"x"] * 3, pause=0.1)
     assert answer.startswith("HTTP/1.1 408"), answer
     assert '"code":"body_timeout"' in answer
 
@@ -154,26 +121,26 @@ async def test_a_client_that_hangs_up_leaves_nothing_behind(port: int) -> None:
         writer.close()
         await writer.wait_closed()
         assert await reader.read() == b""
-    answer = await _send(port, _head("Content-Length: 12"), b'{"name":"x"}')
+    answer = await exchange(port, _head("Content-Length: 12"), b'{"name":"x"}')
     assert answer.startswith("HTTP/1.1 201"), answer
 
 
-async def test_a_body_may_come_late_and_in_pieces(port: int) -> None:
+async def test_body_may_arrive_late_and_in_pieces(port: int) -> None:
     parts = [b'{"na', b'me":', b'"x"', b"}"]
-    answer = await _send(port, _head("Content-Length: 12"), *parts, pause=0.05)
+    answer = await exchange(port, _head("Content-Length: 12"), *parts, pause=0.05)
     assert answer.startswith("HTTP/1.1 201"), answer
 
 
-async def test_chunks_that_drip_past_the_deadline_are_408(port: int) -> None:
+async def test_chunks_that_arrive_too_slowly_answer_408(port: int) -> None:
     head = _head("Transfer-Encoding: chunked")
-    answer = await _send(port, head, *[_chunk(b" ")] * 3, pause=0.1)
+    answer = await exchange(port, head, *[_chunk(b" ")] * 3, pause=0.1)
     assert answer.startswith("HTTP/1.1 408"), answer
 
 
-async def test_a_chunk_may_not_announce_more_than_it_is_worth(port: int) -> None:
-    """Nothing is set aside for a length that was only announced."""
+async def test_chunk_that_announces_too_much_is_rejected(port: int) -> None:
+    """No memory is reserved for a length that is only announced."""
     announced = b"7fffffffffffffff\r\n" + b"x" * CAP * 2
-    answer = await _send(port, _head("Transfer-Encoding: chunked"), announced)
+    answer = await exchange(port, _head("Transfer-Encoding: chunked"), announced)
     assert answer.startswith("HTTP/1.1 413"), answer
 
 
@@ -188,33 +155,31 @@ async def test_a_chunk_may_not_announce_more_than_it_is_worth(port: int) -> None
         ("Transfer-Encoding: chunked", "Transfer-Encoding: identity"),
     ],
 )
-async def test_framing_that_two_servers_could_read_differently_is_refused(
-    port: int, headers: tuple[str, ...]
-) -> None:
-    """Behind a proxy that reads it the other way, one request would hide in another's body."""
-    answer = await _send(port, _head(*headers), b'{"name":"x"}')
+async def test_ambiguous_framing_is_rejected(port: int, headers: tuple[str, ...]) -> None:
+    """Behind a proxy that reads the framing differently, a request could hide in another's body."""
+    answer = await exchange(port, _head(*headers), b'{"name":"x"}')
     assert answer.startswith("HTTP/1.1 4"), answer
     assert answer.count("HTTP/1.1") == 1
 
 
-async def test_a_body_over_the_cap_needs_no_key_to_be_refused(port: int) -> None:
+async def test_body_over_the_limit_is_rejected_without_a_key(port: int) -> None:
     head = _head(f"Content-Length: {CAP + 1}").replace(OPERATOR_KEY.encode(), b"hf_wrong")
-    assert (await _send(port, head)).startswith("HTTP/1.1 413")
+    assert (await exchange(port, head)).startswith("HTTP/1.1 413")
 
 
-async def test_a_batch_of_a_stranger_is_refused_before_its_body_comes(port: int) -> None:
+async def test_batch_without_a_valid_key_is_rejected_before_its_body_arrives(port: int) -> None:
     for head in (
         _head(f"Content-Length: {BATCH_CAP}", path="/v1/events/batch"),
         _head("Transfer-Encoding: chunked", path="/v1/events/batch"),
     ):
-        answer = await _send(port, head.replace(OPERATOR_KEY.encode(), b"hf_" + b"x" * 43))
+        answer = await exchange(port, head.replace(OPERATOR_KEY.encode(), b"hf_" + b"x" * 43))
         assert answer.startswith("HTTP/1.1 401"), answer
         assert '"code":"invalid_key"' in answer
 
 
-async def test_an_early_refusal_has_the_headers_of_every_answer(port: int) -> None:
+async def test_early_rejection_has_the_headers_of_every_response(port: int) -> None:
     for head in (_head(f"Content-Length: {CAP + 1}"), _head("Content-Length: 100")):
-        answer = await _send(port, head)
+        answer = await exchange(port, head)
         names = {
             line.partition(":")[0].lower() for line in answer.split("\r\n\r\n")[0].split("\r\n")
         }
@@ -232,32 +197,32 @@ async def _hold(port: int, head: bytes, body: bytes, *, last: int = 1) -> asynci
 async def test_a_long_body_is_not_read_for_a_caller_without_a_key(small_memory: int) -> None:
     head = b"POST /v1/tenants HTTP/1.1\r\nHost: hookfast.test\r\nConnection: close\r\n"
     for framing in (b"Content-Length: 20000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"):
-        answer = await _send(small_memory, head + framing)  # and never a body
+        answer = await exchange(small_memory, head + framing)  # the body never arrives
         assert answer.startswith("HTTP/1.1 401"), answer
 
 
-async def test_bodies_that_fill_the_memory_are_503_and_short_ones_are_not(
+async def test_bodies_over_the_memory_limit_answer_503_except_short_ones(
     small_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.1)
     port, size = small_memory, 200_000
     head = _head(f"Content-Length: {size}")
-    # half of the memory for those who are known, and half of that for one: 250,000
+    # half of the memory is for authenticated callers, and half of that for one tenant: 250,000
     held = await _hold(port, head, _tenant(size))
     refused = await _until("503", port, head, _tenant(size))
     assert '"code":"overloaded"' in refused
     assert "retry-after: 1" in refused.lower()
-    answer = await _send(port, _head("Content-Length: 40"), _tenant(40))
+    answer = await exchange(port, _head("Content-Length: 40"), _tenant(40))
     assert answer.startswith("HTTP/1.1 201"), answer
     held.close()
     await held.wait_closed()
-    await _until("422", port, head, _tenant(size))  # it is read, and is too much for a tenant
+    await _until("422", port, head, _tenant(size))  # it is read, and is too large for a tenant
 
 
 async def _until(status: str, port: int, head: bytes, body: bytes) -> str:
-    """The answer with this status: the server takes or lets go of what is held in its own time."""
-    while not (  # noqa: ASYNC110 - nothing here knows what the server has read
-        answer := await _send(port, head, body)
+    """Repeat the request until it gets this status: the server frees memory in its own time."""
+    while not (  # noqa: ASYNC110 - the test cannot see the server's memory
+        answer := await exchange(port, head, body)
     ).startswith(f"HTTP/1.1 {status}"):
         await asyncio.sleep(0.05)
     return answer

@@ -1,4 +1,4 @@
-"""Every answer names its request, and so do problems and log lines."""
+"""Request ids in responses, problems and log lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 MADE = re.compile(r"req_[0-9a-f]{32}")
 
 
-async def test_a_request_without_an_id_is_given_one(client: httpx2.AsyncClient) -> None:
+async def test_request_without_an_id_gets_one(client: httpx2.AsyncClient) -> None:
     answers = [await client.get("/tenants") for _ in range(2)]
     names = {answer.headers["x-request-id"] for answer in answers}
     assert len(names) == 2
@@ -28,7 +28,7 @@ async def test_a_request_without_an_id_is_given_one(client: httpx2.AsyncClient) 
 @pytest.mark.parametrize(
     "name", ["x", "7f1c-22", "01J0/abc:def=+@~._", "a" * 128, "00-0af7651916cd43dd8448eb211c80319c"]
 )
-async def test_a_sane_id_of_the_callers_is_kept(client: httpx2.AsyncClient, name: str) -> None:
+async def test_valid_id_of_the_caller_is_kept(client: httpx2.AsyncClient, name: str) -> None:
     answer = await client.get("/tenants", headers={"X-Request-Id": name})
     assert answer.headers["x-request-id"] == name
 
@@ -44,7 +44,7 @@ async def test_an_id_that_could_confuse_a_log_is_replaced(
     assert MADE.fullmatch(answer.headers["x-request-id"])
 
 
-async def test_two_ids_are_none(client: httpx2.AsyncClient) -> None:
+async def test_two_ids_count_as_none(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/tenants", headers=[("X-Request-Id", "a"), ("X-Request-Id", "b")])
     assert MADE.fullmatch(answer.headers["x-request-id"])
 
@@ -84,10 +84,10 @@ async def test_an_unexpected_error_names_its_request(own_app: FastAPI) -> None:
     assert problem["request_id"] == answer.headers["x-request-id"]
 
 
-async def test_log_lines_name_the_request_they_were_written_for(own_app: FastAPI) -> None:
+async def test_log_lines_have_the_id_of_their_request(own_app: FastAPI) -> None:
     @own_app.get("/logged")
     async def logged(request: Request) -> dict[str, object]:
-        await asyncio.sleep(0.01)  # let the other requests in between
+        await asyncio.sleep(0.01)  # let other requests run in between
         bound = structlog.contextvars.get_contextvars()
         return {"bound": bound.get("request_id"), "state": request_id(request)}
 

@@ -1,4 +1,4 @@
-"""Rotating an endpoint's secret over the API, and the key directory that receivers read."""
+"""Rotation of endpoint secrets, and the key directory that receivers read."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_rotation_shows_the_new_secret_once_and_keeps_the_old_one_for_a_
         assert new not in text
 
 
-async def test_the_overlap_is_what_was_asked_for(
+async def test_overlap_can_be_chosen(
     client: httpx2.AsyncClient, context: Context, make_endpoint: Make, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=tenant_id)
@@ -102,7 +102,7 @@ async def test_an_overlap_is_whole_seconds_of_at_most_a_week(
     assert_problem(answer, 422, code="invalid_input", pointer="/overlap_seconds")
 
 
-async def test_a_sixth_live_secret_is_refused_until_the_others_are_ended(
+async def test_sixth_live_secret_is_rejected_until_others_end(
     client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=tenant_id)
@@ -153,7 +153,7 @@ async def test_an_endpoint_gets_its_ed25519_key_with_the_profile_and_a_new_one_b
     assert await _directory(app) == []
 
 
-async def test_the_first_endpoint_with_rsa_makes_the_key_of_the_directory(
+async def test_first_endpoint_with_rsa_creates_the_key_of_the_directory(
     client: httpx2.AsyncClient, app: FastAPI, context: Context, make_endpoint: Make, tenant_id: str
 ) -> None:
     assert await _directory(app) == []
@@ -172,13 +172,11 @@ async def test_the_first_endpoint_with_rsa_makes_the_key_of_the_directory(
 
 
 @pytest.mark.parametrize("endpoint_id", ["", "x", "ep_" + "0" * 32, "ep_\x00", "ü"])
-async def test_the_directory_tells_nothing_of_what_does_not_exist(
-    app: FastAPI, endpoint_id: str
-) -> None:
+async def test_key_directory_is_empty_for_unknown_endpoints(app: FastAPI, endpoint_id: str) -> None:
     assert await _directory(app, endpoint_id=endpoint_id) == []
 
 
-async def test_conflicting_profiles_are_refused_in_a_change_too(
+async def test_change_to_conflicting_profiles_is_rejected(
     client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=tenant_id, signatures=["nonce"])
@@ -205,7 +203,7 @@ async def test_encryption_is_set_shown_and_removed(
     assert removed.json()["encryption"] is None
 
 
-async def test_a_private_key_for_encryption_is_refused(
+async def test_private_encryption_key_is_rejected(
     client: httpx2.AsyncClient, tenant_id: str
 ) -> None:
     private = json.loads(JWK.generate(kty="EC", crv="P-256").export_private())
@@ -222,7 +220,7 @@ async def test_a_private_key_for_encryption_is_refused(
     assert private["d"] not in answer.text
 
 
-async def test_another_tenant_rotates_nothing(
+async def test_tenant_cannot_rotate_another_tenants_secret(
     context: Context,
     make_tenant: Make,
     make_endpoint: Make,
@@ -236,7 +234,7 @@ async def test_another_tenant_rotates_nothing(
     assert await _live_keys(context, endpoint["id"]) == [secret_key(endpoint["secret"])]
 
 
-async def test_a_change_that_leaves_the_headers_alone_needs_no_key_for_them(
+async def test_change_of_other_members_needs_no_key_to_decrypt_headers(
     client: httpx2.AsyncClient, context: Context, make_endpoint: Make, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(tenant_id=tenant_id, headers={"Authorization": "Bearer a"})

@@ -1,12 +1,11 @@
-"""The whole OpenAPI document under generated requests, right ones and wrong ones: none of them gets
-an answer that the document does not promise, and none a 500."""
+"""The whole OpenAPI document with generated requests, valid and invalid: every response is one that
+the document describes, and none is a 500."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +26,7 @@ from api.app import create_app
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
+from tests.e2e.service_process import eventually
 from tests.integration.api.inbound import SECRET, signed
 from tests.support.api_client import OPERATOR_KEY, Json
 
@@ -50,11 +50,8 @@ CONFORMANCE = CHECKS.get_by_names(
 
 
 @pytest.fixture
-async def base_url(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[str]:
-    """A real server, on a thread of its own and an empty database, with Temporal away."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+async def base_url(database_url: str, tmp_path: Path) -> AsyncIterator[str]:
+    """A real server on a thread of its own, with an empty database and Temporal away."""
     settings = Settings(
         home=tmp_path,
         database_url=database_url,
@@ -62,7 +59,7 @@ async def base_url(
         allow_http=True,
         allow_unverified=True,
         allowed_private_networks="127.0.0.0/8",
-        auth_failures_per_minute=0,  # or 401 would soon be 429 for every key that does not work
+        auth_failures_per_minute=0,  # otherwise 401 would soon be 429 for every invalid key
     )
     async with Database(settings.resolved_database_url) as database:
         await ensure_operator_key(database, settings, clock=utc_now)
@@ -79,7 +76,7 @@ async def base_url(
 
 
 class Known:
-    """Things that exist, so that generated requests do not all end at "not found"."""
+    """Existing objects, so that not all generated requests end with "not found"."""
 
     def __init__(self, base_url: str, session: requests.Session) -> None:
         self._url, self._session = f"{base_url}/v1", session
@@ -133,7 +130,7 @@ class Known:
         }
 
     def _keys(self, tenant_id: str, *, tenant_key: str) -> dict[str, str | None]:
-        """A key for each thing a key can be."""
+        """Create a key of each scope and state."""
         keys: dict[str, str | None] = {
             "operator": OPERATOR_KEY,
             "tenant": tenant_key,
@@ -153,7 +150,9 @@ class Known:
         soon = rfc3339(utc_now() + timedelta(seconds=1))
         form = {"scope": "operator", "name": "expired", "expires_at": soon}
         keys["expired"] = self._make("POST", "/api-keys", form)["key"]
-        time.sleep(1.1)
+        expired = {"Authorization": f"Bearer {keys['expired']}"}
+        tenants = f"{self._url}/tenants"
+        eventually(lambda: self._session.get(tenants, headers=expired).status_code == 401)
         return keys
 
     def _make(self, method: str, path: str, body: Json | None = None) -> Json:
@@ -164,7 +163,7 @@ class Known:
         return document
 
     def put_into(self, case: Case, data: st.DataObject) -> None:
-        """Name things that exist in some of the places that name things."""
+        """Replace some ids in the request by those of existing objects."""
         places: list[Any] = [case.path_parameters, case.query, case.body]
         if isinstance(case.body, dict) and isinstance(case.body.get("events"), list):
             places += case.body["events"]
@@ -176,22 +175,22 @@ class Known:
 
 
 def _stay_here(case: Case) -> None:
-    """Keep every URL that would be called on loopback, and leave the framing of the request to the
-    client: what is no HTTP gets the server's own answer, which no document describes."""
+    """Point every URL that would be called to loopback, and leave the framing to the client:
+    invalid HTTP gets the server's own response, which no document describes."""
     for name in [name for name in case.headers if name.lower() in FRAMING]:
         del case.headers[name]
     if isinstance(case.body, dict) and isinstance(case.body.get("url"), str):
         case.body["url"] = RECEIVER
     if case.operation.label == "GET /v1/stream":
-        case.query["after"] = "nowhere"  # else it would not end
+        case.query["after"] = "nowhere"  # otherwise the stream would not end
     if str(case.query.get("wait")) in _WAITS:
-        case.query["wait"] = 0  # nobody emits meanwhile
+        case.query["wait"] = 0  # no event would arrive
 
 
 def _check_access(who: str, operation: Any, answer: requests.Response, *, known: Known) -> None:
-    """Whatever else is wrong with a request: it never gets further than its key allows."""
+    """Check that a request never gets further than its key allows."""
     if who in ("none", "unknown", "revoked", "expired"):
-        # a body over its cap is refused before anything of the request is looked at
+        # a body over its size limit is rejected before any other check
         assert answer.status_code in (401, 413), answer.text
     reads = operation.method.upper() == "GET"
     emits = operation.label in ("POST /v1/events", "POST /v1/events/batch")
@@ -218,7 +217,7 @@ def _try_every_operation(base_url: str) -> None:
                 try:
                     _try(operation, mode, base_url=base_url, session=session, known=known)
                 except Unsatisfiable:
-                    assert mode is GenerationMode.NEGATIVE  # nothing about it can be wrong
+                    assert mode is GenerationMode.NEGATIVE  # no input to invalidate
 
 
 def _try(
@@ -244,7 +243,7 @@ def _try(
         answer = case.call(base_url=base_url, session=session, headers=headers)
         if operation.path.startswith("/v1/"):
             _check_access(who, operation, answer, known=known)
-        # 503 is the right answer of what needs Temporal, which is away
+        # operations that need Temporal, which is away, answer 503
         may_be_503 = (
             operation.label.startswith(("POST /v1/deliveries/", "POST /v1/retention/"))
             or "readyz" in operation.label

@@ -31,7 +31,7 @@ async def test_it_creates_and_shows_a_subscription(
     assert (await client.get(f"/subscriptions/{subscription['id']}")).json() == subscription
 
 
-async def test_changed_events_change_what_it_matches(
+async def test_changed_events_change_the_matches(
     client: httpx2.AsyncClient, context: Context, endpoint: Json, make_subscription: Make
 ) -> None:
     subscription = await make_subscription(endpoint_id=endpoint["id"], events=["a.**", "b.b.b"])
@@ -56,7 +56,7 @@ async def test_changed_events_change_what_it_matches(
         ("user.account.created", {"all"}),
     ],
 )
-async def test_matches_answers_who_would_receive_an_event(
+async def test_matches_lists_subscriptions_that_would_receive_an_event(
     client: httpx2.AsyncClient,
     endpoint: Json,
     make_subscription: Make,
@@ -79,7 +79,7 @@ async def test_matches_answers_who_would_receive_an_event(
     assert sorted(found) == sorted(wanted)
 
 
-async def test_matches_is_of_one_tenant_where_one_is_named(
+async def test_matches_can_be_limited_to_one_tenant(
     client: httpx2.AsyncClient, endpoint: Json, make_tenant: Make, make_endpoint: Make
 ) -> None:
     other = await make_tenant()
@@ -132,7 +132,7 @@ async def test_two_changes_at_once_do_not_overwrite_each_other(
     assert patterns == ["a.**"]
 
 
-async def test_it_refuses_another_tenants_endpoint(
+async def test_subscription_to_another_tenants_endpoint_answers_404(
     endpoint: Json, make_tenant: Make, key_client: KeyClient
 ) -> None:
     other = await make_tenant()
@@ -154,7 +154,7 @@ async def test_it_refuses_another_tenants_endpoint(
         ("tenant_id", "tnt_1", "invalid_input", "/tenant_id"),
     ],
 )
-async def test_it_refuses_what_a_subscription_cannot_be(
+async def test_invalid_subscription_is_rejected(
     client: httpx2.AsyncClient, endpoint: Json, member: str, value: object, code: str, pointer: str
 ) -> None:
     body = {"endpoint_id": endpoint["id"], "events": ["**"]} | {member: value}
@@ -162,6 +162,6 @@ async def test_it_refuses_what_a_subscription_cannot_be(
     assert_problem(answer, 422, code=code, pointer=pointer)
 
 
-async def test_matches_refuses_what_is_no_event_type(client: httpx2.AsyncClient) -> None:
+async def test_matches_rejects_an_invalid_event_type(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/subscriptions", params={"matches": "order.**"})
     assert_problem(answer, 422, code="invalid_event_type", pointer="matches")

@@ -25,7 +25,7 @@ async def test_it_creates_and_shows_a_tenant(client: httpx2.AsyncClient) -> None
     assert (await client.get(f"/tenants/{tenant['id']}")).json() == tenant
 
 
-async def test_it_changes_only_what_the_merge_patch_names(
+async def test_patch_changes_only_the_given_members(
     client: httpx2.AsyncClient, make_tenant: Make
 ) -> None:
     tenant = await make_tenant(name="Acme", metadata={"a": 1, "b": {"c": 2, "d": 3}})
@@ -53,7 +53,7 @@ async def test_it_changes_only_what_the_merge_patch_names(
         ({"name": "x", "metadata": {"big": "x" * 9_000}}, "/metadata"),
     ],
 )
-async def test_it_refuses_a_tenant_that_is_not_one(
+async def test_invalid_tenant_is_rejected(
     client: httpx2.AsyncClient, body: dict[str, object], pointer: str
 ) -> None:
     assert_problem(
@@ -61,7 +61,7 @@ async def test_it_refuses_a_tenant_that_is_not_one(
     )
 
 
-async def test_it_refuses_to_patch_away_what_is_required(
+async def test_patch_cannot_remove_a_required_member(
     client: httpx2.AsyncClient, make_tenant: Make
 ) -> None:
     tenant = await make_tenant()
@@ -69,7 +69,7 @@ async def test_it_refuses_to_patch_away_what_is_required(
     assert_problem(answer, 422, code="invalid_input", pointer="/name")
 
 
-async def test_a_deleted_tenant_takes_keys_endpoints_and_subscriptions_with_it(
+async def test_delete_of_a_tenant_also_deletes_keys_endpoints_and_subscriptions(
     client: httpx2.AsyncClient,
     make_tenant: Make,
     make_endpoint: Make,
@@ -96,7 +96,7 @@ async def test_a_deleted_tenant_takes_keys_endpoints_and_subscriptions_with_it(
     assert_problem(await client.delete(f"/tenants/{tenant['id']}"), 404, code="not_found")
 
 
-async def test_a_deleted_tenants_endpoints_let_go_of_what_they_hold(
+async def test_endpoints_of_a_deleted_tenant_release_held_deliveries(
     client: httpx2.AsyncClient, context: Context, make_tenant: Make, make_endpoint: Make
 ) -> None:
     tenant, other = await make_tenant(), await make_tenant()
@@ -117,7 +117,7 @@ async def test_a_deleted_tenants_endpoints_let_go_of_what_they_hold(
     assert [one.workflow_id for one in asking] == [workflow_id(holding)]
 
 
-async def test_a_deleted_tenant_gets_nothing_new(
+async def test_deleted_tenant_gets_no_new_deliveries(
     client: httpx2.AsyncClient, make_tenant: Make
 ) -> None:
     tenant = await make_tenant()
@@ -131,13 +131,13 @@ async def test_a_deleted_tenant_gets_nothing_new(
 
 
 @pytest.mark.parametrize("tenant_id", ["tnt_", "tnt_%00", "evt_" + "0" * 32, "tnt_" + "0" * 32])
-async def test_an_ill_formed_id_is_an_unknown_one(
-    client: httpx2.AsyncClient, tenant_id: str
-) -> None:
+async def test_malformed_tenant_id_answers_404(client: httpx2.AsyncClient, tenant_id: str) -> None:
     assert_problem(await client.get(f"/tenants/{tenant_id}"), 404, code="not_found")
 
 
-async def test_changes_at_once_are_all_kept(client: httpx2.AsyncClient, make_tenant: Make) -> None:
+async def test_simultaneous_changes_are_all_kept(
+    client: httpx2.AsyncClient, make_tenant: Make
+) -> None:
     path = f"/tenants/{(await make_tenant())['id']}"
 
     async def change(number: int) -> None:

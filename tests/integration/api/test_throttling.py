@@ -1,4 +1,4 @@
-"""Limits on failed authentication, per client, and on requests, per key."""
+"""Limits of failed authentications per client, and of requests per key."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def statuses(client: httpx2.AsyncClient, count: int, **options: object) ->
     return [(await client.get("/tenants", **options)).status_code for _ in range(count)]
 
 
-async def test_too_many_failures_are_429_and_say_when_to_try_again(started: Started) -> None:
+async def test_too_many_failures_answer_429_with_retry_after(started: Started) -> None:
     async with (
         started(auth_failures_per_minute=LIMIT) as app,
         client_at(app, "203.0.113.7") as client,
@@ -69,7 +69,9 @@ async def test_too_many_failures_are_429_and_say_when_to_try_again(started: Star
 @pytest.mark.parametrize(
     "authorization", [None, "Bearer", "Basic dTpw", "Bearer nonsense", f"Bearer {WRONG}"]
 )
-async def test_every_way_to_fail_counts(started: Started, authorization: str | None) -> None:
+async def test_every_kind_of_authentication_failure_counts(
+    started: Started, authorization: str | None
+) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
     async with (
         started(auth_failures_per_minute=LIMIT) as app,
@@ -85,22 +87,22 @@ async def test_a_valid_key_works_from_an_address_that_failed_too_often(started: 
         client_at(app, "203.0.113.7", OPERATOR_KEY) as right,
     ):
         assert (await statuses(wrong, LIMIT + 1))[-1] == 429
-        # its first request to this process, while the flood goes on, and not only when it is over
+        # its first request to this process works during the flood, not only after it
         answers = await asyncio.gather(
             *(wrong.get("/tenants") for _ in range(20)), right.get("/tenants")
         )
         assert [answer.status_code for answer in answers] == [429] * 20 + [200]
         assert await statuses(right, LIMIT * 2) == [200] * LIMIT * 2
-        assert await statuses(wrong, 1) == [429]  # nor does its success make good for the failures
+        assert await statuses(wrong, 1) == [429]  # its success does not reset the failures
 
 
-async def test_success_is_no_failure(started: Started) -> None:
+async def test_successful_authentication_does_not_count_as_failure(started: Started) -> None:
     async with (
         started(auth_failures_per_minute=LIMIT) as app,
         client_at(app, "203.0.113.7", OPERATOR_KEY) as client,
     ):
         assert await statuses(client, LIMIT * 3) == [200] * LIMIT * 3
-        # what a valid key may not do, or what is not there, is none either
+        # 403 and 404 with a valid key are no failures either
         missing = [await client.get(f"/tenants/tnt_{'0' * 32}") for _ in range(LIMIT * 2)]
         assert {answer.status_code for answer in missing} == {404}
 
@@ -126,7 +128,7 @@ async def test_failures_count_per_ipv4_address_and_per_ipv6_site(
         assert await statuses(second, 1) == [429 if is_same_client else 401]
 
 
-async def test_behind_a_trusted_proxy_the_proxys_client_counts(started: Started) -> None:
+async def test_failures_behind_a_trusted_proxy_count_per_client(started: Started) -> None:
     trusted = Settings(trusted_proxies="10.0.0.0/8").trusted_proxies
     async with (
         started(auth_failures_per_minute=LIMIT, trusted_proxies=trusted) as app,
@@ -136,13 +138,13 @@ async def test_behind_a_trusted_proxy_the_proxys_client_counts(started: Started)
         bad = {"X-Forwarded-For": "198.51.100.1"}
         assert (await statuses(proxy, LIMIT + 1, headers=bad))[-1] == 429
         assert await statuses(proxy, 1, headers={"X-Forwarded-For": "198.51.100.2"}) == [401]
-        # who is no proxy of ours cannot slip out of its own count
+        # a client that is not our proxy cannot avoid its own count
         for number in range(LIMIT):
             await statuses(direct, 1, headers={"X-Forwarded-For": f"198.51.100.{number}"})
         assert await statuses(direct, 1, headers={"X-Forwarded-For": "192.0.2.1"}) == [429]
 
 
-async def test_zero_is_no_limit_of_failures(started: Started) -> None:
+async def test_failure_limit_zero_means_no_limit(started: Started) -> None:
     async with (
         started(auth_failures_per_minute=0) as app,
         client_at(app, "203.0.113.7") as client,
@@ -150,7 +152,7 @@ async def test_zero_is_no_limit_of_failures(started: Started) -> None:
         assert await statuses(client, 100) == [401] * 100
 
 
-async def test_a_key_over_its_rate_is_429_with_what_it_may_do(started: Started) -> None:
+async def test_key_over_its_rate_gets_429_with_rate_limit_headers(started: Started) -> None:
     async with (
         started(key_rate_per_second=0.05, key_rate_burst=2) as app,
         client_with(app, OPERATOR_KEY) as client,
@@ -167,7 +169,7 @@ async def test_a_key_over_its_rate_is_429_with_what_it_may_do(started: Started) 
     assert 1 <= int(answers[2].headers["retry-after"]) <= 20
 
 
-async def test_each_key_has_its_own_rate_and_errors_say_it_too(started: Started) -> None:
+async def test_each_key_has_its_own_rate_shown_on_errors_too(started: Started) -> None:
     async with (
         started(key_rate_per_second=0.05, key_rate_burst=2) as app,
         client_with(app, OPERATOR_KEY) as client,
@@ -181,7 +183,7 @@ async def test_each_key_has_its_own_rate_and_errors_say_it_too(started: Started)
             assert await statuses(other, 3) == [200, 200, 429]
 
 
-async def test_who_came_by_a_portal_link_has_a_rate_apart_from_the_key_that_made_it(
+async def test_portal_session_has_its_own_rate(
     started: Started,
 ) -> None:
     async with (
@@ -197,8 +199,8 @@ async def test_who_came_by_a_portal_link_has_a_rate_apart_from_the_key_that_made
             assert (await visitor.get(f"/dashboard{link}")).status_code == 303
             pages = [(await visitor.get("/dashboard/jobs")).status_code for _ in range(5)]
             assert pages == [200, 200, 200, 200, 429]
-        assert await statuses(client, 3) == [200, 200, 429]  # two had been used
-        # and it does not help to begin one session after the other
+        assert await statuses(client, 3) == [200, 200, 429]  # two requests were used before
+        # starting another session does not help
         opened = []
         for _ in range(3):
             async with browser(app) as visitor:
@@ -207,7 +209,8 @@ async def test_who_came_by_a_portal_link_has_a_rate_apart_from_the_key_that_made
 
 
 async def test_signing_in_counts_as_a_request_of_its_key(started: Started) -> None:
-    """A session has its key's rate, but beginning any number of them would have none."""
+    """A session's requests count against its key's rate. If sign-ins did not, they would have no
+    limit."""
     async with started(key_rate_per_second=0.001, key_rate_burst=2) as app:
         answers = []
         for _ in range(3):
@@ -218,7 +221,7 @@ async def test_signing_in_counts_as_a_request_of_its_key(started: Started) -> No
     assert "hookfast-session" not in answers[-1].headers.get("set-cookie", "")
 
 
-async def test_a_refused_request_changes_nothing(started: Started) -> None:
+async def test_rate_limited_request_changes_nothing(started: Started) -> None:
     async with (
         started(key_rate_per_second=0.001, key_rate_burst=1) as app,
         client_with(app, OPERATOR_KEY) as client,
@@ -227,9 +230,11 @@ async def test_a_refused_request_changes_nothing(started: Started) -> None:
         assert (await client.post("/tenants", json={"name": "refused"})).status_code == 429
         async with app.state.context.database.read() as connection:
             names = await connection.scalars(select(Tenant.__table__.c.name))
-            assert sorted(names) == ["Hookfast", "taken"]  # the first is the operator's own
+            assert sorted(names) == ["Hookfast", "taken"]  # the first is the system tenant
 
 
-async def test_without_a_limit_an_answer_says_nothing_of_it(client: httpx2.AsyncClient) -> None:
+async def test_without_a_rate_limit_responses_have_no_rate_limit_headers(
+    client: httpx2.AsyncClient,
+) -> None:
     answer = await client.get("/tenants")
     assert not [name for name in answer.headers if name.startswith("ratelimit")]

@@ -13,7 +13,7 @@ from api.access.authentication import ensure_operator_key
 from api.app import create_app
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
-from tests.support.api_client import OPERATOR_KEY, Make, assert_problem, client_with
+from tests.support.api_client import OPERATOR_KEY, Json, Make, assert_problem, client_with
 from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
@@ -25,8 +25,21 @@ async def tenant_id(make_tenant: Make) -> str:
 
 
 @pytest.fixture
+async def verified(make_endpoint: Make, receiver: Receiver, tenant_id: str) -> Json:
+    """An endpoint that was verified by header for the topic `a.b.c`."""
+    endpoint = await make_endpoint(
+        tenant_id=tenant_id,
+        url=receiver.url("/challenge"),
+        verification="header",
+        events=["a.b.c"],
+    )
+    receiver.requests.clear()
+    return endpoint
+
+
+@pytest.fixture
 async def strict_client(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of a server with the default settings: https only, verified only."""
+    """A client of a server with the default settings: only https and verified endpoints."""
     strict = settings.model_copy(update={"allow_unverified": False, "allow_http": False})
     app = create_app(strict)
     async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
@@ -38,7 +51,7 @@ def _challenges(receiver: Receiver) -> list[str]:
     return [request.headers["x-hook-challenge"] for request in receiver.requests]
 
 
-async def test_every_topic_is_asked_about_before_an_endpoint_is_created(
+async def test_every_topic_is_verified_before_an_endpoint_is_created(
     make_endpoint: Make, receiver: Receiver, tenant_id: str
 ) -> None:
     await make_endpoint(
@@ -51,7 +64,7 @@ async def test_every_topic_is_asked_about_before_an_endpoint_is_created(
     assert {request.method for request in receiver.requests} == {"GET"}
 
 
-async def test_header_verification_is_the_default_and_asks_even_without_topics(
+async def test_header_verification_is_the_default_even_without_topics(
     client: httpx2.AsyncClient, receiver: Receiver, tenant_id: str
 ) -> None:
     answer = await client.post(
@@ -102,7 +115,7 @@ async def test_nothing_is_created_when_the_receiver_does_not_agree(
     assert (await client.get("/subscriptions")).json()["data"] == []
 
 
-async def test_a_new_url_is_verified_for_every_topic_before_it_counts(
+async def test_new_url_is_verified_for_every_topic_before_it_is_used(
     client: httpx2.AsyncClient, make_endpoint: Make, receiver: Receiver, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(
@@ -122,7 +135,7 @@ async def test_a_new_url_is_verified_for_every_topic_before_it_counts(
     assert _challenges(receiver) == [f"{tenant_id}.a.b.c", f"{tenant_id}.d.**"]
 
 
-async def test_other_changes_ask_nobody(
+async def test_other_changes_need_no_verification(
     client: httpx2.AsyncClient, make_endpoint: Make, receiver: Receiver, tenant_id: str
 ) -> None:
     endpoint = await make_endpoint(
@@ -134,28 +147,21 @@ async def test_other_changes_ask_nobody(
     assert receiver.requests == []
 
 
-async def test_only_topics_new_to_the_endpoint_are_asked_about(
+async def test_only_topics_new_to_the_endpoint_are_verified(
     client: httpx2.AsyncClient,
-    make_endpoint: Make,
     make_subscription: Make,
     receiver: Receiver,
     tenant_id: str,
+    verified: Json,
 ) -> None:
-    endpoint = await make_endpoint(
-        tenant_id=tenant_id,
-        url=receiver.url("/challenge"),
-        verification="header",
-        events=["a.b.c"],
-    )
-    receiver.requests.clear()
-    second = await make_subscription(endpoint_id=endpoint["id"], events=["a.b.c", "d.e.f"])
+    second = await make_subscription(endpoint_id=verified["id"], events=["a.b.c", "d.e.f"])
     path = f"/subscriptions/{second['id']}"
     await client.patch(path, json={"events": ["d.e.f", "g.**"]})
     await client.patch(path, json={"active": False})
     assert _challenges(receiver) == [f"{tenant_id}.d.e.f", f"{tenant_id}.g.**"]
 
 
-async def test_a_subscription_is_not_made_when_the_receiver_does_not_want_its_topic(
+async def test_subscription_is_not_created_if_the_receiver_declines_its_topic(
     client: httpx2.AsyncClient,
     make_endpoint: Make,
     receiver: Receiver,
@@ -174,7 +180,7 @@ async def test_a_subscription_is_not_made_when_the_receiver_does_not_want_its_to
     assert (await client.get(path)).json()["events"] == ["a.b.c"]
 
 
-async def test_a_new_topic_of_an_endpoint_with_a_query_challenge_is_asked_about_too(
+async def test_new_topic_of_an_endpoint_with_query_verification_is_verified(
     client: httpx2.AsyncClient, make_endpoint: Make, receiver: Receiver, tenant_id: str
 ) -> None:
     receiver.routes["/hook"] = "/challenge-query"
@@ -194,8 +200,8 @@ async def test_a_new_topic_of_an_endpoint_with_a_query_challenge_is_asked_about_
     assert len(receiver.requests) == 1
 
 
-class _Held:
-    """A receiver that agrees to everything, when it is told to answer."""
+class _DelayedReceiver:
+    """A receiver that agrees to everything once the test releases it."""
 
     def __init__(self) -> None:
         self.asked, self.answer = asyncio.Event(), asyncio.Event()
@@ -212,54 +218,44 @@ class _Held:
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-async def test_a_topic_is_not_added_when_the_url_that_agreed_to_it_was_changed_meanwhile(
+async def test_topic_is_not_added_if_the_verified_url_changed_meanwhile(
     client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str, method: str
 ) -> None:
-    held = _Held()
-    async with Receiver(serve=held) as receiver:
-        held.answer.set()
+    delayed = _DelayedReceiver()
+    async with Receiver(serve=delayed) as receiver:
+        delayed.answer.set()
         endpoint = await make_endpoint(
             tenant_id=tenant_id, url=receiver.url(), verification="header", events=["a.b.c"]
         )
-        held.asked.clear()
-        held.answer.clear()
+        delayed.asked.clear()
+        delayed.answer.clear()
         subscription = f"/subscriptions/{endpoint['subscription']['id']}"
         path = "/subscriptions" if method == "POST" else subscription
         ids = {"endpoint_id": endpoint["id"]} if method == "POST" else {}
         adding = asyncio.create_task(
             client.request(method, path, json={"events": ["d.e.f"], **ids})
         )
-        await held.asked.wait()
+        await delayed.asked.wait()
         patch = {"url": "http://127.0.0.1:9/", "verification": "none"}
         moved = await client.patch(f"/endpoints/{endpoint['id']}", json=patch)
         assert moved.status_code == 200
-        held.answer.set()
+        delayed.answer.set()
         assert_problem(await adding, 409, code="changed_meanwhile")
     listed = (await client.get("/subscriptions")).json()["data"]
     assert [row["events"] for row in listed] == [["a.b.c"]]
 
 
-async def test_a_url_is_not_changed_when_a_topic_it_was_not_asked_about_was_added_meanwhile(
-    client: httpx2.AsyncClient,
-    make_endpoint: Make,
-    make_subscription: Make,
-    receiver: Receiver,
-    tenant_id: str,
+async def test_url_is_not_changed_if_an_unverified_topic_was_added_meanwhile(
+    client: httpx2.AsyncClient, make_subscription: Make, verified: Json
 ) -> None:
-    endpoint = await make_endpoint(
-        tenant_id=tenant_id,
-        url=receiver.url("/challenge"),
-        verification="header",
-        events=["a.b.c"],
-    )
-    path, held = f"/endpoints/{endpoint['id']}", _Held()
-    async with Receiver(serve=held) as other:
+    path, delayed = f"/endpoints/{verified['id']}", _DelayedReceiver()
+    async with Receiver(serve=delayed) as other:
         moving = asyncio.create_task(client.patch(path, json={"url": other.url()}))
-        await held.asked.wait()
-        await make_subscription(endpoint_id=endpoint["id"], events=["d.e.f"])
-        held.answer.set()
+        await delayed.asked.wait()
+        await make_subscription(endpoint_id=verified["id"], events=["d.e.f"])
+        delayed.answer.set()
         assert_problem(await moving, 409, code="changed_meanwhile")
-    assert (await client.get(path)).json()["url"] == endpoint["url"]
+    assert (await client.get(path)).json()["url"] == verified["url"]
 
 
 @pytest.mark.parametrize("mode", ["none", "query", "header"])
@@ -274,7 +270,7 @@ async def test_a_url_is_not_changed_when_a_topic_it_was_not_asked_about_was_adde
         "http://metadata.google.internal/",
     ],
 )
-async def test_no_mode_of_verification_takes_a_url_that_must_not_be_sent_to(
+async def test_blocked_url_is_rejected_with_every_verification_mode(
     client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str, mode: str, url: str
 ) -> None:
     body = {"tenant_id": tenant_id, "url": url, "verification": mode}
@@ -287,7 +283,7 @@ async def test_no_mode_of_verification_takes_a_url_that_must_not_be_sent_to(
     assert_problem(refused, 422, code="verification_failed", pointer="/url")
 
 
-async def test_a_name_of_private_networks_may_lead_into_the_allowed_ones(
+async def test_url_may_resolve_to_an_allowed_private_network(
     make_endpoint: Make, receiver: Receiver, tenant_id: str
 ) -> None:
     url = receiver.url("/challenge", host="localhost")
@@ -295,7 +291,7 @@ async def test_a_name_of_private_networks_may_lead_into_the_allowed_ones(
     assert endpoint["url"] == url
 
 
-async def test_a_networks_list_that_leaves_the_address_out_fails_verification(
+async def test_url_outside_its_allowed_networks_fails_verification(
     client: httpx2.AsyncClient, receiver: Receiver, tenant_id: str
 ) -> None:
     body = {
@@ -313,7 +309,7 @@ async def test_a_networks_list_that_leaves_the_address_out_fails_verification(
     [{"denied_networks": (ip_network("127.0.0.1/32"),)}, {"allowed_ports": "443"}],
     ids=["network", "port"],
 )
-async def test_the_settings_narrow_where_an_endpoint_may_lead(
+async def test_settings_restrict_the_addresses_of_endpoints(
     settings: Settings, receiver: Receiver, narrowed: dict[str, object]
 ) -> None:
     app = create_app(settings.model_copy(update=narrowed))
@@ -327,7 +323,7 @@ async def test_the_settings_narrow_where_an_endpoint_may_lead(
     assert receiver.connections == 0
 
 
-async def test_unverified_and_plain_http_need_the_operators_settings(
+async def test_unverified_and_plain_http_endpoints_need_settings(
     strict_client: httpx2.AsyncClient,
 ) -> None:
     tenant = (await strict_client.post("/tenants", json={"name": "Acme"})).json()

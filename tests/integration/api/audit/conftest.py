@@ -1,4 +1,4 @@
-"""A tenant who has one of everything, and Temporal for the operations that need it."""
+"""A tenant that has one object of each kind, and Temporal for the operations that need it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def temporal() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest.fixture(autouse=True)
 def temporal_address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Temporal is: away, on port 9 (discard), but for a scene that needs it."""
+    """The address of Temporal: port 9 (discard), so that it is away, unless a scene needs it."""
     address = "127.0.0.1:9"
     callspec = getattr(request.node, "callspec", None)
     operation = None if callspec is None else callspec.params.get("operation")
@@ -44,7 +44,7 @@ async def things(
     make_endpoint: Make,
     make_event_type: MakeEventType,
 ) -> dict[str, str]:
-    """The ids of a tenant that has one of everything, by the names of path parameters."""
+    """The ids of a tenant that has one object of each kind, by the names of path parameters."""
     await make_event_type(EVENT_TYPE)
     tenant = await make_tenant(name="Acme")
     endpoint = await make_endpoint(tenant_id=tenant["id"], events=["**"])

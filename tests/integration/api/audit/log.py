@@ -1,4 +1,4 @@
-"""The audit log, read behind the API."""
+"""Reading the audit log from the database, without the API."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from hookfast.storage.tables import AuditEntry
 
 
 async def entries(context: Context, **chosen: Any) -> list[AuditEntry]:
-    """The newest entries that fit, newest first."""
+    """Return the newest entries that match, newest first."""
     async with context.database.read() as connection:
         return await audit_log.list_page(connection, AuditFilter(**chosen), after=None, limit=100)

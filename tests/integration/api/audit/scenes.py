@@ -1,4 +1,4 @@
-"""How each writing operation of the API succeeds, and the entry that it leaves in the audit log."""
+"""For each writing operation of the API, how it succeeds and which audit log entry it leaves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ RECEIVER = "http://127.0.0.1:9/hook"
 
 EVENT = {"tenant_id": "{tenant_id}", "type": EVENT_TYPE, "data": {}}
 NOT_AUDITED: dict[str, Json | None] = {
-    # an event is a row of its own, which nobody changes: GET /events lists them
+    # an event is a row that never changes, and GET /events lists it
     "POST /events": EVENT,
     "POST /events/batch": {"events": [EVENT]},
-    # these ask the receiver, and change nothing
+    # these send requests to the receiver, and change nothing
     "POST /endpoints/{endpoint_id}/test": {"type": EVENT_TYPE},
     "POST /endpoints/{endpoint_id}/verify": None,
 }
@@ -25,8 +25,8 @@ NOT_AUDITED: dict[str, Json | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """How a writing operation succeeds: its body, what is done before, and the entry it leaves.
-    `about` is what that is about: the name of a parameter, or `id`, which is the answer's."""
+    """How a writing operation succeeds: its body, the requests before it, and the entry it leaves.
+    `about` is the entry's resource: the name of a path parameter, or `id` for the response's."""
 
     action: str
     about: str
@@ -42,7 +42,7 @@ class Scenes:
     found: dict[str, Scene] = field(default_factory=dict)
 
     def of(self, operation: Operation) -> Scene:
-        assert str(operation) in self.found, "give it a scene, or say in NOT_AUDITED why not"
+        assert str(operation) in self.found, "add a scene, or add it to NOT_AUDITED with the reason"
         return self.found[str(operation)]
 
 
@@ -120,12 +120,12 @@ SCENES = Scenes(
 
 
 def needs_temporal(operation: Operation) -> bool:
-    """Whether its scene starts a workflow."""
+    """Whether the operation's scene starts a workflow."""
     scene = SCENES.found.get(str(operation))
     return scene is not None and scene.temporal
 
 
 WRITING = [each for each in OPERATIONS if each.method != "GET"]
 AUDITED = [each for each in WRITING if str(each) not in NOT_AUDITED]
-# a retention run changes nothing in the database before its workflow does
+# a retention run changes nothing in the database until its workflow runs
 STORED = [each for each in AUDITED if not needs_temporal(each)]

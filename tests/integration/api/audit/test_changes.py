@@ -1,6 +1,6 @@
 """Every change leaves one entry in the audit log, made in the transaction of the change. The
-writing operations are those of the OpenAPI document: a new one has to be given a scene, or a
-reason for having none."""
+writing operations are those of the OpenAPI document: a new operation needs a scene, or a reason
+for having none."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def prepare(client: httpx2.AsyncClient, scene: Scene, ids: dict[str, str])
 
 
 @pytest.mark.parametrize("operation", AUDITED, ids=str)
-async def test_a_change_leaves_exactly_one_entry_and_what_is_refused_none(
+async def test_change_leaves_exactly_one_entry_and_a_rejected_one_none(
     client: httpx2.AsyncClient,
     context: Context,
     key_client: KeyClient,
@@ -115,7 +115,7 @@ async def test_a_dry_run_leaves_no_entry(
 
 
 async def everything(context: Context) -> dict[str, list[Any]]:
-    """Every row of every table but the notes of when a key was last used."""
+    """Return every row of every table, except for when keys were last used."""
     stored = {}
     async with context.database.read() as connection:
         for table in SQLModel.metadata.sorted_tables:
@@ -126,7 +126,7 @@ async def everything(context: Context) -> dict[str, list[Any]]:
 
 
 async def break_the_log(context: Context) -> None:
-    """From now on nothing can be added to it."""
+    """Make every write to the audit log fail from now on."""
     statements = [
         "CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'broken'); END"
     ]
@@ -142,14 +142,14 @@ async def break_the_log(context: Context) -> None:
 
 
 @pytest.mark.parametrize("operation", STORED, ids=str)
-async def test_a_change_that_cannot_be_logged_is_not_made(
+async def test_change_that_cannot_be_logged_is_rolled_back(
     client: httpx2.AsyncClient, context: Context, things: dict[str, str], operation: Operation
 ) -> None:
     scene = SCENES.of(operation)
     await prepare(client, scene, things)
     await break_the_log(context)
     before = await everything(context)
-    with capture_logs():  # printing the traceback would take longer than all the rest
+    with capture_logs():  # printing the traceback would take longer than the rest of the test
         answer = await act(client, operation, things, body=scene.body)
     assert answer.status_code == 500, answer.text
     assert await everything(context) == before
@@ -159,7 +159,7 @@ UNAUDITED = [each for each in WRITING if str(each) in NOT_AUDITED]
 
 
 @pytest.mark.parametrize("operation", UNAUDITED, ids=str)
-async def test_what_changes_nothing_that_is_there_leaves_no_entry(
+async def test_action_without_effect_leaves_no_entry(
     client: httpx2.AsyncClient, context: Context, things: dict[str, str], operation: Operation
 ) -> None:
     before = await entries(context)
@@ -187,7 +187,7 @@ REPEATS = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "before"), REPEATS)
-async def test_what_changes_nothing_leaves_no_entry(
+async def test_operation_that_changes_nothing_leaves_no_entry(
     client: httpx2.AsyncClient,
     context: Context,
     things: dict[str, str],
@@ -217,7 +217,7 @@ async def test_enabling_with_a_redrive_is_two_changes(
     assert redrive.tenant_id == things["tenant_id"]
 
 
-async def test_the_first_key_that_rsa_needs_is_told_of_with_who_needed_it(
+async def test_first_rsa_key_is_logged_with_the_caller_that_needed_it(
     client: httpx2.AsyncClient, context: Context, make_endpoint: Make, make_tenant: Make
 ) -> None:
     tenant = (await make_tenant())["id"]
@@ -228,7 +228,7 @@ async def test_the_first_key_that_rsa_needs_is_told_of_with_who_needed_it(
     assert sorted(made.changes) == ["kind", "signs_from"]
 
 
-async def test_the_first_operator_key_was_made_on_the_command_line(
+async def test_first_operator_key_is_logged_as_made_by_the_cli(
     app: FastAPI, context: Context
 ) -> None:
     [made] = await entries(context)
@@ -236,7 +236,7 @@ async def test_the_first_operator_key_was_made_on_the_command_line(
     assert made.changes["scope"] == {"after": "operator"}
 
 
-async def test_probing_an_endpoint_now_is_told_of_although_its_state_stays(
+async def test_probe_of_an_endpoint_is_logged_although_its_state_stays(
     client: httpx2.AsyncClient, context: Context, things: dict[str, str]
 ) -> None:
     now = context.clock()
@@ -251,5 +251,5 @@ async def test_probing_an_endpoint_now_is_told_of_although_its_state_stays(
     assert (entry.action, entry.changes) == ("endpoint.resume", {})
 
 
-def test_every_scene_and_every_exception_is_of_an_operation_that_exists() -> None:
+def test_every_scene_and_exception_names_an_existing_operation() -> None:
     assert SCENES.found.keys() | NOT_AUDITED.keys() <= {str(each) for each in WRITING}

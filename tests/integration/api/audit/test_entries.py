@@ -1,4 +1,4 @@
-"""An entry of the audit log says what was and what is, and holds no secret."""
+"""Audit log entries show the values before and after a change, and contain no secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 HUSH = "hush-this-is-secret"
 
 
-async def test_an_entry_says_what_was_and_what_is(
+async def test_entry_shows_values_before_and_after(
     client: httpx2.AsyncClient, context: Context, things: dict[str, str]
 ) -> None:
     path = f"/endpoints/{things['endpoint_id']}"
@@ -35,7 +35,7 @@ async def test_an_entry_says_what_was_and_what_is(
     }
 
 
-async def test_a_replaced_event_type_is_told_with_its_schema(
+async def test_replaced_event_type_is_logged_with_its_schema(
     client: httpx2.AsyncClient, context: Context, make_event_type: MakeEventType
 ) -> None:
     await make_event_type(EVENT_TYPE, schema={"type": "object"})
@@ -48,7 +48,7 @@ async def test_a_replaced_event_type_is_told_with_its_schema(
     }
 
 
-async def test_a_deleted_endpoint_is_told_as_it_was(
+async def test_deleted_endpoint_is_logged_with_its_last_values(
     client: httpx2.AsyncClient, context: Context, things: dict[str, str]
 ) -> None:
     await client.delete(f"/endpoints/{things['endpoint_id']}")
@@ -57,7 +57,7 @@ async def test_a_deleted_endpoint_is_told_as_it_was(
     assert entry.changes["events"] == {"before": ["**"]}
 
 
-async def test_a_job_is_told_with_what_it_acts_on(
+async def test_job_is_logged_with_its_filter(
     client: httpx2.AsyncClient, context: Context, things: dict[str, str]
 ) -> None:
     await finish(context, {"id": things["job_id"]})
@@ -76,7 +76,7 @@ async def test_a_job_is_told_with_what_it_acts_on(
     }
 
 
-async def test_the_log_holds_no_secret(
+async def test_audit_log_contains_no_secret(
     client: httpx2.AsyncClient, context: Context, make_tenant: Make, make_endpoint: Make
 ) -> None:
     tenant = (await make_tenant())["id"]

@@ -1,4 +1,4 @@
-"""`GET /audit`: in pages, narrowed by filters, and shown to whom it is about."""
+"""`GET /audit`: pages, filters, and what each caller may see."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_the_list_is_newest_first_in_pages(
     assert part["next_cursor"] is None
 
 
-async def test_filters_add_up(client: httpx2.AsyncClient, things: dict[str, str]) -> None:
+async def test_filters_are_combined(client: httpx2.AsyncClient, things: dict[str, str]) -> None:
     path = f"/endpoints/{things['endpoint_id']}"
     await client.post(f"{path}/pause")
     [paused, created] = (await page(client, resource_id=things["endpoint_id"]))["data"]
@@ -71,14 +71,14 @@ async def test_filters_add_up(client: httpx2.AsyncClient, things: dict[str, str]
 @pytest.mark.parametrize(
     "params", [{"action": "endpoint.eat"}, {"key_id": "1"}, {"since": "noon"}, {"who": "me"}]
 )
-async def test_a_filter_that_is_none_is_refused(
+async def test_invalid_filter_is_rejected(
     client: httpx2.AsyncClient, things: dict[str, str], params: Json
 ) -> None:
     assert (await client.get("/audit", params=params)).status_code == 422
 
 
 @pytest.mark.parametrize("scope", ["tenant", "tenant:read"])
-async def test_a_tenant_sees_what_was_done_to_it_and_not_from_where_the_operator_did(
+async def test_tenant_sees_changes_to_it_without_the_operators_address(
     client: httpx2.AsyncClient,
     key_client: KeyClient,
     make_tenant: Make,
@@ -108,12 +108,14 @@ async def test_a_tenant_sees_what_was_done_to_it_and_not_from_where_the_operator
     assert shown["client_address"] == "127.0.0.1"
 
 
-async def test_an_emitting_key_sees_nothing(key_client: KeyClient, things: dict[str, str]) -> None:
+async def test_emit_key_cannot_read_the_audit_log(
+    key_client: KeyClient, things: dict[str, str]
+) -> None:
     async with key_client(things["tenant_id"], scope="emit") as theirs:
         assert_problem(await theirs.get("/audit"), 403, code="forbidden")
 
 
-async def test_the_log_of_a_deleted_tenant_stays(
+async def test_audit_log_of_a_deleted_tenant_is_kept(
     client: httpx2.AsyncClient, things: dict[str, str]
 ) -> None:
     await client.delete(f"/tenants/{things['tenant_id']}")

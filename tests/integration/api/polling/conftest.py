@@ -1,4 +1,4 @@
-"""A tenant who polls."""
+"""A tenant that polls an endpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def tenant(key_client: KeyClient, tenant_id: str) -> AsyncIterator[httpx2.
 
 @pytest.fixture
 async def polled(tenant: httpx2.AsyncClient) -> str:
-    """An endpoint that is polled and wants every order."""
+    """A polled endpoint that is subscribed to all orders."""
     answer = await tenant.post("/endpoints", json={"mode": "poll", "events": ["order.**"]})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])

@@ -1,4 +1,4 @@
-"""Events emitted and polled for."""
+"""Emitting and polling events."""
 
 from __future__ import annotations
 

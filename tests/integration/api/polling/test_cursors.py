@@ -1,4 +1,4 @@
-"""Who polls gets what is committed in its order, and acknowledges by the cursor."""
+"""Polling returns events in commit order, and the cursor acknowledges them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def everything(client: httpx2.AsyncClient, endpoint: str, **query: Any) -> list[int]:
-    """What a consumer gets that never dies."""
+    """Return all events, as a consumer that never dies gets them."""
     got: list[int] = []
     while True:
         page = await poll(client, endpoint, **query)
@@ -29,12 +29,14 @@ async def everything(client: httpx2.AsyncClient, endpoint: str, **query: Any) ->
         query["cursor"] = page["next_cursor"]
 
 
-async def test_it_begins_with_the_events_of_now(tenant: httpx2.AsyncClient) -> None:
+async def test_polling_starts_with_events_since_the_endpoint_was_created(
+    tenant: httpx2.AsyncClient,
+) -> None:
     await emit(tenant, 1)
     answer = await tenant.post("/endpoints", json={"mode": "poll", "events": ["**"]})
     await emit(tenant, 2)
     assert numbers(await poll(tenant, answer.json()["id"])) == [2]
-    # what was before is there for who asks for it
+    # earlier events are returned on request
     assert numbers(await poll(tenant, answer.json()["id"], cursor="start", ack="none")) == [1, 2]
 
 
@@ -42,7 +44,7 @@ async def test_it_begins_with_the_events_of_now(tenant: httpx2.AsyncClient) -> N
 async def test_a_consumer_that_dies_at_any_point_misses_nothing(
     tenant: httpx2.AsyncClient, polled: str, limit: int
 ) -> None:
-    """It dies after each answer, before it has worked on it, and begins anew without a cursor."""
+    """A consumer dies after each response, before or after processing it, and restarts."""
     for n in range(6):
         await emit(tenant, n)
     done: list[int] = []
@@ -50,11 +52,11 @@ async def test_a_consumer_that_dies_at_any_point_misses_nothing(
     for round_ in range(12):
         page = await poll(tenant, polled, limit=limit, **cursor)
         if round_ % 2 == 0:
-            cursor = {}  # it dies with the page
+            cursor = {}  # the cursor is lost with the page
             continue
         done += numbers(page)
         cursor = {"cursor": page["next_cursor"]}
-        # it dies after the work, before it says so: what it did comes again
+        # dies after processing, before acknowledging: the events are returned again
         assert numbers(await poll(tenant, polled, limit=limit)) == numbers(page)
         await poll(tenant, polled, limit=1, **cursor)
         cursor = {}
@@ -73,7 +75,7 @@ async def test_the_same_cursor_gives_the_same_page(tenant: httpx2.AsyncClient, p
     assert numbers(again[0]) == [2, 3]
 
 
-async def test_an_older_cursor_reads_again_and_takes_nothing_back(
+async def test_older_cursor_reads_again_without_undoing_acknowledgements(
     tenant: httpx2.AsyncClient, polled: str
 ) -> None:
     for n in range(3):
@@ -100,7 +102,7 @@ async def test_an_items_cursor_acknowledges_a_part_of_a_page(
     assert numbers(await poll(tenant, polled)) == [2]
 
 
-async def test_a_key_that_only_reads_acknowledges_nothing(
+async def test_read_key_acknowledges_nothing(
     key_client: KeyClient, tenant: httpx2.AsyncClient, tenant_id: str, polled: str
 ) -> None:
     await emit(tenant, 1)
@@ -116,7 +118,7 @@ async def test_a_key_that_only_reads_acknowledges_nothing(
         assert_problem(await emitter.get(f"/endpoints/{polled}/poll"), 403, code="forbidden")
 
 
-async def test_what_is_no_cursor_is_refused(tenant: httpx2.AsyncClient, polled: str) -> None:
+async def test_malformed_cursor_is_rejected(tenant: httpx2.AsyncClient, polled: str) -> None:
     for query, code in (
         ({"cursor": "nonsense"}, "invalid_cursor"),
         ({"ack": "set"}, "invalid_input"),
@@ -127,7 +129,7 @@ async def test_what_is_no_cursor_is_refused(tenant: httpx2.AsyncClient, polled: 
         assert_problem(refused, 422, code=code)
 
 
-async def test_end_skips_what_is_there(tenant: httpx2.AsyncClient, polled: str) -> None:
+async def test_cursor_end_skips_existing_events(tenant: httpx2.AsyncClient, polled: str) -> None:
     await emit(tenant, 1)
     page = await poll(tenant, polled, cursor="end")
     assert (page["data"], page["gap"]) == ([], None)
@@ -135,7 +137,7 @@ async def test_end_skips_what_is_there(tenant: httpx2.AsyncClient, polled: str) 
     assert numbers(await poll(tenant, polled)) == [2]
 
 
-async def test_what_retention_took_is_a_gap(
+async def test_events_deleted_by_retention_are_a_gap(
     tenant: httpx2.AsyncClient, polled: str, context: Context
 ) -> None:
     await emit(tenant, 1)

@@ -1,4 +1,4 @@
-"""An endpoint that is polled: what it has not, what cannot be asked of it, how far it is."""
+"""Polled endpoints: their settings, the operations that they reject, and their health."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.api_client import assert_problem
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_endpoint_that_is_polled_has_no_url_no_secret_and_no_deliveries(
+async def test_polled_endpoint_has_no_url_no_secret_and_no_deliveries(
     tenant: httpx2.AsyncClient, context: Context
 ) -> None:
     answer = await tenant.post("/endpoints", json={"mode": "poll", "events": ["order.**"]})
@@ -33,7 +33,7 @@ async def test_an_endpoint_that_is_polled_has_no_url_no_secret_and_no_deliveries
     assert numbers(await poll(tenant, endpoint["id"])) == [1]
 
 
-async def test_paused_or_disabled_it_waits_and_loses_nothing(
+async def test_paused_or_disabled_polled_endpoint_loses_no_event(
     tenant: httpx2.AsyncClient, polled: str
 ) -> None:
     for asked, code in (("pause", "endpoint_paused"), ("disable", "endpoint_disabled")):
@@ -58,7 +58,7 @@ async def test_paused_or_disabled_it_waits_and_loses_nothing(
         ("allowed_networks", ["10.0.0.0/8"]),
     ],
 )
-async def test_what_is_about_requests_is_refused(
+async def test_request_settings_of_a_polled_endpoint_are_rejected(
     tenant: httpx2.AsyncClient, polled: str, member: str, value: Any
 ) -> None:
     created = await tenant.post("/endpoints", json={"mode": "poll", member: value})
@@ -67,7 +67,9 @@ async def test_what_is_about_requests_is_refused(
     assert_problem(changed, 422, code="invalid_input", pointer=f"/{member}")
 
 
-async def test_what_sends_a_request_is_a_conflict(tenant: httpx2.AsyncClient, polled: str) -> None:
+async def test_operations_that_send_requests_answer_409_for_a_polled_endpoint(
+    tenant: httpx2.AsyncClient, polled: str
+) -> None:
     bodies = {
         "test": {"type": TYPE},
         "verify": None,
@@ -79,7 +81,7 @@ async def test_what_sends_a_request_is_a_conflict(tenant: httpx2.AsyncClient, po
         assert_problem(answer, 409, code="endpoint_is_polled")
 
 
-async def test_the_mode_stays_and_the_rest_can_change(
+async def test_mode_cannot_be_changed_and_the_rest_can(
     tenant: httpx2.AsyncClient, polled: str
 ) -> None:
     changed = await tenant.patch(
@@ -97,7 +99,9 @@ async def test_the_mode_stays_and_the_rest_can_change(
     assert_problem(neither, 422, code="invalid_input", pointer="/url")
 
 
-async def test_health_says_how_far_the_consumer_is(tenant: httpx2.AsyncClient, polled: str) -> None:
+async def test_health_shows_the_progress_of_the_consumer(
+    tenant: httpx2.AsyncClient, polled: str
+) -> None:
     for n in range(3):
         await emit(tenant, n)
     page = await poll(tenant, polled, limit=1)

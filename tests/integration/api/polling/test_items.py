@@ -1,4 +1,4 @@
-"""What a poll gives: which events, each as a receiver would get it."""
+"""The items of a poll: which events they are, each as a receiver would get it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.api_client import Make
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_item_is_what_a_receiver_would_get(
+async def test_item_has_the_body_that_a_receiver_would_get(
     tenant: httpx2.AsyncClient, polled: str
 ) -> None:
     data = '{"price": 1.10, "big": 12345678901234567890123}'
@@ -26,13 +26,13 @@ async def test_an_item_is_what_a_receiver_would_get(
         )
     ).json()
     answer = await tenant.get(f"/endpoints/{polled}/poll")
-    assert f'"data":{data}' in answer.text  # as it was emitted, to the last digit
+    assert f'"data":{data}' in answer.text  # exactly as emitted, to the last digit
     [item] = answer.json()["data"]
     assert item["message_id"] == item["event_id"] == item["event"]["id"] == event["id"]
     assert (item["payload"], item["delivery"], item["request"]) == ("full", None, None)
 
 
-async def test_the_payload_style_of_the_oldest_subscription_counts(
+async def test_payload_style_is_that_of_the_oldest_subscription(
     tenant: httpx2.AsyncClient, client: httpx2.AsyncClient, tenant_id: str
 ) -> None:
     endpoint = (await tenant.post("/endpoints", json={"mode": "poll"})).json()["id"]
@@ -57,7 +57,7 @@ async def test_the_payload_style_of_the_oldest_subscription_counts(
     assert full["event"]["data"] == {"n": 3}
 
 
-async def test_it_gets_its_tenants_events_and_broadcasts(
+async def test_polled_endpoint_gets_its_tenants_events_and_broadcasts(
     client: httpx2.AsyncClient, tenant: httpx2.AsyncClient, polled: str, make_tenant: Make
 ) -> None:
     other = (await make_tenant())["id"]
@@ -67,13 +67,13 @@ async def test_it_gets_its_tenants_events_and_broadcasts(
     assert numbers(await poll(tenant, polled)) == [2, 3]
 
 
-async def test_an_endpoint_that_is_sent_to_gives_its_deliveries(
+async def test_poll_of_a_push_endpoint_shows_its_deliveries(
     tenant: httpx2.AsyncClient,
 ) -> None:
     form = {"url": "http://127.0.0.1:9/", "verification": "none", "events": ["order.invoice.*"]}
     endpoint = (await tenant.post("/endpoints", json=form)).json()["id"]
     events = [await emit(tenant, n) for n in range(2)]
-    await emit(tenant, 9, "order.refund.made")  # not wanted
+    await emit(tenant, 9, "order.refund.made")  # not subscribed
     form = {"endpoint_id": endpoint, "events": ["order.**"], "payload": "thin"}
     await tenant.post("/subscriptions", json=form)
     await emit(tenant, 2)
@@ -84,7 +84,7 @@ async def test_an_endpoint_that_is_sent_to_gives_its_deliveries(
         one["id"] for one in deliveries
     )
     assert {one["delivery"]["status"] for one in page["data"]} == {"pending"}
-    # one event for two subscriptions: the first of the two acknowledges only what is before both
+    # one event for two subscriptions: the first item acknowledges only events before both
     *_, first, second = page["data"]
     assert first["event_id"] == second["event_id"]
     assert {first["payload"], second["payload"]} == {"full", "thin"}
@@ -93,13 +93,13 @@ async def test_an_endpoint_that_is_sent_to_gives_its_deliveries(
         first["message_id"],
         second["message_id"],
     ]
-    # nothing about the deliveries changed
+    # the deliveries did not change
     await poll(tenant, endpoint, cursor=page["next_cursor"])
     after = (await tenant.get("/deliveries", params={"endpoint_id": endpoint})).json()["data"]
     assert after == deliveries
 
 
-async def test_without_an_active_subscription_there_is_nothing(
+async def test_poll_without_an_active_subscription_is_empty(
     tenant: httpx2.AsyncClient, polled: str
 ) -> None:
     [subscription] = (await tenant.get("/subscriptions", params={"endpoint_id": polled})).json()[

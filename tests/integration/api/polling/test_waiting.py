@@ -1,4 +1,4 @@
-"""A poll may wait for what comes, and is woken, ended or refused."""
+"""Polls that wait for events: what wakes or ends them, and their limit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_waiting_poll_ends_when_its_endpoint_is_paused(
         assert_problem(await waiting, 409, code="endpoint_paused")
 
 
-async def test_a_poll_that_waits_in_vain_answers_where_to_go_on(
+async def test_poll_that_waits_in_vain_returns_a_cursor(
     tenant: httpx2.AsyncClient, polled: str
 ) -> None:
     page = await poll(tenant, polled, wait=1)
@@ -47,7 +47,7 @@ async def test_a_poll_that_waits_in_vain_answers_where_to_go_on(
     assert numbers(await poll(tenant, polled, cursor=page["next_cursor"])) == [1]
 
 
-async def test_a_tenant_waits_with_no_more_than_its_share(
+async def test_waiting_polls_of_a_tenant_are_limited(
     tenant: httpx2.AsyncClient, polled: str, context: Context, tenant_id: str
 ) -> None:
     with contextlib.ExitStack() as taken:
@@ -55,5 +55,5 @@ async def test_a_tenant_waits_with_no_more_than_its_share(
             taken.enter_context(context.stream_slots.enter(tenant_id))
         refused = await tenant.get(f"/endpoints/{polled}/poll", params={"wait": 30})
         assert_problem(refused, 429, code="too_many_streams")
-        # who does not wait needs no seat
+        # a poll that does not wait needs no slot
         assert (await poll(tenant, polled))["data"] == []

@@ -1,5 +1,5 @@
-"""One API on each kind of database for all tests of this folder, as they are many and short. It
-keeps what they put there: a test here is refused, only reads, or looks only at what it made."""
+"""One API on each kind of database for all tests of this folder, which are many and short. Data is
+not reset between them: a test here is rejected, only reads, or looks only at its own objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ client, key_client = shared_service.client, shared_service.key_client
 
 @pytest.fixture(scope="session")
 def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """With any number of failures to name a key, which test_throttling bounds."""
+    """Settings without a limit of failed authentications, which test_throttling tests."""
     settings = development_settings(database_url, Path(tmp_path_factory.mktemp("home")))
     return settings.model_copy(update={"auth_failures_per_minute": 0})
 
@@ -53,23 +53,23 @@ def make_event_type(client: httpx2.AsyncClient) -> MakeEventType:
 
 @pytest.fixture(scope="session")
 async def victim(client: httpx2.AsyncClient) -> dict[str, str]:
-    """The ids of a tenant who has one of everything, by the names of path parameters."""
+    """The ids of a tenant that has one object of each kind, by the names of path parameters."""
     return await one_of_everything(client)
 
 
 @pytest.fixture
 async def fresh_victim(client: httpx2.AsyncClient) -> dict[str, str]:
-    """Another one, for a test that changes it."""
+    """The ids of another such tenant, for a test that changes it."""
     return await one_of_everything(client)
 
 
 @pytest.fixture(scope="session")
 async def tenant(make_tenant: Make) -> str:
-    """The id of a tenant whose sources are tried."""
+    """The id of a tenant with sources."""
     return str((await make_tenant())["id"])
 
 
 @pytest.fixture(scope="session")
 async def source(client: httpx2.AsyncClient, tenant: str) -> str:
-    """A source of GitHub's that nobody changes."""
+    """A GitHub source that no test changes."""
     return str((await make_source(client, tenant))["id"])

@@ -1,4 +1,4 @@
-"""A tenant who has one of everything."""
+"""A tenant that has one object of each kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVENT_TYPE = "order.invoice.paid"
 
 
 async def one_of_everything(client: httpx2.AsyncClient) -> dict[str, str]:
-    """Makes the tenant; the ids of what it has, by the names of path parameters."""
+    """Create the tenant, and return the ids of its objects by the names of path parameters."""
     await event_type_maker(client)(EVENT_TYPE)
     tenant = await maker(client, "/tenants")(name="Victim")
     endpoint = await endpoint_maker(client)(tenant_id=tenant["id"], events=["**"])

@@ -1,4 +1,4 @@
-"""The operations of the API: those of the committed OpenAPI document, which a test compares."""
+"""The operations of the API, from the committed OpenAPI document, which a test keeps up to date."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.api_client import Json
 
 UNKNOWN = "0" * 32
-"""What follows the prefix of an id that nobody has."""
+"""The part after the prefix of an id that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Operation:
 
     @property
     def parameters(self) -> list[str]:
-        """The names in its path."""
+        """The names of its path parameters."""
         return re.findall(r"\{(\w+)\}", self.path)
 
     @property

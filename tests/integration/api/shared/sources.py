@@ -1,4 +1,4 @@
-"""Sources to send to, what is counted of them, and what is stored."""
+"""Creating sources, and reading their counts and stored rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def count(context: Context, table: Any, **where: Any) -> int:
 
 
 async def expire(context: Context, source: str) -> None:
-    """Let every key of a source have run out a moment ago."""
+    """Make every key of a source expire a moment ago."""
     table = InboxKey.__table__
     past = utc_now() - timedelta(seconds=1)
     async with context.database.write() as connection:

@@ -1,4 +1,4 @@
-"""What bad events get: a clear problem, the same on both databases, and nothing is stored."""
+"""Invalid events: a clear problem, the same on both databases, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def stored_events(context: Context) -> int:
     ],
 )
 @pytest.mark.parametrize("path", ["/events", "/events/batch"])
-async def test_what_is_not_strict_json_is_refused(
+async def test_body_that_is_not_strict_json_is_rejected(
     client: httpx2.AsyncClient, context: Context, path: str, raw: bytes
 ) -> None:
     before = await stored_events(context)
@@ -102,7 +102,7 @@ async def test_what_is_not_strict_json_is_refused(
         ({"deliver_at": "2026-02-31T11:15:00Z"}, "invalid_input", "/deliver_at"),
         ({"deliver_at": "0001-01-01T00:00:00+01:00"}, "invalid_input", "/deliver_at"),
         ({"deliver_at": "9999-12-31T23:59:59Z"}, "too_far_ahead", "/deliver_at"),
-        # members there are not
+        # unknown members
         ({"id": "evt_1"}, "invalid_input", "/id"),
         ({"Data": 1}, "invalid_input", "/Data"),
         ({"idempotency_key": "k"}, "invalid_input", "/idempotency_key"),
@@ -110,7 +110,7 @@ async def test_what_is_not_strict_json_is_refused(
         ({"a/b~c": 1}, "invalid_input", "/a~1b~0c"),
     ],
 )
-async def test_a_member_that_is_wrong_is_pointed_at(
+async def test_error_points_at_the_invalid_member(
     client: httpx2.AsyncClient,
     context: Context,
     members: dict[str, Any],
@@ -124,9 +124,7 @@ async def test_a_member_that_is_wrong_is_pointed_at(
 
 
 @pytest.mark.parametrize("missing", ["type", "data"])
-async def test_a_member_that_is_missing_is_pointed_at(
-    client: httpx2.AsyncClient, missing: str
-) -> None:
+async def test_error_points_at_the_missing_member(client: httpx2.AsyncClient, missing: str) -> None:
     members = {"type": TYPE, "data": 1}
     del members[missing]
     answer = await client.post("/events", json=members)
@@ -142,7 +140,7 @@ async def test_data_may_be_any_json_value(client: httpx2.AsyncClient, data: Any)
 
 
 async def test_data_may_nest_as_deep_as_the_limit(client: httpx2.AsyncClient) -> None:
-    data = b"[" * 63 + b"]" * 63  # and the event around it makes 64
+    data = b"[" * 63 + b"]" * 63  # with the event around it: 64 levels
     raw = b'{"type": "order.invoice.paid", "data": ' + data + b"}"
     answer = await client.post("/events", content=raw, headers=JSON)
     assert answer.status_code == 202, answer.text
@@ -151,7 +149,7 @@ async def test_data_may_nest_as_deep_as_the_limit(client: httpx2.AsyncClient) ->
     assert answer.json()["accepted"] == 1
 
 
-async def test_a_delivery_may_be_thirty_days_ahead_and_no_more(
+async def test_deliver_at_is_at_most_thirty_days_ahead(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     limit = context.clock() + timedelta(days=30)
@@ -163,9 +161,7 @@ async def test_a_delivery_may_be_thirty_days_ahead_and_no_more(
     assert_problem(answer, 422, code="too_far_ahead", pointer="/deliver_at")
 
 
-async def test_a_tenant_that_is_not_there_is_not_found(
-    client: httpx2.AsyncClient, make_tenant: Make
-) -> None:
+async def test_unknown_tenant_answers_404(client: httpx2.AsyncClient, make_tenant: Make) -> None:
     event = {"type": TYPE, "data": 1}
     answer = await client.post("/events", json=event | {"tenant_id": TENANT})
     assert_problem(answer, 404, code="not_found")
@@ -177,7 +173,7 @@ async def test_a_tenant_that_is_not_there_is_not_found(
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/xml", None])
-async def test_a_body_that_is_not_declared_as_json_is_refused(
+async def test_body_without_json_content_type_is_rejected(
     client: httpx2.AsyncClient, media_type: str | None
 ) -> None:
     headers = {} if media_type is None else {"Content-Type": media_type}
@@ -187,7 +183,7 @@ async def test_a_body_that_is_not_declared_as_json_is_refused(
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, "ä".encode("latin-1"), "\t"])
 @pytest.mark.parametrize("path", ["/events", "/events/batch"])
-async def test_an_idempotency_key_is_visible_ascii(
+async def test_idempotency_key_must_be_visible_ascii(
     client: httpx2.AsyncClient, path: str, key: str | bytes
 ) -> None:
     event = {"type": TYPE, "data": 1}
@@ -216,7 +212,7 @@ async def test_an_idempotency_key_is_visible_ascii(
         ("/deliveries?since=1763637300", "since"),
     ],
 )
-async def test_a_query_parameter_that_is_wrong_is_named(
+async def test_error_names_the_invalid_query_parameter(
     client: httpx2.AsyncClient, path: str, parameter: str
 ) -> None:
     answer = await client.get(path)
@@ -225,7 +221,7 @@ async def test_a_query_parameter_that_is_wrong_is_named(
 
 
 @pytest.mark.parametrize("event_id", ["1", "evt_1", f"dlv_{'0' * 32}", "%00", "%ED%A0%80", "é"])
-async def test_an_ill_formed_id_in_a_path_is_not_found(
+async def test_malformed_id_in_a_path_answers_404(
     client: httpx2.AsyncClient, event_id: str
 ) -> None:
     for path in (f"/events/{event_id}", f"/events/{event_id}/deliveries"):
@@ -251,7 +247,7 @@ def event_of_size(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_an_event_may_be_as_large_as_the_limit_and_no_larger(
+async def test_event_of_the_maximum_size_is_accepted_and_a_larger_one_rejected(
     server: str, context: Context, chunked: bool
 ) -> None:
     limit = context.settings.max_event_bytes
@@ -272,7 +268,7 @@ async def test_an_event_may_be_as_large_as_the_limit_and_no_larger(
     assert await stored_events(context) == before + 1
 
 
-async def test_another_tenants_id_is_not_found_even_when_the_rest_is_fine(
+async def test_valid_event_for_another_tenant_answers_404(
     make_tenant: Make, key_client: KeyClient
 ) -> None:
     mine, other = await make_tenant(), await make_tenant()

@@ -1,4 +1,4 @@
-"""What the schema of an event's type refuses: with pointers, in bounded time, from the next one."""
+"""Schemas of event types: invalid data is rejected with pointers, in bounded time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.api_client import MakeEventType, assert_problem
 pytestmark = pytest.mark.anyio
 
 TYPE = "order.invoice.checked"
-"""A type of its own: events of other tests would not fit its schemas."""
+"""An event type of this module only, because other tests' events would not match its schemas."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ SCHEMA = {
         ({"id": "x", "amount": 1, "lines": [{}, {"a/b": 2}]}, ["/data/lines/1/a~1b"]),
     ],
 )
-async def test_data_that_does_not_fit_the_schema_is_refused_with_pointers(
+async def test_data_that_violates_the_schema_is_rejected_with_pointers(
     client: httpx2.AsyncClient, make_event_type: MakeEventType, data: Any, pointers: list[str]
 ) -> None:
     await make_event_type(TYPE, schema=SCHEMA)
@@ -74,7 +74,7 @@ async def test_a_problem_never_repeats_the_data(
     assert "s3cret" not in answer.text
 
 
-async def test_a_changed_schema_counts_from_the_next_event(
+async def test_changed_schema_applies_from_the_next_event(
     client: httpx2.AsyncClient, make_event_type: MakeEventType
 ) -> None:
     event = {"type": TYPE, "data": 1}
@@ -83,7 +83,7 @@ async def test_a_changed_schema_counts_from_the_next_event(
         assert (await client.post("/events", json=event)).status_code == status
 
 
-async def test_a_deleted_event_type_is_unknown_from_the_next_event(
+async def test_deleted_event_type_is_unknown_from_the_next_event(
     client: httpx2.AsyncClient,
 ) -> None:
     event = {"type": TYPE, "data": 1}
@@ -95,7 +95,7 @@ async def test_a_deleted_event_type_is_unknown_from_the_next_event(
 SLOW_PATTERN = {"pattern": "[^@]+[@!][^@]+"}
 
 
-async def test_data_that_takes_too_long_to_check_is_refused_and_the_others_are_not(
+async def test_only_the_event_that_takes_too_long_to_check_is_rejected(
     client: httpx2.AsyncClient, make_event_type: MakeEventType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_checks, "EVENT_SECONDS", 0.1)
@@ -111,7 +111,7 @@ async def test_data_that_takes_too_long_to_check_is_refused_and_the_others_are_n
     assert batch.json()["data"][1]["problem"]["code"] == "schema_too_slow"
 
 
-async def test_many_small_things_that_must_differ_are_compared_in_no_time(
+async def test_unique_items_are_checked_fast(
     client: httpx2.AsyncClient, make_event_type: MakeEventType
 ) -> None:
     await make_event_type(TYPE, schema={"uniqueItems": True})
@@ -122,11 +122,11 @@ async def test_many_small_things_that_must_differ_are_compared_in_no_time(
     assert_problem(answer, 422, code="schema_violation", pointer="/data")
 
 
-async def test_a_schema_that_meets_data_it_cannot_handle_says_so(
+async def test_schema_that_fails_on_the_data_is_reported(
     client: httpx2.AsyncClient, make_event_type: MakeEventType
 ) -> None:
     await make_event_type(TYPE, schema={"multipleOf": 0.5})
-    # an integer that is no float: dividing it overflows
+    # an integer that no float can represent: dividing it overflows
     headers = {"Content-Type": "application/json"}
     raw = b'{"type": "order.invoice.checked", "data": 1' + b"0" * 400 + b"}"
     answer = await client.post("/events", content=raw, headers=headers)

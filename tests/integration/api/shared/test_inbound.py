@@ -1,4 +1,4 @@
-"""`POST /in/…`: the event that a request becomes, with its type and its data."""
+"""`POST /in/…`: the events that requests become, with their types and data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.api_client import MakeEventType, assert_problem
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_new_is_an_event_with_its_data_byte_for_byte(
+async def test_new_webhook_becomes_an_event_with_its_exact_data(
     client: httpx2.AsyncClient, source: str, tenant: str
 ) -> None:
     body = b'\n{"n": 1.50,\t"s": "\\u00df\xc3\x9f", "action" : "opened"} \n'
@@ -39,7 +39,7 @@ async def test_what_is_new_is_an_event_with_its_data_byte_for_byte(
     assert body.strip().decode() in event.text
 
 
-async def test_a_type_nobody_registered_is_registered_by_what_comes_in(
+async def test_unregistered_event_type_is_registered_by_its_first_webhook(
     client: httpx2.AsyncClient, source: str
 ) -> None:
     event = f"thing_{uuid.uuid4().hex[:8]}"
@@ -48,15 +48,13 @@ async def test_a_type_nobody_registered_is_registered_by_what_comes_in(
     assert name == f"github.{event}.received"
     registered = (await client.get(f"/event-types/{name}")).json()
     assert registered["description"] == "From github."
-    # and what is registered by people stays theirs
+    # event types registered by people stay unchanged
     await client.put(f"/event-types/{name}", json={"description": "Ours"})
     await send(client, source, {}, event=event)
     assert (await client.get(f"/event-types/{name}")).json()["description"] == "Ours"
 
 
-async def test_a_source_gives_its_events_other_names(
-    client: httpx2.AsyncClient, tenant: str
-) -> None:
+async def test_source_renames_event_types(client: httpx2.AsyncClient, tenant: str) -> None:
     names = {"github.**": "code.other.seen", "github.push.*": "code.branch.pushed"}
     source = (await make_source(client, tenant, event_types=names))["id"]
     seen = [
@@ -66,7 +64,7 @@ async def test_a_source_gives_its_events_other_names(
     assert seen == ["code.branch.pushed", "code.other.seen"]
 
 
-async def test_a_source_that_makes_up_ever_more_types_gets_one_for_the_rest(
+async def test_source_with_too_many_event_types_shares_one_for_the_rest(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]
@@ -82,7 +80,7 @@ async def test_a_source_that_makes_up_ever_more_types_gets_one_for_the_rest(
     assert (await client.get(f"/event-types/github.{event}.received")).status_code == 404
 
 
-async def test_what_takes_too_long_to_check_is_kept_and_says_so(
+async def test_webhook_whose_schema_check_times_out_is_kept_as_failed(
     client: httpx2.AsyncClient,
     tenant: str,
     make_event_type: MakeEventType,
@@ -102,7 +100,7 @@ async def test_what_takes_too_long_to_check_is_kept_and_says_so(
     assert (await client.post(f"{path}/retry")).json()["status"] == "accepted"
 
 
-async def test_what_a_schema_refuses_is_kept_and_can_be_tried_again(
+async def test_webhook_that_violates_the_schema_is_kept_and_can_be_retried(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
@@ -135,7 +133,7 @@ async def test_what_a_schema_refuses_is_kept_and_can_be_tried_again(
     assert (counted["accepted"], counted["failed"], counted["duplicates"]) == (1, 0, 2)
 
 
-async def test_a_large_body_becomes_an_event_although_it_is_larger_than_one_may_emit(
+async def test_webhook_may_be_larger_than_an_emitted_event(
     client: httpx2.AsyncClient, context: Context, source: str
 ) -> None:
     payload = {"pad": "x" * (context.settings.max_event_bytes + 1)}
@@ -144,7 +142,9 @@ async def test_a_large_body_becomes_an_event_although_it_is_larger_than_one_may_
     assert (await client.get(f"/events/{answer.json()['event_id']}")).json()["data"] == payload
 
 
-async def test_a_form_is_an_event_of_what_is_in_it(client: httpx2.AsyncClient, source: str) -> None:
+async def test_form_body_becomes_an_event_with_its_fields(
+    client: httpx2.AsyncClient, source: str
+) -> None:
     body = f"payload={quote_plus(json.dumps({'action': 'opened', 's': 'ß'}))}".encode()
     headers, _ = signed(body, event="issues")
     headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -156,7 +156,7 @@ async def test_a_form_is_an_event_of_what_is_in_it(client: httpx2.AsyncClient, s
     assert (listed["id"], listed["inbox_id"]) == (event["id"], event["inbox_id"])
 
 
-async def test_the_event_the_key_and_the_entry_are_of_one_transaction(
+async def test_entry_key_and_event_are_committed_in_one_transaction(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]

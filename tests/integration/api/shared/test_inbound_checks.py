@@ -1,4 +1,4 @@
-"""`POST /in/…`: what is asked of a request before it is taken, in which order, and the refusals."""
+"""`POST /in/…`: the checks before a request is accepted, their order, and rejections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.api_client import assert_problem
 pytestmark = pytest.mark.anyio
 
 
-async def test_each_check_comes_before_those_that_cost_or_tell_more(
+async def test_cheap_checks_run_before_those_that_cost_or_reveal_more(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant, active=False, allowed_networks=["192.0.2.0/24"]))[
@@ -55,7 +55,7 @@ async def test_each_check_comes_before_those_that_cost_or_tell_more(
     assert (await post(client, source, headers, body)).status_code == 202
 
     counted = await stats(client, context, source)
-    assert (counted["accepted"], counted["rejected"]) == (1, 5)  # a 404 is no source's
+    assert (counted["accepted"], counted["rejected"]) == (1, 5)  # a 404 belongs to no source
     assert counted["last_error"].startswith("unreadable_payload: ")
 
 
@@ -67,7 +67,7 @@ async def test_each_check_comes_before_those_that_cost_or_tell_more(
         ({"X-Hub-Signature-256": None, "X-Hub-Signature": "sha1=0"}, "signature_not_accepted"),
     ],
 )
-async def test_a_signature_that_proves_nothing_is_401(
+async def test_invalid_signature_answers_401(
     client: httpx2.AsyncClient, source: str, change: dict[str, str | None], code: str
 ) -> None:
     headers, body = signed({})
@@ -77,7 +77,7 @@ async def test_a_signature_that_proves_nothing_is_401(
     assert answer.headers["WWW-Authenticate"].startswith("Signature")
 
 
-async def test_who_asks_to_write_the_refusals_waits_for_a_writing_that_is_under_way(
+async def test_writing_rejections_waits_for_a_write_in_progress(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]
@@ -93,7 +93,7 @@ async def test_who_asks_to_write_the_refusals_waits_for_a_writing_that_is_under_
     assert (await stats(client, context, source))["rejected"] == 1
 
 
-async def test_a_replayed_request_is_401_once_its_time_is_past(
+async def test_replayed_request_answers_401_after_its_tolerance(
     client: httpx2.AsyncClient, tenant: str
 ) -> None:
     slack = provider("slack")
@@ -112,13 +112,13 @@ async def test_a_replayed_request_is_401_once_its_time_is_past(
 
 
 async def change_elsewhere(context: Context, source_id: str, changes: dict[str, Any]) -> None:
-    """Change a source as another process would: nobody here is told."""
+    """Change a source as another process would, without telling this process's cache."""
     async with context.database.write() as connection:
         await sources.change(connection, source_id, changes)
 
 
 @pytest.mark.parametrize("reread_seconds", [0, 3600])
-async def test_a_secret_of_now_is_believed_though_another_process_rotated_it(
+async def test_secret_rotated_in_another_process_verifies_at_once(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
@@ -133,14 +133,14 @@ async def test_a_secret_of_now_is_believed_though_another_process_rotated_it(
     secrets = sealed_secrets([new], context.keyring, source_id=source, at=utc_now())
     await change_elsewhere(context, source, {"secrets": secrets})
     answer = await send(client, source, {}, secret=new)
-    if reread_seconds:  # no more look-ups than that, whoever sends wrong signatures
+    if reread_seconds:  # wrong signatures cause no more look-ups than that
         assert_problem(answer, 401, code="signature_mismatch")
     else:
         assert answer.status_code == 202, answer.text
         assert (await send(client, source, {})).status_code == 401
 
 
-async def test_what_another_process_allowed_is_allowed_at_once_and_no_more_than_that(
+async def test_network_allowed_in_another_process_is_allowed_at_once(
     client: httpx2.AsyncClient, context: Context, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_cache, "FRESH_SECONDS", 3600)
@@ -149,7 +149,7 @@ async def test_what_another_process_allowed_is_allowed_at_once_and_no_more_than_
     assert_problem(await send(client, source, {}), 403, code="caller_not_allowed")
     await change_elsewhere(context, source, {"allowed_networks": []})
     assert (await send(client, source, {})).status_code == 202
-    # a wrong signature is judged by all that holds now
+    # a wrong signature is checked against all current settings
     await change_elsewhere(context, source, {"allowed_networks": ["10.0.0.0/8"]})
     answer = await send(client, source, {}, secret="wrong" * 4)
     assert_problem(answer, 403, code="caller_not_allowed")
@@ -157,7 +157,9 @@ async def test_what_another_process_allowed_is_allowed_at_once_and_no_more_than_
     assert_problem(await send(client, source, {}), 404, code="unknown_source")
 
 
-async def test_what_is_not_there_is_not_told_apart(client: httpx2.AsyncClient, tenant: str) -> None:
+async def test_missing_deleted_and_inactive_sources_answer_alike(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
     inactive = (await make_source(client, tenant, active=False))["id"]
     deleted = (await make_source(client, tenant))["id"]
     assert (await send(client, deleted, {})).status_code == 202
@@ -171,7 +173,9 @@ async def test_what_is_not_there_is_not_told_apart(client: httpx2.AsyncClient, t
     assert len({answer.text for answer in answers}) == 1
 
 
-async def test_an_api_key_is_no_signature(client: httpx2.AsyncClient, source: str) -> None:
+async def test_api_key_does_not_replace_the_signature(
+    client: httpx2.AsyncClient, source: str
+) -> None:
     answer = await client.post(client.base_url.join(f"/in/{source}"), json={})
     assert_problem(answer, 401, code="signature_missing")
 

@@ -1,4 +1,4 @@
-"""`POST /in/…` for Slack and Twilio: a challenge, a signed address, answers that are acted on."""
+"""`POST /in/…` for Slack and Twilio: challenges, signed URLs, and responses they act on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.api_client import assert_problem
 pytestmark = pytest.mark.anyio
 
 
-async def test_slacks_challenge_is_answered_once_it_is_verified_and_is_no_event(
+async def test_slack_challenge_is_verified_and_answered_without_an_event(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     slack = provider("slack")
@@ -38,7 +38,9 @@ async def test_slacks_challenge_is_answered_once_it_is_verified_and_is_no_event(
     assert await count(context, InboxEntry, source_id=source) == 0
 
 
-async def test_twilio_signs_the_address_it_called(client: httpx2.AsyncClient, tenant: str) -> None:
+async def test_twilio_signature_covers_the_requested_url(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
     source = (await make_source(client, tenant, provider="twilio"))["id"]
     url = str(client.base_url.join(f"/in/{source}"))
     for called, status in ((url, 200), (url + "x", 401)):
@@ -60,7 +62,7 @@ async def test_twilio_signs_the_address_it_called(client: httpx2.AsyncClient, te
         ("twilio.call.completed", "text/xml", "<Response/>"),
     ],
 )
-async def test_who_acts_on_the_answer_hears_nothing_to_act_on(
+async def test_providers_that_act_on_the_response_get_an_empty_one(
     client: httpx2.AsyncClient,
     tenant: str,
     name: str,

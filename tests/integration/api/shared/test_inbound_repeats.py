@@ -1,4 +1,4 @@
-"""`POST /in/…` again: the same request, or the same business fact, is one event."""
+"""`POST /in/…` deduplicates: a repeated request or business fact is one event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 PUSH = {"ref": "refs/heads/main", "after": "0f1e", "repository": {"full_name": "acme/storefront"}}
 
 
-async def test_what_came_before_is_counted_and_answered_alike(
+async def test_duplicate_is_counted_and_gets_the_first_response(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]
@@ -37,7 +37,7 @@ async def test_what_came_before_is_counted_and_answered_alike(
     assert await count(context, InboxEntry, source_id=source) == 1
 
 
-async def test_the_same_id_with_other_bytes_is_a_duplicate_that_leaves_its_hash(
+async def test_duplicate_with_another_body_records_its_hash(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]
@@ -52,7 +52,7 @@ async def test_the_same_id_with_other_bytes_is_a_duplicate_that_leaves_its_hash(
     assert (await stats(client, context, source))["conflicts"] == 1
 
 
-async def test_an_id_counts_for_its_source_alone(
+async def test_delivery_ids_are_unique_per_source(
     client: httpx2.AsyncClient, source: str, tenant: str
 ) -> None:
     other = (await make_source(client, tenant))["id"]
@@ -60,7 +60,9 @@ async def test_an_id_counts_for_its_source_alone(
         assert (await send(client, one, {}, delivery="of both")).status_code == 202
 
 
-async def test_without_an_id_the_body_is_its_own(client: httpx2.AsyncClient, tenant: str) -> None:
+async def test_without_a_delivery_id_the_hash_of_the_body_identifies_duplicates(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
     source = (await make_source(client, tenant))["id"]
     statuses = []
     for n in (1, 1, 2):
@@ -70,7 +72,7 @@ async def test_without_an_id_the_body_is_its_own(client: httpx2.AsyncClient, ten
     assert statuses == [202, 200, 202]
 
 
-async def test_an_expression_names_the_id_where_the_provider_names_none(
+async def test_id_expression_provides_the_delivery_id(
     client: httpx2.AsyncClient, tenant: str
 ) -> None:
     source = (await make_source(client, tenant, id_expression="order.id"))["id"]
@@ -82,7 +84,7 @@ async def test_an_expression_names_the_id_where_the_provider_names_none(
     assert statuses == [202, 200]
 
 
-async def test_an_id_that_has_run_out_is_new_again(
+async def test_expired_delivery_id_counts_as_new(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]
@@ -93,27 +95,27 @@ async def test_an_id_that_has_run_out_is_new_again(
     assert second.json()["id"] != first.json()["id"]
 
 
-async def test_what_waits_too_long_is_told_to_come_again_and_is_one_event_then(
+async def test_webhook_that_waits_too_long_gets_503_and_its_retry_is_one_event(
     client: httpx2.AsyncClient, context: Context, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (await make_source(client, tenant))["id"]
-    await send(client, source, {}, delivery="first")  # the source is known from here on
+    await send(client, source, {}, delivery="first")  # the source is cached from here on
     monkeypatch.setattr(context.inbox._group, "_patience", 0.2)
     async with Database(context.database.url) as others, others.write() as connection:
-        locks = {"postgresql": "LOCK TABLE inbox_keys", "sqlite": "SELECT 1"}  # the one writer
+        locks = {"postgresql": "LOCK TABLE inbox_keys", "sqlite": "SELECT 1"}  # its only writer
         await connection.execute(text(locks[others.kind]))
         busy = await send(client, source, {}, delivery="second")
     assert_problem(busy, 503, code="unavailable")
     assert int(busy.headers["Retry-After"]) > 0
     monkeypatch.undo()
     again = await send(client, source, {}, delivery="second")
-    assert again.status_code in (200, 202)  # whether the first one was committed, nobody was told
+    assert again.status_code in (200, 202)  # the first may or may not have been committed
     assert await count(context, InboxEntry, source_id=source) == 2
     counted = await stats(client, context, source)
     assert (counted["accepted"], counted["rejected"]) == (2, 0)
 
 
-async def test_a_business_fact_is_emitted_once_in_its_window(
+async def test_business_fact_is_emitted_once_in_its_window(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant, idempotency={"window_seconds": 60}))["id"]
@@ -125,7 +127,7 @@ async def test_a_business_fact_is_emitted_once_in_its_window(
     assert suppressed["suppressed_by"] == first["id"]
     again = await send(client, source, PUSH, delivery="second")
     assert (again.status_code, again.json()["suppressed_by"]) == (200, first["id"])
-    # another commit, and a push without one, are facts of their own
+    # another commit, and a push without a commit, are other facts
     for payload in (PUSH | {"after": "2f3e"}, {"ref": "x"}, {"ref": "x"}):
         assert (await send(client, source, payload)).json()["status"] == "accepted"
 
@@ -138,7 +140,7 @@ async def test_a_business_fact_is_emitted_once_in_its_window(
     assert (await send(client, source, PUSH)).json()["status"] == "accepted"
 
 
-async def test_what_failed_stands_for_no_fact_until_it_is_emitted(
+async def test_failed_entry_suppresses_no_others_until_it_is_emitted(
     client: httpx2.AsyncClient, tenant: str, make_event_type: MakeEventType
 ) -> None:
     name = f"strict.thing_{uuid.uuid4().hex[:8]}.made"

@@ -1,4 +1,4 @@
-"""The inbox: what is kept of a request that came in, and how it is listed and shown."""
+"""The inbox: what is stored of a received request, and how it is listed and shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.api_client import assert_problem
 pytestmark = pytest.mark.anyio
 
 
-async def test_no_credential_and_no_signature_is_kept(
+async def test_inbox_keeps_no_credentials_and_signatures(
     client: httpx2.AsyncClient, tenant: str
 ) -> None:
     source = (await make_source(client, tenant, provider="gitlab"))["id"]
@@ -34,7 +34,7 @@ async def test_no_credential_and_no_signature_is_kept(
     assert SECRET not in shown.text
 
 
-async def test_a_body_is_a_download_that_no_browser_shows(
+async def test_body_is_a_download_that_no_browser_displays(
     client: httpx2.AsyncClient, source: str
 ) -> None:
     body = b'{"html": "<script>alert(1)</script>"}'
@@ -48,7 +48,7 @@ async def test_a_body_is_a_download_that_no_browser_shows(
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_the_list_is_newest_first_in_pages_and_filters_add_up(
+async def test_inbox_list_is_newest_first_and_combines_filters(
     client: httpx2.AsyncClient, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]

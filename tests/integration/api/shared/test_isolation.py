@@ -1,5 +1,5 @@
-"""No route shows or changes what belongs to another tenant. The routes are those of the OpenAPI
-document, so a new one is covered from its first day."""
+"""No route shows or changes objects of another tenant. The routes are those of the OpenAPI
+document, so that a new route is covered from its first day."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.support.api_client import Json, KeyClient, Make, client_with
 
 pytestmark = pytest.mark.anyio
 
-# the catalogue of event types belongs to all
+# all tenants share the catalogue of event types
 OWNED = [each for each in OPERATIONS if set(each.parameters) - {"name"}]
 LISTS = [each for each in OPERATIONS if each.method == "GET" and "cursor" in each.queries]
 
-# A body that would be fine if everything it names were the caller's. `{…}` names the victim's ids.
+# Bodies that would be valid if the caller owned everything in them. `{…}` are the victim's ids.
 BODIES: dict[str, Json] = {
     "POST /tenants/{tenant_id}/api-keys": {"name": "x"},
     "POST /tenants/{tenant_id}/portal-links": {"scope": "tenant"},
@@ -70,7 +70,7 @@ async def _everything(client: httpx2.AsyncClient, victim: dict[str, str]) -> lis
         assert answer.status_code == 200, answer.text
         documents.append(answer.json())
     for key in documents[1]["data"]:
-        del key["last_used_at"]  # noted some time after the use
+        del key["last_used_at"]  # recorded some time after the use
     return documents
 
 
@@ -81,7 +81,7 @@ def _filled(value: Any, ids: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("operation", OWNED, ids=str)
-async def test_anothers_id_is_an_unknown_id(
+async def test_id_of_another_tenant_answers_404(
     client: httpx2.AsyncClient,
     make_tenant: Make,
     key_client: KeyClient,
@@ -89,7 +89,7 @@ async def test_anothers_id_is_an_unknown_id(
     operation: Operation,
 ) -> None:
     body = BODIES.get(str(operation))
-    assert body is not None or "requestBody" not in operation.document, "give it a body above"
+    assert body is not None or "requestBody" not in operation.document, "add a body above"
     before = await _everything(client, victim)
     unknown = {name: value.partition("_")[0] + "_" + UNKNOWN for name, value in victim.items()}
     attacker = await make_tenant(name="Attacker")
@@ -99,7 +99,7 @@ async def test_anothers_id_is_an_unknown_id(
                 operation.method,
                 operation.path.format(**ids),
                 json=_filled(body, ids),
-                headers={"X-Request-Id": "one-for-both"},  # it is part of a problem
+                headers={"X-Request-Id": "one-for-both"},  # because a problem contains it
             )
             for ids in (victim, unknown)
         ]
@@ -110,7 +110,7 @@ async def test_anothers_id_is_an_unknown_id(
 
 
 @pytest.mark.parametrize("path", ["/endpoints", "/subscriptions", "/events", "/sources"])
-async def test_anothers_id_in_a_body_is_an_unknown_id(
+async def test_id_of_another_tenant_in_a_body_answers_404(
     client: httpx2.AsyncClient,
     make_tenant: Make,
     key_client: KeyClient,
@@ -125,7 +125,7 @@ async def test_anothers_id_in_a_body_is_an_unknown_id(
     assert await _everything(client, victim) == before
 
 
-async def test_a_batch_refuses_only_the_items_of_another_tenant(
+async def test_batch_rejects_only_items_for_another_tenant(
     make_tenant: Make, key_client: KeyClient, victim: dict[str, str]
 ) -> None:
     mine = {"type": EVENT_TYPE, "data": {}}
@@ -152,7 +152,7 @@ async def test_lists_show_nothing_of_another_tenant(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-async def test_every_route_asks_for_a_key(
+async def test_every_route_requires_a_key(
     app: FastAPI, victim: dict[str, str], operation: Operation
 ) -> None:
     path = operation.path.format(**victim, name=EVENT_TYPE)
@@ -169,7 +169,7 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize(("scope", "operation"), FORBIDDEN, ids=str)
-async def test_a_narrow_key_does_nothing_beyond_its_scope(
+async def test_narrow_key_can_do_nothing_beyond_its_scope(
     key_client: KeyClient, victim: dict[str, str], scope: str, operation: Operation
 ) -> None:
     path = operation.path.format(**victim, name=EVENT_TYPE)

@@ -1,5 +1,5 @@
-"""Which keys open which routes: every state and scope of a key on every route of the OpenAPI
-document. A request that is let in gets as far as its input, which is wrong on purpose."""
+"""Which keys may call which routes: every state and scope of a key on every route of the OpenAPI
+document. An allowed request fails only at its input, which is invalid on purpose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.api_client import Make, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio
 
-# what only the operator may do; all else a tenant may do with what is its own
+# operations for the operator only; tenants may do all others with their own objects
 OPERATORS = {
     "POST /tenants",
     "GET /tenants",
@@ -31,9 +31,9 @@ OPERATORS = {
     "GET /retention",
     "POST /retention/runs",
 }
-# what does not end, unless told to begin at a place that is none
+# responses that do not end, unless the request has an invalid start
 ENDLESS = {"GET /stream": {"after": "nowhere"}}
-# what shows keys, not only a tenant's things
+# operations that show keys
 NOT_FOR_READERS = {"GET /tenants/{tenant_id}/api-keys"}
 PREFIXES = {
     "tenant_id": "tnt",
@@ -62,7 +62,7 @@ def _may(scope: str, operation: Operation) -> bool:
 
 
 def _path(operation: Operation) -> str:
-    """The path with ids of things that are not there."""
+    """Return the path with ids of objects that do not exist."""
     ids = {name: f"{prefix}_{UNKNOWN}" for name, prefix in PREFIXES.items()}
     return operation.path.format(**ids, name="no.such.type")
 
@@ -75,7 +75,7 @@ async def _ask(client: httpx2.AsyncClient, operation: Operation) -> httpx2.Respo
 
 @pytest.fixture
 async def keys(context: Context, make_tenant: Make) -> dict[str, str]:
-    """A key of each scope, and three that are over: expired, revoked, its tenant gone."""
+    """A key of each scope, and three invalid ones: expired, revoked, and of a deleted tenant."""
     tenant = (await make_tenant())["id"]
     gone = (await make_tenant(name="Gone"))["id"]
     made = {}
@@ -103,7 +103,7 @@ async def keys(context: Context, make_tenant: Make) -> dict[str, str]:
 
 @pytest.fixture
 async def orphaned(client: httpx2.AsyncClient, keys: dict[str, str]) -> dict[str, str]:
-    """The same, and the tenant of `orphan` is deleted."""
+    """The same keys, after the tenant of `orphan` was deleted."""
     for tenant in (await client.get("/tenants")).json()["data"]:
         if tenant["name"] == "Gone":
             assert (await client.delete(f"/tenants/{tenant['id']}")).status_code == 204
@@ -111,7 +111,7 @@ async def orphaned(client: httpx2.AsyncClient, keys: dict[str, str]) -> dict[str
 
 
 @pytest.mark.parametrize("scope", ["operator", "tenant", "tenant:read", "emit"])
-async def test_a_scope_opens_what_it_says_and_nothing_else(
+async def test_scope_allows_only_its_own_operations(
     app: FastAPI, keys: dict[str, str], scope: str
 ) -> None:
     async with client_with(app, keys[scope]) as client:
@@ -129,7 +129,7 @@ async def test_a_scope_opens_what_it_says_and_nothing_else(
 
 
 @pytest.mark.parametrize("state", ["expired", "revoked", "orphan"])
-async def test_a_key_that_is_over_opens_nothing(
+async def test_expired_or_revoked_key_is_rejected_everywhere(
     app: FastAPI, orphaned: dict[str, str], state: str
 ) -> None:
     async with client_with(app, orphaned[state]) as client:
@@ -149,7 +149,9 @@ async def test_a_key_that_is_over_opens_nothing(
     ],
     ids=repr,
 )
-async def test_no_key_opens_nothing(app: FastAPI, headers: dict[str, str]) -> None:
+async def test_request_without_a_key_is_rejected_everywhere(
+    app: FastAPI, headers: dict[str, str]
+) -> None:
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(
         transport=transport, base_url="http://hookfast.test/v1", headers=headers
@@ -158,10 +160,8 @@ async def test_no_key_opens_nothing(app: FastAPI, headers: dict[str, str]) -> No
             assert_problem(await _ask(client, operation), 401, code="unauthenticated")
 
 
-async def test_a_key_opens_nothing_from_where_addresses_are_logged(
-    app: FastAPI, keys: dict[str, str]
-) -> None:
-    """In a query or a path a key would end up in the logs of every proxy on the way."""
+async def test_key_in_a_url_is_rejected(app: FastAPI, keys: dict[str, str]) -> None:
+    """A key in a query or a path would be written to the logs of every proxy on the way."""
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
         for name in ("access_token", "api_key", "key", "token"):

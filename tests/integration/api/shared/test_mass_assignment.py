@@ -1,6 +1,6 @@
-"""No writing route takes a member it does not declare, above all none that the answer shows and the
-caller may not set (`id`, `tenant_id`, `state`, …). The routes, what each takes and what each shows
-are read from the OpenAPI document, so a new one is covered from its first day."""
+"""No writing route accepts an undeclared member, above all none that the response shows and the
+caller may not set (`id`, `tenant_id`, `state`, …). The routes, their request and response members
+are read from the OpenAPI document, so that a new route is covered from its first day."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 DOCUMENT = create_app(Settings()).openapi()
 WRITING = [each for each in isolation.OPERATIONS if "requestBody" in each.document]
 
-# what every row or answer has somewhere, and what a framework's binder might let through
+# members that rows or responses have somewhere, and that a framework might let through
 ALWAYS = {
     "id",
     "created_at",
@@ -46,7 +46,7 @@ ALWAYS = {
     "",
 }
 
-# `{…}` names ids; those that tests of isolation have no body for, or one that names another's
+# `{…}` are ids; routes for which the isolation tests have no usable body
 BODIES: dict[str, Json] = isolation.BODIES | {
     "POST /tenants": {"name": "new"},
     "POST /api-keys": {"name": "new", "scope": "emit"},
@@ -59,7 +59,7 @@ BODIES: dict[str, Json] = isolation.BODIES | {
 
 
 def _resolved(schema: Json) -> Iterator[Json]:
-    """The object schemas a schema stands for."""
+    """Return the object schemas that a schema refers to."""
     if "$ref" in schema:
         yield from _resolved(DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
     elif "properties" in schema:
@@ -78,7 +78,7 @@ def _members(content: Json) -> set[str]:
 
 
 def _not_taken(operation: isolation.Operation) -> list[str]:
-    """The members that this route must refuse."""
+    """Return the members that this route must reject."""
     shown = {
         name
         for status, answer in operation.document["responses"].items()
@@ -91,14 +91,14 @@ def _not_taken(operation: isolation.Operation) -> list[str]:
 
 
 @pytest.mark.parametrize("operation", WRITING, ids=str)
-async def test_what_may_not_be_set_is_refused(
+async def test_member_that_callers_may_not_set_is_rejected(
     client: httpx2.AsyncClient, victim: dict[str, str], operation: isolation.Operation
 ) -> None:
     path = operation.path.format(**victim, name=EVENT_TYPE)
     body = isolation._filled(BODIES[str(operation)], victim)
     before = await isolation._everything(client, victim)
     for name in _not_taken(operation):
-        # a merge patch could take a null for "nothing to change"
+        # a merge patch could treat a null as "nothing to change"
         for value in ("x", None) if operation.method == "PATCH" else ("x",):
             answer = await client.request(operation.method, path, json=body | {name: value})
             pointer = "" if operation.path == "/events/batch" else f"/{name}"
@@ -107,10 +107,10 @@ async def test_what_may_not_be_set_is_refused(
 
 
 @pytest.mark.parametrize("operation", WRITING, ids=str)
-async def test_the_same_body_without_it_is_taken(
+async def test_same_body_without_the_member_is_accepted(
     client: httpx2.AsyncClient, fresh_victim: dict[str, str], operation: isolation.Operation
 ) -> None:
-    """Or the test above would pass for any body."""
+    """Without this, the test above would pass for any body."""
     path = operation.path.format(**fresh_victim, name=EVENT_TYPE)
     body = isolation._filled(BODIES[str(operation)], fresh_victim)
     answer = await client.request(operation.method, path, json=body)
@@ -120,7 +120,9 @@ async def test_the_same_body_without_it_is_taken(
         assert answer.status_code in (200, 201, 202), answer.text
 
 
-async def test_nor_is_it_taken_inside_of_a_batch(client: httpx2.AsyncClient) -> None:
+async def test_member_that_callers_may_not_set_is_rejected_in_a_batch(
+    client: httpx2.AsyncClient,
+) -> None:
     event = {"type": EVENT_TYPE, "data": {}}
     names = ["id", "created_at", "deliveries", "status", "key_id"]
     answer = await client.post("/events/batch", json={"events": [event | {n: "x"} for n in names]})
@@ -141,7 +143,7 @@ async def test_nor_is_it_taken_inside_of_a_batch(client: httpx2.AsyncClient) -> 
         ("/deliveries/actions", {"action": "cancel", "filter": {"id": "x"}}, "/filter/id"),
     ],
 )
-async def test_nor_is_it_taken_inside_of_a_member(
+async def test_unknown_member_of_a_nested_object_is_rejected(
     client: httpx2.AsyncClient, path: str, body: dict[str, Any], pointer: str | None
 ) -> None:
     if path == "/endpoints":

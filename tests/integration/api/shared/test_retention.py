@@ -1,4 +1,4 @@
-"""`/v1/retention`: what operators see of it."""
+"""`/v1/retention`: ages, the last runs, and starting a run."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ async def test_operators_see_ages_and_the_last_runs(
 
 
 @pytest.mark.parametrize("body", [None, {}, {"dry_run": True}])
-async def test_a_run_that_cannot_start_says_so(
+async def test_run_that_cannot_start_answers_503(
     client: httpx2.AsyncClient, body: dict[str, bool] | None
 ) -> None:
     assert_problem(await client.post("/retention/runs", json=body), 503, code="unavailable")
 
 
-async def test_it_is_the_operators(make_tenant: Make, key_client: KeyClient) -> None:
+async def test_retention_requires_an_operator_key(make_tenant: Make, key_client: KeyClient) -> None:
     tenant = await make_tenant()
     async with key_client(tenant["id"]) as theirs:
         assert_problem(await theirs.get("/retention"), 403, code="forbidden")

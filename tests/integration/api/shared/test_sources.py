@@ -1,4 +1,4 @@
-"""Sources: what one can be made of, what is shown of it, how its secret is changed."""
+"""Sources: creation, validation, views, and rotation of secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def make(client: httpx2.AsyncClient, tenant: str, **members: Any) -> Json:
     return document
 
 
-async def test_a_source_has_an_address_and_a_secret_that_is_shown_once(
+async def test_new_source_has_a_url_and_shows_its_secret_once(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = await make(client, tenant)
@@ -42,7 +42,7 @@ async def test_a_source_has_an_address_and_a_secret_that_is_shown_once(
 
 
 @pytest.mark.parametrize("provider", ["stripe", "shopify", "slack", "twilio", "standard", "hook"])
-async def test_a_secret_that_the_provider_makes_has_to_be_given(
+async def test_secret_is_required_if_the_provider_creates_it(
     client: httpx2.AsyncClient, tenant: str, provider: str
 ) -> None:
     form = {"tenant_id": tenant, "name": "x", "provider": provider}
@@ -68,7 +68,7 @@ async def test_a_secret_that_the_provider_makes_has_to_be_given(
         ({"tenant_id": None}, "invalid_input", "/tenant_id"),
     ],
 )
-async def test_what_cannot_work_is_refused_where_it_stands(
+async def test_invalid_source_is_rejected_at_the_faulty_member(
     client: httpx2.AsyncClient, tenant: str, members: Json, code: str, pointer: str
 ) -> None:
     form = {"tenant_id": tenant, "name": "x", "provider": "github", "secrets": [SECRET]}
@@ -81,7 +81,9 @@ async def test_what_cannot_work_is_refused_where_it_stands(
         assert_problem(answer, 422, code=code, pointer=pointer)
 
 
-async def test_a_change_is_in_force_at_once(client: httpx2.AsyncClient, tenant: str) -> None:
+async def test_change_of_a_source_takes_effect_at_once(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
     source = await make(client, tenant, secrets=[SECRET])
     assert (await send(client, source["id"], {})).status_code == 202
     for active, status in ((False, 404), (True, 202)):
@@ -93,7 +95,7 @@ async def test_a_change_is_in_force_at_once(client: httpx2.AsyncClient, tenant: 
     assert answer.json()["idempotency"] is None
 
 
-async def test_after_a_rotation_both_secrets_verify_until_the_old_one_ends(
+async def test_both_secrets_verify_after_a_rotation_until_the_old_one_expires(
     client: httpx2.AsyncClient, tenant: str
 ) -> None:
     source = await make(client, tenant, secrets=[SECRET])
@@ -112,7 +114,7 @@ async def test_after_a_rotation_both_secrets_verify_until_the_old_one_ends(
         assert (await send(client, source["id"], {}, secret=secret)).status_code == status
 
 
-async def test_only_so_many_secrets_verify_at_once(client: httpx2.AsyncClient, tenant: str) -> None:
+async def test_at_most_five_secrets_verify_at_once(client: httpx2.AsyncClient, tenant: str) -> None:
     source = await make(client, tenant)
     path = f"/sources/{source['id']}/rotate-secret"
     for _ in range(MAX_LIVE - 1):
@@ -123,7 +125,7 @@ async def test_only_so_many_secrets_verify_at_once(client: httpx2.AsyncClient, t
     assert_problem(answer, 422, code="invalid_secret", pointer="/secret")
 
 
-async def test_a_deleted_source_is_gone_and_what_came_in_stays(
+async def test_deleted_source_answers_404_and_keeps_its_inbox_entries(
     client: httpx2.AsyncClient, tenant: str
 ) -> None:
     source = await make(client, tenant, secrets=[SECRET])
@@ -138,7 +140,7 @@ async def test_a_deleted_source_is_gone_and_what_came_in_stays(
     assert [row["id"] for row in listed.json()["data"]] == [entry]
 
 
-async def test_a_deleted_tenants_sources_take_nothing_in(
+async def test_sources_of_a_deleted_tenant_receive_nothing(
     client: httpx2.AsyncClient, make_tenant: Make
 ) -> None:
     tenant = (await make_tenant())["id"]
@@ -148,7 +150,7 @@ async def test_a_deleted_tenants_sources_take_nothing_in(
     assert (await send(client, source["id"], {})).status_code == 404
 
 
-async def test_a_tenants_key_makes_sources_of_its_own(
+async def test_tenant_key_creates_sources_of_its_tenant(
     client: httpx2.AsyncClient, tenant: str, key_client: KeyClient
 ) -> None:
     async with key_client(tenant) as theirs:

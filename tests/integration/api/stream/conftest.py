@@ -1,4 +1,4 @@
-"""A real server whose streams the tests read."""
+"""A real server, and clients that read its streams."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +23,7 @@ class Message:
     """A block of the stream."""
 
     def __init__(self, block: str) -> None:
-        # whoever wrote it, a client reads it like this
+        # parsed independently of the code that wrote it, as a client does
         pairs = [line.partition(": ")[::2] for line in block.split("\n") if line[:1] != ":"]
         fields = dict(pairs)
         self.id = fields.get("id")
@@ -32,7 +32,7 @@ class Message:
 
 
 class Stream:
-    """An open stream. `last_id` is what its client would resume with."""
+    """An open stream. `last_id` is the id with which its client would resume."""
 
     def __init__(self, answer: httpx2.Response) -> None:
         self.answer = answer
@@ -41,7 +41,7 @@ class Stream:
         self._chunks = answer.aiter_text()
 
     async def next(self) -> Message | None:
-        """The next block; None at the end of the stream."""
+        """Return the next block, or None at the end of the stream."""
         async with asyncio.timeout(PATIENCE):
             while "\n\n" not in self._text:
                 try:
@@ -54,11 +54,11 @@ class Stream:
         return message
 
     async def events(self, count: int) -> list[Json]:
-        """The next so many events."""
+        """Return the next `count` events."""
         found: list[Json] = []
         while len(found) < count:
             message = await self.next()
-            assert message is not None, f"it ended after {len(found)} events"
+            assert message is not None, f"the stream ended after {len(found)} events"
             if message.name is not None:
                 assert message.name == "event", message.data
                 found.append(message.data)
@@ -89,7 +89,7 @@ class Served:
     async def stream(
         self, key: str = OPERATOR_KEY, *, last_id: str | None = None, **params: Any
     ) -> AsyncIterator[Stream]:
-        """An open stream, which has said where it begins."""
+        """Open a stream, and read its opening block."""
         headers = {} if last_id is None else {"Last-Event-ID": last_id}
         async with (
             self.client(key) as client,
@@ -101,7 +101,7 @@ class Served:
             yield stream
 
     async def tenant(self) -> tuple[str, str]:
-        """A new tenant, and a key of its."""
+        """Create a tenant, and return it with one of its keys."""
         made = await self.operator.post("/tenants", json={"name": "Acme"})
         tenant = str(made.json()["id"])
         return tenant, await self.key(tenant, "tenant:read")
@@ -127,11 +127,6 @@ async def serving(settings: Settings) -> AsyncIterator[Served]:
             yield served
         finally:
             await served.operator.aclose()
-
-
-@pytest.fixture(autouse=True)
-def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
 
 
 @pytest.fixture

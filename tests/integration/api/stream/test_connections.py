@@ -1,4 +1,4 @@
-"""How a stream is kept open, and how it ends."""
+"""How streams stay open, and how they end."""
 
 import asyncio
 from datetime import timedelta
@@ -18,10 +18,10 @@ from tests.support.waiting import PATIENCE, within
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_heartbeat_moves_a_quiet_stream_on(
+async def test_heartbeat_advances_a_quiet_stream(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever comes back after a quiet day need not begin a day ago."""
+    """A client that reconnects after a quiet day need not start a day ago."""
     monkeypatch.setattr(response, "HEARTBEAT_SECONDS", 0.1)
     async with served.stream(events=["no.such.event"]) as stream:
         begun = Cursor.parse(stream.last_id or "")
@@ -37,7 +37,7 @@ async def test_a_heartbeat_moves_a_quiet_stream_on(
     assert later != event_id
 
 
-async def test_a_client_that_does_not_read_is_cut_and_can_resume(
+async def test_client_that_does_not_read_is_disconnected_and_can_resume(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(response, "STALL_SECONDS", 0.3)
@@ -52,7 +52,7 @@ async def test_a_client_that_does_not_read_is_cut_and_can_resume(
         f"GET /v1/stream?since={start} HTTP/1.1\r\nHost: x\r\n"
         f"Authorization: Bearer {OPERATOR_KEY}\r\n\r\n".encode()
     )
-    await reader.readuntil(b"retry:")  # it has begun; and not a byte more is read
+    await reader.readuntil(b"retry:")  # the stream has started; no further byte is read
     async with asyncio.timeout(PATIENCE):
         while seats.taken:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.05)
@@ -73,7 +73,7 @@ async def test_a_revoked_key_ends_its_stream(
     monkeypatch.setattr(response, "KEY_CHECK_SECONDS", 0.1)
     tenant, key = await served.tenant()
     async with served.stream(key) as stream:
-        assert await stream.next() is not None  # it lives
+        assert await stream.next() is not None  # it is alive
         keys = (await served.operator.get(f"/tenants/{tenant}/api-keys")).json()["data"]
         await served.operator.delete(f"/api-keys/{keys[0]['id']}")
         while await stream.next() is not None:
@@ -82,17 +82,17 @@ async def test_a_revoked_key_ends_its_stream(
         assert_problem(await client.get("/stream"), 401, code="invalid_key")
 
 
-async def test_a_shutdown_ends_streams_well(settings: Settings) -> None:
+async def test_shutdown_ends_streams_cleanly(settings: Settings) -> None:
     async with serving(settings) as served, served.stream() as stream:
         emitted = await served.emit(None)
         assert ids(await stream.events(1)) == emitted
         served.server.should_exit = True
-        # the end of the answer, and not of the connection: httpx would raise
+        # the response ended properly: httpx would raise for a broken connection
         while await stream.next() is not None:
             pass
 
 
-async def test_a_tenant_has_its_share_of_streams_and_all_have_theirs(
+async def test_open_streams_are_limited_per_tenant_and_in_total(
     database_url: str, tmp_path: Path
 ) -> None:
     settings = development_settings(database_url, tmp_path).model_copy(update={"max_streams": 4})
@@ -111,7 +111,7 @@ async def test_a_tenant_has_its_share_of_streams_and_all_have_theirs(
             pass
 
 
-async def test_a_poll_whose_client_has_left_waits_no_longer(settings: Settings) -> None:
+async def test_poll_stops_waiting_when_its_client_disconnects(settings: Settings) -> None:
     async with serving(settings) as served:
         tenant, _ = await served.tenant()
         form = {"mode": "poll", "tenant_id": tenant, "events": ["**"]}
@@ -130,10 +130,10 @@ async def test_a_poll_whose_client_has_left_waits_no_longer(settings: Settings) 
         await within(15, until(0))
 
 
-async def test_a_body_that_comes_with_a_stream_takes_no_memory_while_it_lasts(
+async def test_body_of_a_stream_request_takes_no_memory(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may look at events could shut out whoever emits them."""
+    """Otherwise callers that read events could block callers that emit them."""
     monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.1)
     settings = development_settings(database_url, tmp_path)
     settings = settings.model_copy(update={"max_body_memory": 1_000_000})

@@ -1,5 +1,5 @@
-"""What a stream says: everything once and in order, over any number of connections, and nothing
-of others."""
+"""The content of a stream: every event once and in order, over any number of connections, and no
+event of another tenant."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from tests.support.api_client import assert_problem
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_event_comes_with_the_body_that_a_receiver_gets(served: Served) -> None:
+async def test_streamed_event_has_the_body_that_a_receiver_gets(served: Served) -> None:
     tenant, key = await served.tenant()
     async with served.stream(key) as stream:
         assert stream.answer.headers["content-type"].startswith("text/event-stream")
@@ -36,7 +36,7 @@ async def test_an_event_comes_with_the_body_that_a_receiver_gets(served: Served)
     assert (event["payload"], event["content_type"]) == ("full", "application/json")
 
 
-async def test_each_tenant_gets_its_own_and_broadcasts(served: Served) -> None:
+async def test_stream_has_the_tenants_events_and_broadcasts(served: Served) -> None:
     (one, one_key), (other, other_key) = await served.tenant(), await served.tenant()
     async with (
         served.stream(one_key) as ones,
@@ -51,15 +51,15 @@ async def test_each_tenant_gets_its_own_and_broadcasts(served: Served) -> None:
         assert ids(await others.events(3)) == [b, c, e]
         assert ids(await seen_by_other.events(3)) == [b, c, e]
         assert ids(await everything.events(5)) == emitted
-    # and as much of what is past
+    # and as many past events
     async with served.stream(one_key, since=rfc3339(utc_now() - timedelta(hours=1))) as past:
         assert ids(await past.events(3)) == [a, c, d]
 
 
-async def test_a_thousand_events_over_many_connections_come_once_and_in_order(
+async def test_thousand_events_over_many_connections_arrive_once_in_order(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # so little is kept for a stream that it loses its place and reads by itself, again and again
+    # so few events are queued that the stream falls behind and reads by itself again and again
     monkeypatch.setattr(hub, "_QUEUED_EVENTS", 40)
     tenant, key = await served.tenant()
     _, other_key = await served.tenant()
@@ -97,8 +97,8 @@ async def test_a_thousand_events_over_many_connections_come_once_and_in_order(
     assert all(event["tenant_id"] is None for event in seen)
 
 
-async def test_what_commits_late_comes_too(served: Served) -> None:
-    """An event whose id was made first and whose transaction ends last."""
+async def test_event_that_commits_late_is_streamed(served: Served) -> None:
+    """An event whose id was created first and whose transaction commits last."""
     tenant, key = await served.tenant()
     now = utc_now()
     row = {
@@ -121,7 +121,7 @@ async def test_what_commits_late_comes_too(served: Served) -> None:
         assert ids(await stream.events(2)) == emitted
 
 
-async def test_patterns_a_source_and_raw_choose(served: Served) -> None:
+async def test_stream_can_be_filtered_by_patterns_source_and_payload(served: Served) -> None:
     tenant, key = await served.tenant()
     await served.operator.put("/event-types/order.invoice.sent", json={})
     form = {"tenant_id": tenant, "name": "x", "provider": "github", "secrets": [SECRET]}
@@ -146,7 +146,7 @@ async def test_patterns_a_source_and_raw_choose(served: Served) -> None:
     assert f'"id":"{enveloped["id"]}"' in enveloped["body"]
 
 
-async def test_it_begins_behind_an_event_and_the_last_id_wins(served: Served) -> None:
+async def test_stream_starts_after_an_event_and_last_event_id_wins(served: Served) -> None:
     tenant, key = await served.tenant()
     first, second, third = [*await served.emit(tenant, 2), *await served.emit(tenant)]
     async with served.stream(key, after=first) as stream:
@@ -157,7 +157,9 @@ async def test_it_begins_behind_an_event_and_the_last_id_wins(served: Served) ->
         assert ids(await stream.events(1)) == [fourth]
 
 
-async def test_what_is_no_longer_kept_is_told_and_it_goes_on(served: Served) -> None:
+async def test_deleted_events_are_reported_as_a_gap_and_the_stream_continues(
+    served: Served,
+) -> None:
     now = utc_now()
     cutoff, seen = now - timedelta(days=2), now - timedelta(days=9)
     run = RetentionRun(id="ret_1", status="done", dry_run=False, workflow_id="", started_at=now)
@@ -175,10 +177,10 @@ async def test_what_is_no_longer_kept_is_told_and_it_goes_on(served: Served) -> 
         last_id = stream.last_id
     async with served.stream(last_id=last_id) as stream:
         again = await served.emit(None)
-        assert ids(await stream.events(1)) == again  # told once
+        assert ids(await stream.events(1)) == again  # reported once
 
 
-async def test_nobody_sees_what_is_not_theirs(served: Served) -> None:
+async def test_stream_hides_other_tenants_events(served: Served) -> None:
     tenant, key = await served.tenant()
     other, _ = await served.tenant()
     [others] = await served.emit(other)

@@ -1,4 +1,4 @@
-"""Whose address counts: the peer's, or the one a trusted proxy tells of."""
+"""The client's address: the peer's, or the one that a trusted proxy forwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scope_of(peer: str | None, **headers: str) -> Scope:
 
 
 async def seen(scope: Scope) -> Scope:
-    """The scope as it is behind the middleware."""
+    """Return the scope that the application gets behind the middleware."""
     found: list[Scope] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,29 +47,29 @@ async def seen(scope: Scope) -> Scope:
 @pytest.mark.parametrize(
     ("peer", "forwarded_for", "client"),
     [
-        # a stranger may write what it likes
+        # headers of an untrusted peer are ignored
         (CLIENT, "198.51.100.1", CLIENT),
         (CLIENT, PROXY, CLIENT),
-        # a proxy of ours is believed
+        # headers of a trusted proxy are used
         (PROXY, CLIENT, CLIENT),
         (PROXY, f"{CLIENT}:443", CLIENT),
         (PROXY, "2001:db8:2::7", "2001:db8:2::7"),
         (PROXY, "[2001:db8:2::7]:443", "2001:db8:2::7"),
         ("::ffff:10.0.0.1", CLIENT, CLIENT),
         ("2001:db8:1::1", CLIENT, CLIENT),
-        # up to the first that is not ours: what is left of it the client may have written
+        # up to the first untrusted hop: the client may have written everything left of it
         (PROXY, f"198.51.100.1, {CLIENT}", CLIENT),
         (PROXY, f"198.51.100.1, {CLIENT}, 10.0.0.2, 2001:db8:1::2", CLIENT),
-        # all of them ours: the one farthest from us
+        # all hops trusted: the one farthest from us
         (PROXY, "10.0.0.3, 10.0.0.2", "10.0.0.3"),
-        # what is no address vouches for nothing
+        # a hop that is not an address ends the search
         (PROXY, "198.51.100.1, unknown", PROXY),
         (PROXY, "198.51.100.1, unknown, 10.0.0.2", "10.0.0.2"),
         (PROXY, "", PROXY),
         (PROXY, ",,,", PROXY),
         (PROXY, "203.0.113.7.1", PROXY),
         (PROXY, "1.2.3.4:5:6", PROXY),
-        # and a chain longer than any real one is read from the right only
+        # a chain longer than any real one is read only from the right
         (PROXY, f"{CLIENT}, " + ", ".join([PROXY] * 1000), PROXY),
     ],
 )
@@ -101,9 +101,7 @@ async def test_several_headers_are_one_list() -> None:
         (PROXY, "", "http"),
     ],
 )
-async def test_only_a_trusted_proxy_says_whether_it_is_https(
-    peer: str, told: str, scheme: str
-) -> None:
+async def test_only_a_trusted_proxy_can_set_the_scheme(peer: str, told: str, scheme: str) -> None:
     assert (await seen(scope_of(peer, x_forwarded_proto=told)))["scheme"] == scheme
 
 
@@ -112,7 +110,7 @@ async def test_a_websocket_behind_https_is_wss() -> None:
     assert (await seen(scope))["scheme"] == "wss"
 
 
-async def test_the_start_of_the_application_is_left_alone() -> None:
+async def test_lifespan_events_are_passed_through() -> None:
     assert await seen({"type": "lifespan"}) == {"type": "lifespan"}
 
 

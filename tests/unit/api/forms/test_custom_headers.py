@@ -23,7 +23,7 @@ from hookfast.errors import InvalidInput
         {f"X-{number}": "1" for number in range(MAX_HEADERS)},
     ],
 )
-def test_it_takes_headers_that_can_be_sent(headers: dict[str, str]) -> None:
+def test_valid_headers_are_accepted(headers: dict[str, str]) -> None:
     check_headers(headers)
 
 
@@ -69,7 +69,7 @@ def test_it_takes_headers_that_can_be_sent(headers: dict[str, str]) -> None:
         "Host\t",
     ],
 )
-def test_it_refuses_names_that_are_no_tokens_or_ours(name: str) -> None:
+def test_invalid_or_reserved_header_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_headers({name: "1"})
     assert caught.value.code == "invalid_header"
@@ -97,28 +97,28 @@ def test_it_refuses_names_that_are_no_tokens_or_ours(name: str) -> None:
         "***",
     ],
 )
-def test_it_refuses_values_that_are_not_visible_ascii(value: str) -> None:
+def test_header_value_must_be_visible_ascii(value: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_headers({"X-A": value})
     assert [error.pointer for error in caught.value.errors] == ["/headers/X-A"]
 
 
-def test_it_refuses_one_header_in_two_cases() -> None:
+def test_header_repeated_in_another_case_is_rejected() -> None:
     with pytest.raises(InvalidInput):
         check_headers({"X-A": "1", "x-a": "2"})
 
 
-def test_it_refuses_too_many() -> None:
+def test_too_many_headers_are_rejected() -> None:
     with pytest.raises(InvalidInput):
         check_headers({f"X-{number}": "1" for number in range(MAX_HEADERS + 1)})
 
 
-def test_answers_show_names_only() -> None:
+def test_responses_show_only_header_names() -> None:
     assert masked({"X-A": "secret"}) == {"X-A": "***"}
 
 
 @given(st.dictionaries(st.text(max_size=12), st.text(max_size=12), max_size=4))
-def test_what_it_takes_is_two_lines_of_one_request_and_nothing_of_ours(
+def test_accepted_headers_cannot_inject_or_override_others(
     headers: dict[str, str],
 ) -> None:
     try:

@@ -37,7 +37,7 @@ _LIST = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
     ],
     ids=str,
 )
-def test_it_takes_schemas_that_can_be_applied(schema: Any) -> None:
+def test_valid_schema_is_accepted(schema: Any) -> None:
     check_schema(schema)
 
 
@@ -72,7 +72,7 @@ def test_it_takes_schemas_that_can_be_applied(schema: Any) -> None:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_it_refuses_schemas_that_cannot(schema: Any, pointer: str) -> None:
+def test_schema_that_cannot_be_applied_is_rejected(schema: Any, pointer: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         check_schema(schema)
     assert caught.value.code == "invalid_schema"

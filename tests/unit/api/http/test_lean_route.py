@@ -1,4 +1,4 @@
-"""Lean routes give what their declarations ask for, and refuse at start what they cannot give."""
+"""Lean routes support what they declare, and reject unsupported declarations at start."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ async def with_blocking_dependency(number: Annotated[int, Depends(not_async)]) -
 
 
 @pytest.mark.parametrize("endpoint", [with_query, with_response, with_blocking_dependency])
-def test_lean_route_refuses_at_start_what_it_would_leave_out(endpoint: Any) -> None:
+def test_lean_route_rejects_unsupported_declarations_at_start(endpoint: Any) -> None:
     router = APIRouter(route_class=LeanRoute)
     with pytest.raises(TypeError, match="does not support"):
         router.add_api_route("/", endpoint, methods=["POST"])
 
 
-def test_answers_written_without_a_model_are_the_models_own_bytes() -> None:
+def test_responses_written_without_a_model_equal_the_models() -> None:
     single = _accepted(_members(EVENT)).body
     assert single == EmittedEvent.model_validate_json(single).model_dump_json().encode()
 

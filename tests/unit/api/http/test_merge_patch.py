@@ -27,7 +27,7 @@ RFC_EXAMPLES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("target", "patch", "result"), RFC_EXAMPLES)
-def test_it_does_what_the_rfc_shows(target: Any, patch: Any, result: Any) -> None:
+def test_merge_follows_the_examples_of_the_rfc(target: Any, patch: Any, result: Any) -> None:
     assert merge(target, patch) == result
 
 
@@ -46,14 +46,14 @@ def test_it_does_what_the_rfc_shows(target: Any, patch: Any, result: Any) -> Non
         ({"a": 1}, {"a": 1}, {}),
     ],
 )
-def test_a_patch_between_two_documents_leads_from_one_to_the_other(
+def test_patch_between_two_documents_turns_one_into_the_other(
     before: Any, after: Any, patch: Any
 ) -> None:
     assert patch_between(before, after) == patch
     assert merge(before, patch) == after
 
 
-def test_it_leaves_its_arguments_alone() -> None:
+def test_merge_does_not_change_its_arguments() -> None:
     target = {"a": {"b": 1}}
     assert merge(target, {"a": {"b": 2}}) == {"a": {"b": 2}}
     assert target == {"a": {"b": 1}}

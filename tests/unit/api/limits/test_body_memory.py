@@ -1,4 +1,4 @@
-"""What request bodies may take of a process's memory."""
+"""Limits of the memory for request bodies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hookfast.errors import Unavailable
 pytestmark = pytest.mark.anyio
 
 
-def test_beyond_the_limit_callers_are_told_to_come_again() -> None:
+def test_requests_over_the_limit_are_rejected_with_retry_after() -> None:
     arriving = ArrivingBodies(100, largest=40)
     with ExitStack() as stack:
         shares = [stack.enter_context(arriving.share(owner)) for owner in ("a", "b", "c")]
@@ -25,11 +25,11 @@ def test_beyond_the_limit_callers_are_told_to_come_again() -> None:
         with pytest.raises(Unavailable) as refused:
             shares[2].grow(2)
         assert (refused.value.code, refused.value.retry_after) == ("overloaded", 1)
-    with arriving.share("d") as share:  # what was answered is in hand no more
+    with arriving.share("d") as share:  # finished requests have released their bytes
         share.grow(50)
 
 
-def test_one_owner_has_half_of_it_and_the_largest_body_fits_in_any_case() -> None:
+def test_owner_may_use_half_and_the_largest_body_always_fits() -> None:
     arriving = ArrivingBodies(100, largest=60)
     with arriving.share("a") as one, arriving.share("a") as two, arriving.share("b") as other:
         one.grow(60)
@@ -40,7 +40,7 @@ def test_one_owner_has_half_of_it_and_the_largest_body_fits_in_any_case() -> Non
         share.grow(500)
 
 
-async def test_what_is_said_to_come_is_room_that_nobody_else_has(
+async def test_declared_size_is_reserved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arriving = ArrivingBodies(200, largest=100)
@@ -49,7 +49,7 @@ async def test_what_is_said_to_come_is_room_that_nobody_else_has(
             await one.reserve(90)
             waiting = asyncio.create_task(two.reserve(90))
             one.grow(50)
-            one.grow(50)  # more than it said
+            one.grow(50)  # more than it declared
             assert not waiting.done()
         await waiting
         monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.01)
@@ -57,7 +57,7 @@ async def test_what_is_said_to_come_is_room_that_nobody_else_has(
             await three.reserve(90)
 
 
-def test_strangers_leave_room_for_those_who_are_known() -> None:
+def test_unauthenticated_callers_leave_memory_for_authenticated_ones() -> None:
     memory = BodyMemory(100, largest_authenticated=10, largest_unauthenticated=10)
     with memory.unauthenticated.share("a") as a, memory.unauthenticated.share("b") as b:
         a.grow(25)
@@ -68,7 +68,7 @@ def test_strangers_leave_room_for_those_who_are_known() -> None:
             known.grow(25)
 
 
-async def test_what_is_large_once_parsed_waits_and_what_is_small_passes_by() -> None:
+async def test_large_parsed_body_waits_and_small_ones_do_not() -> None:
     body = b"[" * 1_000
     parsed = ParsedBodies(parsed_size(body) * 3 // 2)
     small_is_done = asyncio.Event()
@@ -89,12 +89,12 @@ async def test_what_is_large_once_parsed_waits_and_what_is_small_passes_by() -> 
     assert order == ["one", "small", "two"]
 
 
-async def test_what_would_wait_too_long_is_told_to_come_again(
+async def test_body_that_would_wait_too_long_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.01)
     parsed = ParsedBodies(1_000)
-    async with parsed.reserve(b"[" * 1_000):  # more than there is: it has three quarters
+    async with parsed.reserve(b"[" * 1_000):  # larger than the limit: it counts as three quarters
         with pytest.raises(Unavailable):
             async with parsed.reserve(b"[" * 1_000):
                 pass
@@ -116,7 +116,7 @@ async def test_what_would_wait_too_long_is_told_to_come_again(
     ],
     ids=lambda body: repr(body[:12]),
 )
-def test_a_form_takes_no_more_than_is_reckoned(body: bytes) -> None:
+def test_parsed_form_takes_at_most_the_estimated_memory(body: bytes) -> None:
     tracemalloc.start()
     try:
         parse_qsl(body.decode(), keep_blank_values=True)

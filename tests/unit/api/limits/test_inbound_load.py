@@ -1,4 +1,4 @@
-"""How many inbound requests are in hand at once."""
+"""The limit of inbound requests in progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from api.limits.inbound_load import InboundLoad
 from hookfast.errors import Unavailable
 
 
-def test_beyond_the_limit_callers_are_told_to_come_again() -> None:
+def test_requests_over_the_limit_are_rejected_with_retry_after() -> None:
     load = InboundLoad(4)
     with ExitStack() as stack:
         for source in ("a", "a", "b", "b"):
@@ -22,7 +22,7 @@ def test_beyond_the_limit_callers_are_told_to_come_again() -> None:
         pass
 
 
-def test_one_source_has_half_of_the_places() -> None:
+def test_one_source_may_use_half_of_the_limit() -> None:
     load = InboundLoad(4)
     with ExitStack() as stack:
         for _ in range(2):
@@ -31,6 +31,6 @@ def test_one_source_has_half_of_the_places() -> None:
             pass
         with load.enter("b"):
             pass
-    for _ in range(10):  # what ended, well or not, is in hand no more
+    for _ in range(10):  # requests that ended, with success or not, no longer count
         with pytest.raises(ZeroDivisionError), load.enter("a"):
             _ = 1 / 0

@@ -1,4 +1,4 @@
-"""Token buckets: what is granted when, and that their memory is bounded."""
+"""Token buckets: when tokens are granted, and the bound of their memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from api.limits.token_bucket import Take, TokenBuckets
 
 
 class Watch:
-    """A clock that moves when it is told to (seconds)."""
+    """A clock that the test moves, in seconds."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -29,18 +29,18 @@ def test_a_burst_is_granted_and_then_the_rate(watch: Watch) -> None:
     watch.now += 0.5  # one token at two a second
     assert not buckets.is_empty("a")
     assert [buckets.take("a").granted for _ in range(2)] == [True, False]
-    watch.now += 3600  # no more than the burst, however long it was quiet
+    watch.now += 3600  # no more than the burst, even after a long pause
     assert [buckets.take("a").granted for _ in range(4)] == [True, True, True, False]
 
 
-def test_each_name_has_its_own(watch: Watch) -> None:
+def test_each_name_has_its_own_bucket(watch: Watch) -> None:
     buckets = TokenBuckets(per_second=1, burst=1, clock=watch)
     assert buckets.take("a").granted
     assert buckets.take("b").granted
     assert not buckets.take("a").granted
 
 
-def test_a_refusal_costs_nothing_and_says_how_long_to_wait(watch: Watch) -> None:
+def test_denied_request_takes_no_token_and_says_how_long_to_wait(watch: Watch) -> None:
     buckets = TokenBuckets(per_second=0.1, burst=2, clock=watch)
     assert buckets.take("a") == Take(granted=True, left=1, wait_seconds=0, full_seconds=10)
     assert buckets.take("a") == Take(granted=True, left=0, wait_seconds=10, full_seconds=20)
@@ -50,7 +50,7 @@ def test_a_refusal_costs_nothing_and_says_how_long_to_wait(watch: Watch) -> None
     assert buckets.take("a").granted
 
 
-def test_the_one_used_least_recently_is_forgotten(watch: Watch) -> None:
+def test_least_recently_used_bucket_is_forgotten(watch: Watch) -> None:
     buckets = TokenBuckets(per_second=1, burst=1, capacity=100, clock=watch)
     for number in range(10_000):
         buckets.take(f"flood {number}")
@@ -60,7 +60,7 @@ def test_the_one_used_least_recently_is_forgotten(watch: Watch) -> None:
     assert not buckets.take("flood 9999").granted
 
 
-def test_looking_makes_no_bucket(watch: Watch) -> None:
+def test_checking_a_name_creates_no_bucket(watch: Watch) -> None:
     buckets = TokenBuckets(per_second=1, burst=1, clock=watch)
     assert not buckets.is_empty("a")
     assert len(buckets) == 0

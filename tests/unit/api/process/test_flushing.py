@@ -9,7 +9,7 @@ from api.process.flushing import flushing
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_gathered_until_the_end_is_written() -> None:
+async def test_data_gathered_until_the_end_is_written() -> None:
     gathered, written = ["one"], []
 
     async def write() -> None:
@@ -21,7 +21,7 @@ async def test_what_is_gathered_until_the_end_is_written() -> None:
     assert written == ["one", "two"]
 
 
-async def test_the_end_of_the_block_does_not_cut_a_writing_short() -> None:
+async def test_end_of_the_block_does_not_cancel_a_write() -> None:
     taken, written = asyncio.Event(), []
 
     async def write() -> None:
