@@ -118,7 +118,7 @@ class AttemptRunner:
     async def send_and_record(self, planned: PlannedAttempt, left: Deadline) -> MadeAttempt:
         """Make the attempt. Raises NoLongerDue or Unavailable if nothing was sent."""
         started_at = planned.now()
-        with _observed(planned.attempt, planned.outgoing, started_at=started_at) as observed:
+        with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
             outcome = await self._post(planned, left)
             if planned.member is not None:
                 planned.member.answered()
@@ -277,7 +277,7 @@ class _ObservedAttempt:
 
 
 @contextmanager
-def _observed(
+def observed_attempt(
     attempt: Attempt, outgoing: Outgoing, *, started_at: datetime
 ) -> Iterator[_ObservedAttempt]:
     """Observe an attempt while the block makes it."""

@@ -1,11 +1,11 @@
-"""The end of an outage, measured: `make drain`.
+"""Measurement of the end of an outage: `make drain`.
 
-The sink fails, the circuit opens and deliveries are held; then the sink is well, and a probe is
-asked for now. What comes of it is read off the sink: arrivals per second, against the ramp
-(5/s, doubling every 5 s) that `hookfast.endpoints.circuit` promises the receiver.
+The sink fails, the circuit opens and deliveries are held; then the sink recovers, and a probe is
+requested at once. The result is read from the sink: arrivals per second, beside the ramp (5/s,
+doubling every 5 s) that `hookfast.endpoints.circuit` promises the receiver.
 
-In the same run, before and after, as many deliveries go to the same sink flat out, so that what
-holding and releasing costs a delivery can be compared with what it costs anyway. Prints tables, and
+In the same run, before and after, as many deliveries go to the same sink flat out, so that the cost
+of holding and releasing a delivery can be compared with its usual cost. It prints tables, and
 writes `bench/results/drain.svg`.
 """
 
@@ -40,7 +40,7 @@ console = Console()
 
 @dataclass
 class Phase:
-    """What one phase took: seconds, CPU seconds by process, and the rest of the machine's."""
+    """A measured phase: seconds, CPU seconds by process, and those of other processes."""
 
     name: str
     seconds: float = 0.0
@@ -59,7 +59,7 @@ class Phase:
 
 @dataclass
 class Drain:
-    """What the sink saw. Seconds from the first release on, which comes right after the probe."""
+    """The arrivals at the sink, in seconds from the first release, which follows the probe."""
 
     arrivals: list[float]
     held: list[tuple[float, int]]
@@ -79,12 +79,12 @@ class Drain:
         return [ramp_at(second) for second in range(len(self.measured))]
 
     def held_after(self, second: int) -> int:
-        """How many the API said were held, when it was last asked in that second."""
+        """Return how many were held by the API's last answer in that second."""
         return next(count for at, count in reversed(self.held) if at <= second + 1)
 
     def worst_window(self) -> tuple[int, float, float]:
-        """The window of one second, wherever it begins, in which most came beyond the ramp: how
-        many came, the ramp at its end, and when that was."""
+        """Find the window of one second with most arrivals beyond the ramp. Return the arrivals,
+        the ramp at its end, and the time of its end."""
         first, worst = 0, (0, ramp_at(0), 0.0)
         for index, arrival in enumerate(self.arrivals):
             while self.arrivals[first] <= arrival - 1:
@@ -96,7 +96,7 @@ class Drain:
 
 
 def ramp_at(second: float) -> float:
-    """Deliveries per second that the ramp allows then."""
+    """Return the deliveries per second that the ramp allows at this time."""
     return ramp_rate(int(second / RAMP_STEP.total_seconds()), None)
 
 
@@ -105,7 +105,7 @@ def ramp_at(second: float) -> float:
 
 @asynccontextmanager
 async def measured(bench: Bench, phase: Phase) -> AsyncIterator[None]:
-    """Put the time and the CPU of the block on the phase."""
+    """Measure the time and CPU of the block for a phase."""
     before, busy, own = bench.cpu_now(), _busy(), time.process_time()
     begun = time.perf_counter()
     yield
@@ -116,13 +116,13 @@ async def measured(bench: Bench, phase: Phase) -> AsyncIterator[None]:
 
 
 def _busy() -> float:
-    """CPU seconds that the whole machine has spent."""
+    """Return the CPU seconds that the whole machine has spent."""
     times = psutil.cpu_times()
     return float(times.user + times.nice + times.system)
 
 
 async def idle(bench: Bench, seconds: float) -> Phase:
-    """What the parts spend when there is nothing to do."""
+    """Measure what the parts spend while nothing happens."""
     phase = Phase("idle")
     await asyncio.sleep(2)
     async with measured(bench, phase):
@@ -131,7 +131,7 @@ async def idle(bench: Bench, seconds: float) -> Phase:
 
 
 async def flat_out(bench: Bench, name: str, count: int) -> Phase:
-    """Emitted in batches, until the last one is recorded as delivered."""
+    """Emit in batches, and wait until the last delivery is recorded."""
     phase = Phase(name)
     await _tell_sink(bench, "reset")
     async with measured(bench, phase):
@@ -142,7 +142,7 @@ async def flat_out(bench: Bench, name: str, count: int) -> Phase:
 
 
 async def hold(bench: Bench, endpoint: str, count: int) -> Phase:
-    """Break the sink, let one delivery open the circuit, and have `count` held behind it."""
+    """Break the sink, let one delivery open the circuit, and wait until `count` are held."""
     phase = Phase("hold")
     await _tell_sink(bench, "break")
     await _emit(bench, 1)
@@ -154,7 +154,7 @@ async def hold(bench: Bench, endpoint: str, count: int) -> Phase:
 
 
 async def drain(bench: Bench, endpoint: str) -> tuple[Phase, Drain]:
-    """Mend the sink, probe now, and watch until the circuit is closed."""
+    """Repair the sink, request a probe, and watch until the circuit is closed."""
     phase = Phase("drain")
     await _tell_sink(bench, "reset")
     await _tell_sink(bench, "mend")
@@ -169,7 +169,7 @@ async def drain(bench: Bench, endpoint: str) -> tuple[Phase, Drain]:
         await _post(bench, f"/v1/endpoints/{endpoint}/resume", {})  # an open circuit: probe now
         await _until(health, lambda answer: _state(answer) == "closed", every=0.25)
     arrivals = [at / 1e9 for at in (await _tell_sink(bench, "arrivals")).json()]
-    zero = arrivals[1]  # the first that was released; the one before it is the probe
+    zero = arrivals[1]  # the first released delivery; the one before it is the probe
     return phase, Drain(
         arrivals=[at - zero for at in arrivals[1:]],
         held=[(at - zero, count) for at, count in held],
@@ -222,7 +222,7 @@ async def _tell_sink(bench: Bench, what: str) -> httpx2.Response:
 
 
 async def _register(bench: Bench) -> str:
-    """A tenant with one endpoint, the sink; the endpoint's id."""
+    """Create a tenant with one endpoint, the sink, and return the endpoint's id."""
     await bench.client.put(f"{bench.api}/v1/event-types/{EVENT_TYPE}", json={})
     tenant = (await _post(bench, "/v1/tenants", {"name": "Bench"}))["id"]
     form = {
@@ -230,8 +230,8 @@ async def _register(bench: Bench) -> str:
         "tenant_id": tenant,
         "events": ["order.**"],
         "verification": "none",
-        # One failure opens it, and nothing but the run itself probes it. The delivery that failed
-        # comes again after an hour, when all is over.
+        # One failure opens the circuit, and only the run itself probes it. The failed delivery is
+        # retried after an hour, when the run is over.
         "circuit": {
             "failure_threshold": 1,
             "min_span_seconds": 0,
@@ -265,8 +265,8 @@ def _print_drain(drained: Drain) -> None:
 
 
 def _print_cost(phases: Sequence[Phase], resting: Phase, count: int) -> None:
-    """CPU per delivery. A drain is slow on purpose, so what the parts spend anyway while it lasts
-    is taken off in the last row."""
+    """Print the CPU per delivery. A drain is slow on purpose, so the last row is without the idle
+    CPU of its time."""
     resting_rate = sum(resting.cpu.values()) / resting.seconds
     title = f"{count} deliveries a column, {os.cpu_count()} cores; CPU in ms per delivery"
     table = Table(title=title)

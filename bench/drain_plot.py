@@ -23,8 +23,8 @@ _STYLE = """
 
 
 def drain_plot(measured: Sequence[int], ramp: Sequence[float]) -> str:
-    """An SVG document. Both sequences have a value for each second; where the ramp is far above
-    what the machine could do, its line leaves the plot at the top."""
+    """Return an SVG document. Both sequences have a value for each second. A ramp far above the
+    arrivals leaves the plot at the top."""
     return _Plot(measured, ramp).svg()
 
 

@@ -1,9 +1,9 @@
-"""What emitting costs the API, which runs alone here: no worker, no Temporal. `make emit-bench`.
+"""The cost of emitting events for the API alone, without worker and Temporal: `make emit-bench`.
 
-Three ways in: single events over 16 kept connections, batches of 100, and single events that each
-become 100 deliveries. CPU is that of the API's process and, apart, of PostgreSQL's; times depend on
-what else the machine does and are not shown. `--against` names another checkout, whose API takes
-turns with this one's.
+There are three ways to emit: single events over 16 kept connections, batches of 100, and single
+events that become 100 deliveries each. CPU is that of the API's process and, separately, of
+PostgreSQL's; times depend on other load and are not shown. `--against` names another checkout,
+whose API takes turns with this one's.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ async def _running(name: str, checkout: Path, *, postgresql: bool) -> AsyncItera
 
 
 async def _register(port: int) -> None:
-    """One subscription for events of one type, and a hundred for those of the other."""
+    """Create one subscription for events of one type, and a hundred for those of the other."""
     headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
     async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as client:
         url = f"http://127.0.0.1:{port}"

@@ -1,9 +1,9 @@
 """The floor: a bare workflow, started eagerly, with one local activity that does the signed POST.
 
 `python -m bench.floor SINK_URL IN_FLIGHT` warms up and prints `ready`. For each number that it then
-reads, one a line, it delivers so many messages to the sink and prints `took SECONDS`. No
-database, no search attributes, no outbox: what Temporal and one POST cost by themselves, on the
-same server and with the same sender as the product.
+reads, one per line, it delivers that many messages to the sink and prints `took SECONDS`. Without
+database, search attributes and outbox, this is the cost of Temporal and one POST alone, on the same
+server and with the same sender as the product.
 """
 
 from __future__ import annotations

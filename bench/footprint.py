@@ -1,10 +1,10 @@
-"""What a delivery leaves and asks for: transactions, WAL and bytes in PostgreSQL, requests to
-Temporal and bytes of its history. `python -m bench.footprint` prints one table.
+"""The footprint of a delivery: transactions, WAL and bytes in PostgreSQL, requests to Temporal and
+bytes of its history. `python -m bench.footprint` prints one table.
 
 Each event has one delivery, which succeeds at once. `singles` come one request at a time at a fixed
-rate, `batches` of 100 as fast as they are taken, so that the group commits fill. What the service
-does while nothing comes is measured first and taken off. The numbers are counts: unlike rates they
-depend little on the machine, and they are what docs/guides/scaling.md multiplies.
+rate, `batches` of 100 as fast as they are accepted, so that the group commits fill. The idle work
+of the service is measured first and subtracted. The numbers are counts, so unlike rates they depend
+little on the machine; docs/guides/scaling.md multiplies them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Gauge:
         self._client = client
 
     async def read(self) -> Reading:
-        """All counters as they are now."""
+        """Return the current value of all counters."""
         await asyncio.sleep(_SETTLED)
         row = await self._connection.fetchrow(
             "SELECT xact_commit, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS wal "
@@ -101,7 +101,7 @@ def _per_delivery(before: Reading, after: Reading, idle: Mapping[str, float], n:
 
 
 async def _histories(bench: Bench) -> tuple[float, float]:
-    """Median events and bytes of the newest deliveries' histories."""
+    """Return the median events and bytes of the newest deliveries' histories."""
     client = await Client.connect(bench.temporal_address)
     answer = await bench.client.get(f"{bench.api}/v1/deliveries", params={"limit": 20})
     events, sizes = [], []

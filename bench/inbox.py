@@ -1,13 +1,13 @@
-"""What receiving costs, measured against less and against emitting, in one run: `make inbox-bench`.
+"""The cost of receiving requests, beside less work and beside emitting: `make inbox-bench`.
 
 verify       `POST /in/…` with a wrong signature: body read, HMAC, 401; nothing is stored
-received     `POST /in/…` with a new request each time: in the inbox, as an event, 202
-repeated     the same one again and again: a duplicate, 200
+received     `POST /in/…` with a new request each time: stored in the inbox, emitted, 202
+repeated     the same request repeatedly: a duplicate, 200
 emitted      `POST /v1/events` with the same payload
 
-All against the API of one `hookfast up`, in turns, so that a machine whose speed drifts drifts for
-all. Requests are made beforehand and sent over kept connections, so that the load generator costs
-little of the cores it shares.
+All go to the API of one `hookfast up`, in turns, so that changes in the machine's speed affect all.
+Requests are prepared beforehand and sent over kept connections, so that the load generator takes
+little of the cores that it shares.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ console = Console()
 
 @dataclass
 class Side:
-    """One kind of request: how it is made, what it is answered, and what was measured."""
+    """One kind of request: how to create it, its expected status, and the measurements."""
 
     name: str
     make: Callable[[], bytes]
@@ -50,7 +50,7 @@ class Side:
 
 
 class Requests:
-    """Makes requests of one size to one source."""
+    """Creates requests of one size to one source."""
 
     def __init__(self, source: str, size: int) -> None:
         self._source = source
@@ -63,7 +63,7 @@ class Requests:
     def repeated(self) -> bytes:
         return self._github(json.dumps(self._payload).encode(), "the-same", SECRET)
 
-    def refused(self) -> bytes:
+    def wrongly_signed(self) -> bytes:
         return self._github(json.dumps(self._payload).encode(), "none", "wrong")
 
     def emitted(self) -> bytes:
@@ -91,7 +91,7 @@ def _request(path: str, headers: dict[str, str], body: bytes) -> bytes:
 
 
 async def _measure(bench: Bench, side: Side, *, count: int, connections: int) -> None:
-    """One round: `count` requests over so many connections, each with one under way."""
+    """Measure one round: `count` requests over these connections, each with one in progress."""
     waiting = iter([side.make() for _ in range(count)])
     before = bench.cpu_now()
     begun = time.perf_counter()
@@ -124,7 +124,7 @@ async def _send(bench: Bench, waiting: Iterator[bytes], side: Side) -> None:
 
 
 async def _prepare(bench: Bench) -> str:
-    """A tenant, a source of it and an event type; gives the source's id."""
+    """Create a tenant, its source and an event type. Return the source's id."""
     tenant = await bench.client.post(f"{bench.api}/v1/tenants", json={"name": "Bench"})
     await bench.client.put(f"{bench.api}/v1/event-types/bench.thing.made", json={})
     form = {"tenant_id": tenant.json()["id"], "name": "x", "provider": "github"}
@@ -154,7 +154,7 @@ async def _main(arguments: argparse.Namespace) -> None:
         async with running_bench(Path(home), postgresql=arguments.postgresql) as bench:
             requests = Requests(await _prepare(bench), arguments.size)
             sides = [
-                Side("verify", requests.refused, 401),
+                Side("verify", requests.wrongly_signed, 401),
                 Side("received", requests.received, 202),
                 Side("repeated", requests.repeated, 200),
                 Side("emitted", requests.emitted, 202),

@@ -1,8 +1,8 @@
-"""What an endpoint's limits cost: milliseconds per permission to send, on both databases.
+"""The cost of an endpoint's limits: milliseconds per permission to send, on both databases.
 
-`python -m bench.limits [COUNT]` takes COUNT permissions (default 1000), one at a time and then from
-eight tasks at once to one endpoint (the worst case: they wait for one row) and to eight, and prints
-one table. A permission is a transaction of its own, committed as durably as the product does.
+`python -m bench.limits [COUNT]` acquires COUNT permissions (default 1000) and prints one table: one
+at a time, then from eight tasks at once for one endpoint (the worst case: they wait for one row)
+and for eight. Each permission is its own transaction, committed as durably as in the product.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hookfast.clock import utc_now
 from hookfast.endpoints.limits import Limits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from hookfast.storage.deliveries import permits as pace
+from hookfast.storage.deliveries import permits
 
 _LIMITS = {
     "rate": Limits(rate_per_second=10_000),
@@ -37,14 +37,14 @@ _LEASE = timedelta(minutes=1)
 async def _milliseconds(
     database: Database, limits: Limits, count: int, *, tasks: int, endpoints: int
 ) -> float:
-    """Wall time per permission, taken and (where it was a place) given back."""
+    """Return the wall time per permission, acquired and (with `max_in_flight`) released."""
 
     async def work(task: int) -> None:
         endpoint_id = f"ep_{task % endpoints}"
         for index in range(count // tasks):
             delivery_id = f"dlv_{task}_{index}"
             async with database.write() as connection:
-                await pace.take(
+                await permits.acquire(
                     connection,
                     endpoint_id=endpoint_id,
                     delivery_id=delivery_id,
@@ -53,10 +53,10 @@ async def _milliseconds(
                     clock=utc_now,
                 )
                 if limits.max_in_flight is not None:
-                    ended = pace.Ended(
+                    ended = permits.EndedRequest(
                         endpoint_id=endpoint_id, delivery_id=delivery_id, seconds=0.1
                     )
-                    await pace.give_back(connection, [ended])
+                    await permits.release(connection, [ended])
 
     began = time.perf_counter()
     await asyncio.gather(*(work(task) for task in range(tasks)))

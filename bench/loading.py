@@ -1,16 +1,16 @@
-"""The load of a measurement: sends a plan of requests in a process of its own, and says what came
-of it; names the sink that goes with it.
+"""The load generator of a measurement, which sends a plan of requests from a process of its own,
+and the sink that belongs to it.
 
-Both are one Go program (`bench/load/`), built when it is first used, into `var/`. Where there is no
-Go, or it cannot build, Python stands in (`bench.sending`, `bench.sink`). Measured on 2 cores, the
-one against the other, microseconds of CPU a request:
+Both are one Go program (`bench/load/`), built into `var/` when it is first used. Without Go, or if
+the build fails, Python is used (`bench.sending`, `bench.sink`). Microseconds of CPU per request,
+measured on 2 cores:
 
                             sender, Go  sender, Python    sink, Go  sink, Python
     16 connections, flat out        13              20          10            15
     200 a second, open loop        277             263         120           100
 
-So flat out Python's is half as dear again, and at a low rate what counts is that a process is woken
-at all. Either is little next to the 1.5 to 6 ms that an event takes of the API.
+So flat out, Python takes half as much again; at a low rate, most of the cost is to wake a process.
+Either is little beside the 1.5 to 6 ms that an event takes in the API.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _BUILD_SECONDS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Requests to send. `bodies` are taken in turns; `{sent_at}` in them becomes the monotonic
-    nanoseconds at which the request was planned. With a `rate` (a second) the times are fixed
-    beforehand, so that a wait counts for every request that was due in it; without one each of
-    `connections` sends when it has its answer. Every answer has to be 2xx and hold `expect`."""
+    """Requests to send. `bodies` are used in turns; `{sent_at}` in them becomes the monotonic
+    nanoseconds at which the request was planned. With a `rate` (per second) the times are fixed
+    beforehand, so that a delay counts for every request that was due meanwhile; without, each of
+    the `connections` sends after its answer. Every answer must be 2xx and contain `expect`."""
 
     url: str
     bodies: tuple[str, ...]
@@ -48,8 +48,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a plan: when it began and ended (monotonic ns), the milliseconds from when each
-    request was planned to its answer, answers by status, the first faults, CPU seconds spent."""
+    """The outcome of a plan: when it began and ended (monotonic ns), milliseconds from each
+    request's planned time to its answer, answers by status, the first faults, and CPU seconds."""
 
     begun: int
     ended: int
@@ -61,14 +61,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The program that sends and the one that receives. `why_python` says why they are not Go's."""
+    """The commands of the sender and the sink. `why_python` says why they are not in Go."""
 
     sender: tuple[str, ...]
     sink: tuple[str, ...]
     why_python: str | None = None
 
     async def send(self, plan: Plan) -> Outcome:
-        """Send the plan. Raises AssertionError where an answer was not as expected."""
+        """Send the plan. Raises AssertionError if an answer was not as expected."""
         process = await asyncio.create_subprocess_exec(
             *self.sender,
             stdin=asyncio.subprocess.PIPE,
@@ -92,7 +92,8 @@ PYTHON = Load((sys.executable, "-m", "bench.sending"), (sys.executable, "-m", "b
 
 
 def find_load(*, python: bool = False) -> Load:
-    """Go's sender and sink, built if need be; Python's when asked for or when there is no way."""
+    """Return the sender and sink in Go, built if necessary; in Python if requested or if Go is
+    unavailable."""
     if python:
         return Load(PYTHON.sender, PYTHON.sink, "asked for")
     try:

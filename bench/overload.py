@@ -1,13 +1,13 @@
-"""More new events than the machine can deliver, and what the others wait for then: `make overload`.
+"""More new events than the machine can deliver, and the delay for other work: `make overload`.
 
-A receiver fails first attempts, whose retries fall due 20 s later. Meanwhile the worker is killed
-and started again, and new events for another endpoint come faster than they can be delivered.
-Measured, before that and in it:
+A receiver fails first attempts, whose retries are due 20 s later. Meanwhile the worker is killed
+and started again, and new events for another endpoint come faster than they can be delivered. The
+measurements, without and with that flood:
 
 - the lateness of the retries: from when they are due to the sink;
-- the wait of a person who asks for a resend, again and again: from the request to the sink.
+- the wait of a person who resends a delivery again and again: from the request to the sink.
 
-Both are to stay what they are without the flood, whose own deliveries wait for each other.
+The flood must not change them; its own deliveries wait for each other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ console = Console()
 
 @dataclass
 class Side:
-    """One part of the run, with a tenant of its own. Seconds."""
+    """One part of the run, with its own tenant. Times are in seconds."""
 
     name: str
     bench: Bench
@@ -48,7 +48,7 @@ class Side:
     new_per_second: float = 0.0
 
     async def measure(self, *, retries: int, flood: float) -> None:
-        """Let `retries` fall due while `flood` new events a second come."""
+        """Let `retries` become due while `flood` new events a second come."""
         get = self.bench.client.get
         await self._register()
         await asyncio.sleep(FORGOTTEN)
@@ -58,7 +58,7 @@ class Side:
             await asyncio.sleep(0.1)
         await get(f"{self.bench.sink}/mend")
         await get(f"{self.bench.sink}/reset")
-        self.bench.processes["worker"].kill()  # what runs now is in no worker's cache
+        self.bench.processes["worker"].kill()  # so that the deliveries are in no worker's cache
         begun, over = time.monotonic(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._flood(flood, over))
@@ -78,7 +78,7 @@ class Side:
                 await self._emit("new", BATCH)
 
     async def _ask(self, over: asyncio.Event) -> None:
-        """A person resends one delivery, and again when it has come."""
+        """Resend one delivery as a person would, and again when it has arrived."""
         await self._emit("asked", 1)
         await self._until_asked_came(1, over)
         listed = await self.bench.client.get(
@@ -111,7 +111,7 @@ class Side:
             assert answer.status_code == 202, answer.text
 
     async def _latencies(self, name: str) -> list[float]:
-        """Milliseconds from the emit to the sink."""
+        """Return the milliseconds from the emit to the sink."""
         return list((await self.bench.client.get(f"{self.bench.sink}/report/{name}")).json())
 
     async def _count(self, name: str, status: str) -> int:

@@ -1,7 +1,7 @@
-"""The parts that run during a measurement: `hookfast up` in a folder of its own, and the sink.
-A part that runs more than once is named `worker`, `worker 2`, …
+"""The parts of a measurement: `hookfast up` in a folder of its own, and the sink. A part that runs
+more than once is named `worker`, `worker 2`, …
 
-CPU is every process's own user + system time over the measured span.
+CPU is each process's own user and system time in the measured span.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class Bench:
     up: psutil.Process
 
     def renew(self) -> None:
-        """Find the processes again, where one was killed and `up` has started another."""
+        """Find the processes again, after one was killed and `up` has started another."""
         self.processes |= _parts_of(self.up)
 
     def cpu_now(self) -> dict[str, float]:
-        """CPU seconds spent so far, by process."""
+        """Return the CPU seconds spent so far, by process."""
         return {name: cpu_seconds(process) for name, process in self.processes.items()}
 
     async def sunk(self) -> int:
-        """How many requests came to the sink since it was reset."""
+        """Return how many requests the sink received since it was reset."""
         return int((await self.client.get(f"{self.sink}/count")).text)
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """What a process has spent, with its children (PostgreSQL has one for each connection)."""
+    """Return the CPU seconds of a process and its children (PostgreSQL has one per connection)."""
     times = process.cpu_times()
     spent = times.user + times.system + times.children_user + times.children_system
     for child in process.children():
@@ -61,14 +61,14 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 
 def machine_seconds() -> float:
-    """CPU seconds of everything that ran on this machine so far."""
+    """Return the CPU seconds of everything that ran on this machine so far."""
     times = psutil.cpu_times()._asdict()
     busy = ("user", "nice", "system", "irq", "softirq")  # a guest's are in `user` too
     return float(sum(times.get(name, 0.0) for name in busy))
 
 
 def spent_since(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """CPU seconds between two readings, by process."""
+    """Return the CPU seconds between two readings, by process."""
     return {name: after[name] - before[name] for name in before}
 
 
@@ -81,8 +81,8 @@ async def running_bench(
     workers: int = 1,
     sink_command: Sequence[str] = _PYTHON_SINK,
 ) -> AsyncIterator[Bench]:
-    """The parts, on SQLite or on a PostgreSQL of their own, for as long as the block lasts.
-    `settings` are added to the environment of `up`."""
+    """Run the parts while the block lasts, on SQLite or on their own PostgreSQL. `settings` are
+    added to the environment of `up`."""
     port, temporal_port, ui_port = _free_port(), _free_port(), _free_port()
     environment = os.environ | {
         "HOOKFAST_HOME": str(home),
@@ -125,7 +125,7 @@ async def running_bench(
 def own_database(
     home: Path, environment: dict[str, str], *, postgresql: bool
 ) -> Iterator[dict[str, psutil.Process]]:
-    """Names the database in the environment. Its processes: SQLite has none."""
+    """Start the database and put its URL into the environment. Yield its processes, if any."""
     if not postgresql:
         yield {}
         return
@@ -182,7 +182,7 @@ def _parts_of(up: psutil.Process) -> dict[str, psutil.Process]:
 
 
 def part_name(process: psutil.Process) -> str | None:
-    """What a process below `up` is; None for what is no part."""
+    """Return the name of a process below `up`; None if it is not a part."""
     with suppress(psutil.NoSuchProcess):
         command = process.cmdline()
         if "start-dev" in command:
@@ -194,7 +194,7 @@ def part_name(process: psutil.Process) -> str | None:
 
 
 def part_kind(name: str) -> str:
-    """The part's name without its number."""
+    """Return the part's name without its number."""
     kind, _, number = name.rpartition(" ")
     return kind if number.isdigit() else name
 

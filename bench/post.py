@@ -1,13 +1,12 @@
-"""What one signed POST costs a worker: microseconds of CPU, next to HTTP clients used barely.
+"""The cost of one signed POST for a worker: microseconds of CPU, beside bare HTTP clients.
 
 `python -m bench.post [COUNT]` makes COUNT requests (default 2000) a turn to a sink on loopback, at
-1, 16 and 64 at once, from one process with uvloop, as a worker has. Each turn goes through all
-rows, so that a machine that gets slower does so for all of them; a figure is the middle one of five
-turns.
+1, 16 and 64 at once, from one process with uvloop, as a worker has. Each turn measures all rows, so
+that changes in the machine's speed affect all of them. A figure is the median of five turns.
 
-The rows: bytes prepared once, on a bare connection; httpcore2 and httpx2 with fixed headers; the
-sender; the headers and signatures of two profiles, and the sender; the same with spans and measures
-as an attempt has them where no collector is named. The last: the same to 500 origins in turn.
+The rows: prepared bytes on a bare connection; httpcore2 and httpx2 with fixed headers; the sender;
+the headers and signatures of two profiles, and the sender; the same with spans and measures as an
+attempt has them without a collector; and the same to 500 origins in turn.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from typing import Any
 import httpcore2
 import httpx2
 import uvloop
-from activities.observed_attempt import observed_attempt
 
+from activities.attempt import observed_attempt
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Attempt, Trigger
 from hookfast.deliveries.life import Life
@@ -51,7 +50,7 @@ Post = Callable[[], Awaitable[object]]
 
 
 def _fixed_headers(port: int) -> dict[str, str]:
-    """About as many as a signed request has."""
+    """Return about as many headers as a signed request has."""
     return {
         "Host": f"127.0.0.1:{port}",
         "Accept-Encoding": "identity",
@@ -72,7 +71,7 @@ def _fixed_headers(port: int) -> dict[str, str]:
 
 
 class _Bare(asyncio.Protocol):
-    """A connection whose every read is an answer."""
+    """A connection that takes every read for an answer."""
 
     answered: asyncio.Future[None]
 
@@ -169,17 +168,19 @@ async def _many_origins(port: int) -> AsyncIterator[Post]:
 
 @asynccontextmanager
 async def _sender() -> AsyncIterator[Sender]:
-    """For which every name is this machine."""
+    """Return a sender for which every name is this machine."""
     guard = AddressGuard([ip_network("127.0.0.0/8")])
     async with Sender(guard=guard, lookup=lambda _: ["127.0.0.1"]) as sender:
         yield sender
 
 
 async def _observe_and_post(sender: Sender, outgoing: Outgoing) -> None:
-    """As `activities.delivery` does."""
+    """Observe and send as `activities.attempt` does."""
     attempt = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
     with observed_attempt(attempt, outgoing, started_at=utc_now()) as observed:
-        with spans.request(outgoing.endpoint.url, outgoing.event.traceparent, resend_count=0) as span:
+        with spans.request(
+            outgoing.endpoint.url, outgoing.event.traceparent, resend_count=0
+        ) as span:
             outcome = await _sign_and_post(sender, outgoing, span.traceparent)
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
         observed.ended(outcome, None)
@@ -246,6 +247,7 @@ def _outgoing(url: str) -> Outgoing:
         plan="default",
         life=Life(),
         read_at=0.0,
+        batch_id=None,
     )
 
 
@@ -261,7 +263,7 @@ _ROWS = {
 
 
 async def _microseconds(post: Post, requests: int, *, tasks: int) -> float:
-    """CPU per request."""
+    """Return the CPU per request."""
     turn = count()
 
     async def work() -> None:
@@ -294,7 +296,7 @@ async def _main(requests: int, port: int) -> None:
 
 @contextmanager
 def _sink() -> Iterator[int]:
-    """The port of a sink in a process of its own."""
+    """Run a sink in a process of its own, and yield its port."""
     with subprocess.Popen([sys.executable, "-m", "bench.sink"], stdout=subprocess.PIPE) as sink:
         try:
             assert sink.stdout is not None

@@ -1,5 +1,6 @@
-"""Sends a plan as `bench/load/send.go` does, where there is no Go: `python -m bench.sending` reads
-the plan as JSON from stdin and prints what came of it as JSON (`bench.loading`)."""
+"""The sender in Python, for machines without Go; it does the same as `bench/load/send.go`.
+`python -m bench.sending` reads a plan as JSON from stdin and prints its outcome as JSON
+(`bench.loading`)."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Sender:
         self._latencies = [0.0] * plan["count"]
 
     async def send(self) -> dict[str, Any]:
-        """Send everything, and say what came of it."""
+        """Send everything and return the outcome."""
         spent, begun = time.process_time(), time.monotonic_ns()
         await (self._open_loop(begun) if self._plan["rate"] else self._closed_loop())
         return {
@@ -65,7 +66,7 @@ class Sender:
         async with asyncio.TaskGroup() as group:
             for number in range(self._plan["count"]):
                 planned = begun + int(number / self._plan["rate"] * 1e9)
-                # uvloop's timers tick in ms: one may go off early
+                # uvloop's timers tick in milliseconds: one may fire early
                 while (early := planned - time.monotonic_ns()) > 0:  # noqa: ASYNC110
                     await asyncio.sleep(early / 1e9)
                 group.create_task(self._one(number, planned))

@@ -1,13 +1,17 @@
-"""The receiver that the benchmarks deliver to: as cheap as Python can make it.
+"""The receiver of the benchmarks, as cheap as possible in Python.
 
-It answers every request with an empty 200 and notes when each message came. `python -m bench.sink`
-prints its port; `GET /reset` forgets, `GET /count` tells how many came, `GET /report` the latencies
-in milliseconds, as JSON, and `GET /arrivals` when they came, in monotonic nanoseconds.
-A latency is the time since `"sent_at":<monotonic ns>` in the body (one clock for the machine);
-`GET /report/<path>` tells those of the requests to that path alone, `GET /paths` all of them by
-path. `GET /duplicates` tells how many requests had an `X-Hook-Id` that came before.
-After `GET /break` it answers 503 and notes nothing, until `GET /mend`.
-Requests to paths that begin with `/hole` are never answered; `GET /swallowed` counts them.
+It answers every request with an empty 200 and records its arrival. `python -m bench.sink` prints
+its port. Requests to paths that begin with `/hole` are never answered. Answers are JSON:
+
+    GET /reset            forgets all arrivals
+    GET /count            the number of arrivals
+    GET /report           the latencies in ms: the time since `"sent_at":<monotonic ns>` in the body
+    GET /report/<path>    the latencies of requests to this path
+    GET /paths            all latencies by path
+    GET /arrivals         the times of arrival in monotonic nanoseconds
+    GET /duplicates       how many requests had an `X-Hook-Id` that came before
+    GET /break, /mend     from now on answers 503 and records nothing; ends that
+    GET /swallowed        the number of requests to `/hole`
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What being seen costs: microseconds of CPU per delivery, for its spans and for its measures.
+"""The cost of telemetry: microseconds of CPU per delivery, for its spans and its measures.
 
-`python -m bench.telemetry [COUNT]` makes the spans and takes the measures of COUNT deliveries
-(default 5000), each delivered at its first attempt, in a process of its own for each of: no
-collector, one that takes everything, one that is away. "in the way" is the CPU of the thread that
-delivers, which a delivery waits for; "beside it" that of the thread that exports. A whole delivery
-takes 5 to 10 ms of CPU (`make bench`). Prints one table.
+`python -m bench.telemetry [COUNT]` creates the spans and takes the measures of COUNT deliveries
+(default 5000), each delivered at its first attempt, and prints one table. It does so in a process
+of its own with no collector, with one that accepts everything, and with one that is away. "in the
+way" is the CPU of the thread that delivers, for which a delivery waits; "beside it" that of the
+thread that exports. A whole delivery takes 5 to 10 ms of CPU (`make bench`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IDS = {
 
 
 def _spans() -> None:
-    """As emit, relay and attempt make them."""
+    """Create the spans as emit, relay and attempt do."""
     with spans.emission(_CALLER) as emission:
         event = emission.begin(_EVENT_TYPE)
         event.committed(_IDS["event"], 1)
@@ -51,7 +51,7 @@ def _spans() -> None:
 
 
 def _measures() -> None:
-    """As emit, relay and attempt take them."""
+    """Take the measures as emit, relay and attempt do."""
     instruments.EVENTS.add(origin="api")
     instruments.RELAY_BATCH.record(20)
     instruments.RELAY_STARTS.add(carrier="workflow", result="started")
@@ -65,7 +65,7 @@ def _measures() -> None:
 
 
 def _measure(count: int) -> dict[str, float]:
-    """Microseconds per delivery in this process."""
+    """Return the microseconds per delivery in this process."""
     telemetry = providers.start("worker")
     found: dict[str, float] = {"traced": telemetry.traces}
     for name, work in (("measures", _measures), ("spans", _spans)):
@@ -110,7 +110,7 @@ class _Sink(BaseHTTPRequestHandler):
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(_measure(int(sys.argv[2]))))
-        os._exit(0)  # a collector that is away is not waited for
+        os._exit(0)  # do not wait for a collector that is away
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Sink)
     threading.Thread(target=server.serve_forever, daemon=True).start()

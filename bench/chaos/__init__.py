@@ -1,1 +1,1 @@
-"""A seeded storm over the real parts, and the checks that nothing was lost in it: `make chaos`."""
+"""A seeded storm of faults on the real parts, and checks that nothing was lost: `make chaos`."""

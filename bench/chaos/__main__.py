@@ -1,10 +1,10 @@
-"""A seeded storm over the real parts, and the checks that nothing was lost in it: `make chaos`.
+"""A seeded storm of faults on the real parts, and checks that nothing was lost: `make chaos`.
 
     python -m bench.chaos                          everything at once, on SQLite
     python -m bench.chaos --database postgresql    the same on PostgreSQL
     python -m bench.chaos --kill worker            one part killed, again and again
 
-Exits with 1 where something is lost, illegal or not explained. See docs/chaos.md.
+Exits with 1 if anything is lost, illegal or unexplained. See docs/chaos.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def main() -> None:
 
 async def _run(order: Order, keep: Path | None) -> int:
     console = Console()
-    home = Path(tempfile.mkdtemp(prefix="hf-chaos-"))  # short: a socket's path is at most 107
+    home = Path(
+        tempfile.mkdtemp(prefix="hf-chaos-")
+    )  # short, because a socket's path has at most 107 bytes
     try:
         async with interruptible():
             return 0 if await run(order, home, console, keep=keep) else 1

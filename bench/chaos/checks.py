@@ -1,4 +1,4 @@
-"""What the requests that came must agree with: what was recorded, asked and done. Pure."""
+"""Checks that received requests agree with recorded attempts, actions and faults. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hookfast.deliveries.time_budget import LOCAL_STEP
 UNEXPLAINED: Final = "unexplained"
 
 _UNRECORDED = LOCAL_STEP.total_seconds()
-"""Seconds after its answer in which a request may still be without a record: its worker records it
-or hands that over to Temporal."""
+"""Seconds after its answer in which a request may still lack a record: its worker records it, or
+hands that over to Temporal."""
 _RECOVERY = 5.0
-"""Seconds after a fault in which its effects still show: others find out, and connect again."""
+"""Seconds after a fault in which others still notice it, and connect again."""
 
 
 def repeated(requests: Iterable[Request]) -> list[tuple[Request, Request]]:
-    """Every request beyond the first for one attempt, after the request that it repeats."""
+    """Return each repeated request of an attempt, with the request that it repeats."""
     by_attempt: defaultdict[tuple[str, int], list[Request]] = defaultdict(list)
     for request in sorted(requests, key=lambda request: request.begun):
         by_attempt[request.message_id, request.attempt].append(request)
@@ -35,14 +35,14 @@ def repeated(requests: Iterable[Request]) -> list[tuple[Request, Request]]:
 
 
 def cause_of(first: Request, faults: Sequence[Fault]) -> str:
-    """Why `first` was made once more: what hit its worker before it was recorded, or else what can
-    have kept it from being recorded, or have kept another worker at the same attempt."""
+    """Explain why `first` was repeated: by a fault of its worker before the record, or by a fault
+    that could prevent the record or delay another worker with the same attempt."""
     recorded_by = first.ended + _UNRECORDED
     for fault in faults:
         if fault.process != first.sender:
             continue
         if fault.kind in (WORKER_KILLED, RELAY_KILLED) and fault.begun <= recorded_by:
-            return fault.kind  # it ended with this: whatever it sent, it sent before
+            return fault.kind  # it ended with this fault, so it had sent its requests before
         if fault.kind == WORKER_STOPPED and fault.overlaps(first.begun - _RECOVERY, recorded_by):
             return fault.kind
     lasting = {
@@ -51,7 +51,7 @@ def cause_of(first: Request, faults: Sequence[Fault]) -> str:
     for kind in (*DATABASE_FAULTS, TEMPORAL_KILLED):
         if kind in lasting:
             return kind
-    # A worker that was frozen in a transaction keeps its locks, and holds up the other worker.
+    # A worker that is frozen in a transaction keeps its locks, and delays the other worker.
     for kind in (WORKER_STOPPED, WORKER_KILLED, RELAY_KILLED):
         if kind in lasting:
             return f"another {kind}"
@@ -61,8 +61,9 @@ def cause_of(first: Request, faults: Sequence[Fault]) -> str:
 def after_cancel(
     requests: Iterable[Request], actions: Iterable[Action]
 ) -> list[tuple[Action, Request]]:
-    """Requests that began when a cancel had been answered with 202, unless a resend was asked for
-    since. Deliveries whose resend got no answer are left out: it may have been committed later."""
+    """Return requests that began after a cancel was answered with 202, unless a resend was
+    requested since. Deliveries whose resend got no answer are left out: it may have been committed
+    later."""
     by_delivery: defaultdict[str, list[Action]] = defaultdict(list)
     for action in actions:
         by_delivery[action.delivery_id].append(action)
@@ -93,9 +94,9 @@ def undelivered_successes(
     faults: Sequence[Fault],
     statuses: Mapping[str, str],
 ) -> tuple[Counter[str], list[Request]]:
-    """Deliveries that got a 2xx and are not delivered, by status; and the last 2xx of those for
-    which nothing accounts: no cancel, no resend, no later request of theirs, and nothing that can
-    have kept it from being recorded."""
+    """Return the deliveries that got a 2xx and are not delivered, by status, and the last 2xx of
+    the unexplained ones: without a cancel, a resend, a later request, or a fault that could prevent
+    the record."""
     last: dict[str, Request] = {}
     succeeded: dict[str, Request] = {}
     for request in sorted(requests, key=lambda request: request.begun):
@@ -118,11 +119,11 @@ def undelivered_successes(
 
 
 def delivered_unseen(requests: Iterable[Request], statuses: Mapping[str, str]) -> list[str]:
-    """Deliveries that are `delivered` although the receiver never answered them with 2xx."""
+    """Return deliveries that are `delivered` although the receiver never answered 2xx."""
     seen = {request.message_id for request in requests if request.succeeded}
     return [key for key, status in statuses.items() if status == "delivered" and key not in seen]
 
 
 def missing(accepted: Mapping[str, int], made: Mapping[str, int]) -> list[str]:
-    """Accepted events that do not have the deliveries that their answer promised."""
+    """Return accepted events without all the deliveries that their answer promised."""
     return [event for event, promised in accepted.items() if made.get(event, 0) != promised]

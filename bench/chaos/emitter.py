@@ -23,7 +23,7 @@ _ENDPOINTS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "moody": (20, {}),
     "leaving": (10, {}),
     "limited": (10, {"rate_limit_per_second": 20, "max_in_flight": 3}),
-    # its circuit stays closed, so that its deliveries die
+    # its circuit stays closed, so that its deliveries become dead letters
     "hopeless": (
         4,
         {
@@ -32,7 +32,7 @@ _ENDPOINTS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
         },
     ),
 }
-"""Each endpoint's share of the events, and what is special about it."""
+"""Each endpoint's share of the events, and its own settings."""
 _EVERYONE = 5
 """The share of the events that two endpoints get."""
 _AT_ONCE = 16
@@ -40,7 +40,7 @@ _AGAIN_AFTER = (0.1, 1.0)
 
 
 class Emitter:
-    """Emits so many events, evenly, over so many seconds."""
+    """Emits this many events evenly over a period."""
 
     def __init__(
         self, service: Service, evidence: Evidence, *, seed: str, events: int, seconds: float
@@ -78,7 +78,7 @@ class Emitter:
             self.endpoints[name] = endpoint["id"]
 
     async def run(self) -> None:
-        """Return when every event is accepted."""
+        """Emit until every event is accepted."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         shares = {name: share for name, (share, _) in _ENDPOINTS.items()} | {"everyone": _EVERYONE}

@@ -1,4 +1,4 @@
-"""Notes taken during a storm, to be compared at its end. All times are Unix times of one host."""
+"""The evidence of a storm, for the checks at its end. All times are Unix times of one host."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DROPPED: Final = 0
-"""In place of a status: the receiver closed the connection without an answer."""
+"""Used as a status: the receiver closed the connection without an answer."""
 LEFT: Final = -1
-"""In place of a status: the sender was gone before it could be answered."""
+"""Used as a status: the sender was gone before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as the receiver saw it. `sender` is the process id of the worker."""
+    """One request as received. `sender` is the process id of the worker."""
 
     message_id: str
     attempt: int
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(slots=True)
 class Fault:
-    """One thing that the storm did, and how long that lasted. `process` is whom it hit."""
+    """One fault of the storm, and how long it lasted. `process` is the process that it hit."""
 
     kind: str
     begun: float
@@ -42,14 +42,14 @@ class Fault:
     process: int | None = None
 
     def overlaps(self, begun: float, ended: float) -> bool:
-        """Whether it lasted at some moment in between."""
+        """Whether it overlaps with this period."""
         return self.begun <= ended and begun <= self.ended
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a person asked of a delivery. `status` is None where no answer came: then nobody knows
-    whether it was committed."""
+    """A person's request for an action on a delivery. `status` is None without an answer: then it
+    is unknown whether it was committed."""
 
     delivery_id: str
     action: str
@@ -60,7 +60,7 @@ class Action:
 
 @dataclass(slots=True)
 class Evidence:
-    """Everything that was noted. `accepted`: how many deliveries each accepted event has."""
+    """All evidence of a storm. `accepted`: how many deliveries each accepted event has."""
 
     accepted: dict[str, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Evidence:
 
     @contextlib.contextmanager
     def fault(self, kind: str, process: int | None = None) -> Iterator[Fault]:
-        """Note a fault that lasts as long as the block."""
+        """Record a fault that lasts as long as the block."""
         fault = Fault(kind, time.time(), process=process)
         self.faults.append(fault)
         try:
@@ -79,5 +79,5 @@ class Evidence:
             fault.ended = time.time()
 
     def now(self) -> list[str]:
-        """What goes on now."""
+        """Return the kinds of the current faults."""
         return [fault.kind for fault in self.faults if fault.ended == float("inf")]

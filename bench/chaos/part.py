@@ -16,8 +16,8 @@ _RESTART_SECONDS = 1.0
 
 
 class Part:
-    """One process with its children. If it ends by itself, it is started again, as a supervisor
-    would do in production; `ended_by_itself` counts that. Its processes end when ours does."""
+    """One process with its children. If it ends by itself, it is started again, as by a supervisor
+    in production, and `ended_by_itself` counts that. Its processes end with ours."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class Part:
 
     @property
     def pid(self) -> int:
-        """The id of the process that runs, or ran last."""
+        """The id of the current or last process."""
         assert self._process is not None
         return self._process.pid
 
     async def start(self) -> None:
-        """Run it from now on."""
+        """Start the process, and keep it running."""
         self._wanted = True
         await self._spawn()
         self._keeper = asyncio.create_task(self._keep(), name=f"keep-{self.name}")
 
     async def kill(self, number: int = signal.SIGKILL, *, patience: float = 0) -> None:
-        """Return when it is dead, with all its children. `number` is what makes it die; where that
-        takes longer than `patience`, SIGKILL does."""
+        """End the process with all its children by the signal `number`, or by SIGKILL if that takes
+        longer than `patience`."""
         self._wanted = False
         if self._process is None or self._keeper is None:
             return
@@ -67,24 +67,24 @@ class Part:
         await self._keeper
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Freeze the process by SIGSTOP."""
         for process in self._family():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Continue the process by SIGCONT."""
         for process in self._family():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
 
     def last_words(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-5:])
 
     def _family(self) -> list[psutil.Process]:
         if self._process is None or self._process.returncode is not None:
-            return []  # its id may be somebody else's by now
+            return []  # its id may belong to another process by now
         with contextlib.suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self.pid)
             return [parent, *parent.children(recursive=True)]
@@ -98,7 +98,7 @@ class Part:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C in the terminal is ours alone
+                start_new_session=True,  # a Ctrl-C in the terminal is only for us
             )
 
     async def _keep(self) -> None:

@@ -1,5 +1,5 @@
-"""People in a storm: they steer deliveries and endpoints through the API, at random, and note what
-they asked for and what they were answered."""
+"""People in a storm, who act on deliveries and endpoints through the API at random, and record
+their requests and the answers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _THINK = (0.1, 0.7)
 _LOOKS_AT = ("pending", "retrying", "retrying", "held", "paused", "delivered", "dead", "cancelled")
 _PAGE = 100
 _AWAY = (1.0, 6.0)
-"""Seconds that an endpoint stays paused."""
+"""How many seconds an endpoint stays paused, at least and at most."""
 
 
 class People:
-    """Run until `stop`. Afterwards `resume_everything` has them resume what they paused."""
+    """Act until `stop`. Afterwards `resume_everything` undoes the pauses."""
 
     def __init__(
         self, service: Service, evidence: Evidence, endpoints: Mapping[str, str], *, seed: str
@@ -33,22 +33,22 @@ class People:
         self._endpoints = endpoints
         self._random = random.Random(f"people {seed}")
         self._over = False
-        self._steered: set[str] = set()
+        self._acted_on: set[str] = set()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more actions."""
         self._over = True
 
     async def run(self) -> None:
-        """Return when they are stopped and have been answered."""
+        """Act until stopped, and wait for the last answers."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_PEOPLE):
-                group.create_task(self._steer())
+                group.create_task(self._act_on_deliveries())
             group.create_task(self._look_after_endpoints())
 
     async def resume_everything(self) -> None:
-        """Resume endpoints and deliveries, and enable what was disabled. To be repeated: the API
-        may not answer, and deliveries may be paused by what it was asked before."""
+        """Resume endpoints and deliveries, and enable disabled endpoints. Repeat it, because the
+        API may not answer, and an earlier request may still pause deliveries."""
         for endpoint in self._endpoints.values():
             found = await self._ask("GET", f"/v1/endpoints/{endpoint}")
             if found is not None and found["state"] != "enabled":
@@ -61,7 +61,7 @@ class People:
 
     # -- deliveries ----------------------------------------------------------------------------
 
-    async def _steer(self) -> None:
+    async def _act_on_deliveries(self) -> None:
         while not self._over:
             await asyncio.sleep(self._random.uniform(*_THINK))
             status = self._random.choice(_LOOKS_AT)
@@ -71,11 +71,11 @@ class People:
             if not listed or not listed["data"]:
                 continue
             chosen = self._random.choice(listed["data"])["id"]
-            if chosen in self._steered:
-                continue  # by the other one, just now
-            self._steered.add(chosen)
+            if chosen in self._acted_on:
+                continue  # by the other person, just now
+            self._acted_on.add(chosen)
             await self._ask_of(chosen, self._random.choice(self._actions(status)))
-            self._steered.discard(chosen)
+            self._acted_on.discard(chosen)
 
     @staticmethod
     def _actions(status: str) -> list[str]:
@@ -95,7 +95,7 @@ class People:
         except httpx2.HTTPError:
             pass
         if status is not None and status >= 500:
-            status = None  # it may be committed all the same
+            status = None  # it may be committed nevertheless
         self._evidence.actions.append(Action(delivery_id, action, begun, time.time(), status))
 
     # -- endpoints and dead letters ------------------------------------------------------------
@@ -113,7 +113,7 @@ class People:
         await self._ask("POST", f"/v1/endpoints/{endpoint}/resume")
 
     async def _enable(self, _: str) -> None:
-        """Enable the endpoints that a 410 has disabled; redrive their dead letters, or not."""
+        """Enable endpoints that a 410 has disabled, and sometimes redrive their dead letters."""
         disabled = await self._ask("GET", "/v1/endpoints", params={"state": "disabled"})
         for endpoint in disabled["data"] if disabled else ():
             form = {"redrive": self._random.random() < 0.5}
@@ -124,7 +124,7 @@ class People:
         await self._ask("POST", "/v1/dead-letters/redrive", json=form)
 
     async def _ask(self, method: str, path: str, **options: Any) -> Any:
-        """The answer where there is one and it is not a refusal."""
+        """Return the answer, unless there is none or it is an error."""
         try:
             answer = await self._client.request(method, path, **options)
         except httpx2.HTTPError:

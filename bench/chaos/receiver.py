@@ -1,7 +1,7 @@
-"""The receiver of a storm, as a process: fails as its seed says, and notes every request.
+"""The receiver of a storm, as a process. It fails as its seed says, and records every request.
 
-How a message is answered follows from the seed, the path and the number in the event's data, so it
-is the same in every run. `python -m bench.chaos.receiver <seed>` prints its port.
+The answer to a message follows from the seed, the path and the number in the event's data, so it is
+the same in every run. `python -m bench.chaos.receiver <seed>` prints its port.
 
 | path             | what it does
 |------------------|---------------------------------------------------------------------------------
@@ -12,7 +12,7 @@ is the same in every run. `python -m bench.chaos.receiver <seed>` prints its por
 | `/leaving`       | 200; one in forty gets 410 first
 | `/limited`       | 200 after a moment
 | `/hopeless`      | 500, or 400 for one in four
-| `/outage?<s>`    | GET: `/moody` is away for so many seconds
+| `/outage?<s>`    | GET: `/moody` is away for this many seconds
 | `/calm`          | GET: from now on everything is answered with 200 at once
 | `/log`           | GET: every request so far, as JSON
 """
@@ -52,7 +52,7 @@ class World:
         self.log: list[Request] = []
 
     def asked(self, path: str) -> Any:
-        """The answer to a GET of the storm's."""
+        """Return the answer to a GET of the storm."""
         name, _, argument = path.partition("?")
         match name:
             case "/outage":
@@ -64,7 +64,7 @@ class World:
         return len(self.log)
 
     def answer(self, path: str, message_id: str, number: int) -> tuple[int, float]:
-        """The status and the seconds before it for the next request of a message."""
+        """Return the status for the next request of a message, and the seconds before it."""
         earlier = self._seen[message_id]
         self._seen[message_id] += 1
         if self._calm:
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         found = _LENGTH.search(head)
         if len(body) < (int(found[1]) if found else 0):
             return
-        self._buffer = b""  # a sender waits for the answer before it sends more
+        self._buffer = b""  # a sender waits for the answer before it sends the next request
         path = head.split(b" ", 2)[1].decode()
         if head.startswith(b"GET"):
             self._write(200, json.dumps(self._world.asked(path)).encode())

@@ -1,5 +1,4 @@
-"""Prints the table of a storm: how many events were accepted, how their deliveries ended, and the
-counts that must be 0."""
+"""The table of a storm: accepted events, how deliveries ended, and the counts that must be 0."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table. `bad`: the deliveries that it should not count."""
+    """One line of the table. `bad`: deliveries that violate it."""
 
     name: str
     value: str
@@ -29,13 +28,13 @@ class Line:
 
     @property
     def violated(self) -> bool:
-        """Whether it counts what must be 0."""
+        """Whether its count must be 0."""
         return bool(self.bad)
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What the evidence and the rows say together."""
+    """The findings from evidence and rows."""
 
     evidence: Evidence
     rows: Rows
@@ -46,7 +45,7 @@ class Verdict:
     lines: list[Line] = field(default_factory=list)
 
     def reach(self) -> list[Line]:
-        """The lines of the table, in its order."""
+        """Return the lines of the table, in order."""
         evidence, rows = self.evidence, self.rows
         deliveries = sum(evidence.accepted.values())
         statuses = Counter(rows.statuses.values())
@@ -110,7 +109,7 @@ class Verdict:
         self.lines.append(Line(name, f"{len(bad):,}", bad))
 
     def story(self, delivery_id: str) -> list[str]:
-        """What happened to a delivery, in order, for somebody who looks for the reason."""
+        """Return the story of a delivery in order of time, to find the reason."""
         at: list[tuple[float, str]] = []
         for request in self.evidence.requests:
             if request.message_id == delivery_id:
@@ -145,7 +144,7 @@ class Verdict:
 
 
 def show(verdict: Verdict, console: Console, *, title: str) -> bool:
-    """Print the table, and the story of what should not be. Whether all is well."""
+    """Print the table, and the stories of bad deliveries. Return whether all is well."""
     lines = verdict.reach()
     table = Table(title=title)
     table.add_column("")

@@ -1,4 +1,4 @@
-"""What the database says during a storm and after it."""
+"""The rows of the database, during a storm and after it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bench.chaos.emitter import DELAYS
-from hookfast.doctor.database import AWAY
+from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.storage.database.engine import Database
 
 _LOOK_SECONDS = 1.0
 _REST, _LONGEST_REST = 20, 10.0
-"""So many times as long as a look took, nobody looks: it must not slow down what it looks at."""
+"""The pause after reading, as a multiple of its duration: reading must not slow the service."""
 _ENDED = "status IN ('delivered', 'dead', 'gone', 'cancelled')"
 _OF_IT = "FROM attempts WHERE attempts.delivery_id = deliveries.id"
 _ILLEGAL: Final = {
@@ -35,37 +35,37 @@ _ILLEGAL: Final = {
     f"(SELECT coalesce(max(number), 0) {_OF_IT}) "
     f"OR attempts < (SELECT count(DISTINCT number) {_OF_IT})",
 }
-"""Rows that the state machine cannot leave, whenever one looks."""
+"""SQL conditions of rows that the state machine can never write, by what is wrong with them."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at the rows every second or so, as long as it runs."""
+    """Reads the rows about every second while it runs."""
 
     database: Database
     counts: Counter[str] = field(default_factory=Counter)
-    """Deliveries by status, when it looked last."""
+    """Deliveries by status, at the last reading."""
     in_outbox: int = 0
-    """Deliveries whose workflow was to be started or woken, then."""
+    """Deliveries whose workflow was to be started or woken then."""
     illegal: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    """Rows that were illegal whenever it looked, by delivery and what was wrong."""
+    """Illegal rows at any reading, by delivery and what was wrong."""
 
     @property
     def open(self) -> int:
-        """Deliveries that have not ended."""
+        """Number of deliveries that have not ended."""
         return sum(self.counts[status] for status in ("pending", "retrying", "held", "paused"))
 
     async def run(self) -> None:
-        """Look until cancelled. A database that is away is waited for."""
+        """Read until cancelled, and wait while the database is away."""
         while True:
             begun = asyncio.get_running_loop().time()
-            with contextlib.suppress(*AWAY):
+            with contextlib.suppress(*UNUSABLE_ERRORS):
                 await self.look()
             took = asyncio.get_running_loop().time() - begun
             await asyncio.sleep(min(max(_LOOK_SECONDS, took * _REST), _LONGEST_REST))
 
     async def look(self) -> None:
-        """Look once. Raises the database's errors."""
+        """Read once. Raises the database's errors."""
         async with self.database.read() as connection:
             rows = await connection.execute(
                 text("SELECT status, count(*) FROM deliveries GROUP BY status")
@@ -83,7 +83,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows at the end. `deliveries` by id; `made`: how many each event has."""
+    """The rows at the end: `deliveries` by id; `made` is the number of each event's deliveries."""
 
     deliveries: dict[str, dict[str, Any]]
     attempts: dict[str, list[dict[str, Any]]]
@@ -91,17 +91,17 @@ class Rows:
 
     @property
     def statuses(self) -> dict[str, str]:
-        """Every delivery's status."""
+        """The status of every delivery, by id."""
         return {key: row["status"] for key, row in self.deliveries.items()}
 
     @property
     def open(self) -> list[str]:
-        """Deliveries that never came to an end."""
+        """Deliveries that have not ended."""
         return [key for key, row in self.deliveries.items() if row["finished_at"] is None]
 
     @property
     def in_outbox(self) -> list[str]:
-        """Deliveries whose workflow still is to be started or woken."""
+        """Deliveries whose workflow still has to be started or woken."""
         return [key for key, row in self.deliveries.items() if row["started_at"] is None]
 
     @property
@@ -112,7 +112,7 @@ class Rows:
 
 
 async def read_rows(database: Database) -> Rows:
-    """Every delivery and every attempt."""
+    """Read every delivery and every attempt."""
     async with database.read() as connection:
         deliveries = await _all(connection, "SELECT * FROM deliveries ORDER BY id")
         attempts = await _all(connection, "SELECT * FROM attempts ORDER BY delivery_id, started_at")

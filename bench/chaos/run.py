@@ -27,17 +27,17 @@ from bench.chaos.rows import Watch, read_rows
 from bench.chaos.service import Service, running_service
 from bench.chaos.storm import Storm
 from hookfast.deliveries.messages import WORKFLOW_TYPE
-from hookfast.doctor.database import AWAY
+from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.storage.database.engine import Database
 
 _LEAST_SECONDS = 60.0
-"""A storm lasts at least so long, however few the events: it takes that to hit every part."""
+"""Shortest storm in seconds, so that it hits every part even with few events."""
 _QUIET_SECONDS = 480.0
-"""After the storm, deliveries that are open when none has ended for so long are stuck. The longest
-waits are the plan's (15 s), a circuit's ramp, and the sweep for lost deliveries (6 min)."""
+"""After the storm, open deliveries are stuck if none has ended for this long. The longest waits are
+those of the plan (15 s), a circuit's ramp, and the sweep for lost deliveries (6 min)."""
 _WORKFLOWS_SECONDS = 60.0
 _SLOWER = 10
-"""So many times as long as planned the storm may take until everything is accepted."""
+"""The storm may take this multiple of its planned time until everything is accepted."""
 _OPEN = f"WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'"
 _OVERDUE = "Overdue deliveries go through the outbox again."
 _RESUME_SECONDS = 2.0
@@ -46,13 +46,13 @@ _LINE_SECONDS = 10.0
 
 
 class TookTooLong(Exception):
-    """The storm did not come to its end."""
+    """The storm did not end in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The run that was asked for. `calm`: at most so many seconds between two faults; `mode`: how
-    first attempts travel; `only`: the one kind of fault in it."""
+    """The options of a run. `calm`: the most seconds between two faults; `mode`: how first attempts
+    are sent; `only`: the only kind of fault."""
 
     events: int
     rate: float
@@ -64,7 +64,7 @@ class Order:
 
     @property
     def seconds(self) -> float:
-        """How long events are emitted."""
+        """For how many seconds events are emitted."""
         return max(_LEAST_SECONDS, self.events / self.rate)
 
     @property
@@ -75,8 +75,8 @@ class Order:
 
 
 async def run(order: Order, home: Path, console: Console, *, keep: Path | None) -> bool:
-    """Let the storm rage, wait until it is over and everything has ended, and print the table.
-    Whether all is well; where it is not, logs, database and evidence are kept."""
+    """Run the storm, wait until everything has ended, and print the table. Return whether all is
+    well; if not, keep logs, database and evidence."""
     console.print(f"{order.title}: starting …")
     evidence, well = Evidence(), False
     with Disk(home / "database") as disk:
@@ -102,7 +102,7 @@ async def run(order: Order, home: Path, console: Console, *, keep: Path | None) 
 
 
 async def _rage(order: Order, service: Service, evidence: Evidence) -> People:
-    """Return when every event is accepted and the storm is over, with the people in it."""
+    """Wait until every event is accepted, and the storm and its people have ended."""
     emitter = Emitter(
         service, evidence, seed=order.seed, events=order.events, seconds=order.seconds
     )
@@ -127,11 +127,11 @@ async def _rage(order: Order, service: Service, evidence: Evidence) -> People:
 
 
 async def _wait_for_the_end(people: People, watch: Watch) -> None:
-    """Return when no delivery is open, or those that are will stay so; the table says which."""
+    """Wait until no delivery is open, or the open ones are stuck; the table lists them."""
     fewest, since = float("inf"), time.monotonic()
     while time.monotonic() - since < _QUIET_SECONDS:
         await people.resume_everything()
-        with contextlib.suppress(*AWAY):  # it may still recover
+        with contextlib.suppress(*UNUSABLE_ERRORS):  # it may still recover
             await watch.look()
             if watch.open == watch.in_outbox == 0:
                 return
@@ -155,7 +155,7 @@ async def _judge(service: Service, evidence: Evidence, watch: Watch) -> Verdict:
 
 
 async def _open_workflows(service: Service) -> list[str]:
-    """Deliveries whose workflows are open when they have had time to end."""
+    """Return deliveries whose workflows are still open after they had time to end."""
     client = await Client.connect(service.temporal_server.address)
     give_up_at = time.time() + _WORKFLOWS_SECONDS
     while True:
@@ -166,7 +166,7 @@ async def _open_workflows(service: Service) -> list[str]:
 
 
 def _woken_by_sweep(log: Path) -> int:
-    """Deliveries that only the sweep has found, minutes late."""
+    """Return deliveries that only the sweep found, minutes late."""
     woken = 0
     for line in log.read_text(errors="replace").splitlines():
         with contextlib.suppress(ValueError):
@@ -180,9 +180,9 @@ def _woken_by_sweep(log: Path) -> int:
 async def _shown(
     order: Order, service: Service, evidence: Evidence, watch: Watch, console: Console
 ) -> AsyncIterator[None]:
-    """Look at the rows, and show how things stand, while the block lasts."""
+    """Read the rows and show their status while the block lasts."""
 
-    def standing() -> str:
+    def status() -> str:
         counts, accepted = watch.counts, len(evidence.accepted)
         dead = counts["dead"] + counts["gone"]
         ended = f"{counts['delivered']:,} delivered, {dead:,} dead, {watch.open:,} open"
@@ -192,13 +192,13 @@ async def _shown(
 
     async def show_lines() -> None:
         while True:
-            console.print(standing(), markup=False, highlight=False)
+            console.print(status(), markup=False, highlight=False)
             await asyncio.sleep(_LINE_SECONDS)
 
     async def show_live() -> None:
         with Live(console=console, transient=True) as live:
             while True:
-                live.update(Text(standing()))
+                live.update(Text(status()))
                 await asyncio.sleep(_REFRESH_SECONDS)
 
     tasks = [
@@ -214,7 +214,7 @@ async def _shown(
 
 
 def _keep(home: Path, folder: Path, evidence: Evidence, console: Console) -> None:
-    """Copy logs and database to where they outlive us, and write the evidence beside them."""
+    """Copy logs and database to a permanent folder, and write the evidence beside them."""
     left_out = shutil.ignore_patterns("ballast", ".s.*")
     shutil.copytree(home, folder, ignore=left_out, dirs_exist_ok=True)
     (folder / "evidence.json").write_text(json.dumps(dataclasses.asdict(evidence)))

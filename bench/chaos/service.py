@@ -30,7 +30,7 @@ _REQUEST_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The parts. `client` asks the API with the operator's key; nobody answers while it is dead."""
+    """The parts of the service. `client` calls the API with the operator's key."""
 
     home: Path
     api: Part
@@ -44,18 +44,18 @@ class Service:
 
     @property
     def parts(self) -> list[Part]:
-        """Those that may end by themselves."""
+        """The parts that may end by themselves."""
         own = [] if self.database.part is None else [self.database.part]
         return [self.api, *self.workers, self.temporal, *own]
 
     async def start_temporal(self) -> None:
-        """Return when it serves."""
+        """Start Temporal, and wait until it serves."""
         await self.temporal.start()
         server = self.temporal_server
         await wait_until_serving(server.address, server.namespace, home=self.home)
 
     async def start_api(self) -> None:
-        """Return when it answers, or is not going to soon: its database may be away."""
+        """Start the API, and wait until it answers or its database seems to be away."""
         await self.api.start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_API_SECONDS):
@@ -63,12 +63,12 @@ class Service:
                     await asyncio.sleep(0.1)
 
     async def ask_receiver(self, path: str) -> bytes:
-        """The receiver's answer to a GET."""
+        """Return the receiver's answer to a GET."""
         answer = await self.client.get(self.receiver + path, timeout=60)
         return answer.content
 
     async def wait_until_ready(self) -> None:
-        """Return when the API says that nothing is missing. Raises TimeoutError."""
+        """Wait until the API reports that it is ready. Raises TimeoutError."""
         async with asyncio.timeout(_READY_SECONDS):
             while not await self._answers("/readyz"):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.2)
@@ -83,7 +83,7 @@ class Service:
 async def running_service(
     home: Path, disk: Disk, *, kind: str, mode: str, seed: str
 ) -> AsyncIterator[Service]:
-    """The service, ready, while the block lasts; afterwards none of its processes is left."""
+    """Run the service while the block lasts, and end all its processes afterwards."""
     async with AsyncExitStack() as stack:
         database = database_of(kind, disk, home / "postgresql.log")
         temporal_server = EmbeddedTemporal(
@@ -156,7 +156,7 @@ def _environment(home: Path, database_url: str, temporal: str, port: int) -> dic
         "HOOKFAST_LOG_LEVEL": "warning",
         "HOOKFAST_LOG_FORMAT": "json",
         "HOOKFAST_WORKER_METRICS_PORT": "0",
-        # shorter than the default, so that what a killed relay had claimed does not wait for long
+        # shorter than the default, so that rows leased by a killed relay do not wait for long
         "HOOKFAST_RELAY_LEASE": "5",
         "TEMPORAL_ADDRESS": temporal,
         "TEMPORAL_CONFIG_FILE": os.devnull,

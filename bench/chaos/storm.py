@@ -1,6 +1,6 @@
-"""The storm: faults that hit the service one after the other, each with an end.
+"""The storm: faults that hit the service one after the other, and end.
 
-| fault              | what is done                                                   | lasts
+| fault              | what happens                                                   | lasts
 |--------------------|----------------------------------------------------------------|---------
 | worker killed      | SIGKILL of one worker                                          | 0.5–3 s
 | worker stopped     | SIGSTOP, later SIGCONT                                         | 3–20 s
@@ -14,7 +14,7 @@
 | disk full          | a ballast file fills the database's own disk to the last byte  | 3–8 s
 | endpoint away      | `/moody` answers 503, so that its circuit opens                | 4–10 s
 
-Kinds are dealt from a shuffled deck, so that each comes before one comes twice.
+Kinds are drawn from a shuffled deck, so that each occurs before any occurs twice.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ KILLS: Final = {
     "temporal": TEMPORAL_KILLED,
     "postgresql": POSTGRESQL_KILLED,
 }
-"""What `--kill` takes."""
+"""The values of `--kill`."""
 ON_POSTGRESQL: Final = (POSTGRESQL_KILLED, POSTGRESQL_STOPPED, POSTGRESQL_CRASHED)
 ON_SQLITE: Final = (SQLITE_LOCKED,)
 DATABASE_FAULTS: Final = (*ON_POSTGRESQL, *ON_SQLITE, DISK_FULL)
@@ -68,13 +68,13 @@ KINDS: Final = (
 _FRONTS = 2
 """Faults at once, of different parts."""
 CALM: Final = 5.0
-"""At most so many seconds, and at least a fifth of them, lie between two faults."""
+"""Most seconds between two faults; at least a fifth of them lie in between."""
 _RELAY_PATIENCE = 10.0
-"""A relay that has nothing to start for so long is killed as it is."""
+"""A relay with nothing to start for this long is killed anyway."""
 
 
 class Storm:
-    """Runs until `stop`; then the faults that last come to their ends, and everything is well."""
+    """Causes faults until `stop`; then the current faults end, and every part is repaired."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class Storm:
             self._faults = {only: self._faults[only]}
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more faults."""
         self._over.set()
 
     async def run(self) -> None:
-        """Return when it is stopped and everything has healed."""
+        """Cause faults until stopped, and wait until every part is repaired."""
         async with asyncio.TaskGroup() as group:
             for _ in range(min(_FRONTS, len(self._faults))):
                 group.create_task(self._front())
@@ -130,7 +130,7 @@ class Storm:
         return True
 
     def _possible(self) -> dict[str, tuple[str, Callable[[], Awaitable[None]]]]:
-        """The faults, each with the part that it hits: one at a time for each part."""
+        """Return the faults and the part that each hits. A part has one fault at a time."""
         database = self._service.database
         faults: dict[str, tuple[str, Callable[[], Awaitable[None]]]] = {
             WORKER_KILLED: ("workers", self._kill_worker),
@@ -219,7 +219,7 @@ class Storm:
                 with self._evidence.fault(SQLITE_LOCKED):
                     await self._pause(3, 12)
         except sqlite3.Error:
-            pass  # a worker that was stopped has the lock
+            pass  # a frozen worker has the lock
 
     async def _fill_disk(self) -> None:
         with self._evidence.fault(DISK_FULL):

@@ -1,6 +1,6 @@
-"""A worker as it runs in a storm. Its requests name its process, so that a request that is made
-twice can be put down to what happened to the worker that made it first; and SIGUSR1 makes it die
-between two steps of the relay: workflows are started, and their rows are not marked."""
+"""The worker process of a storm. Its requests name the process, so that a repeated request can be
+explained by a fault of the worker that made it first. SIGUSR1 makes it die between two steps of the
+relay: workflows are started, and their rows are not marked yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command: reads what to measure, runs it, and sums it up, also when it is interrupted."""
+"""The command: run the chosen parts and summarise the results, also after an interrupt."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def main() -> None:
     finally:
         progress.prefix = ""
         if interrupted:
-            progress.say("interrupted; this is what there is")
+            progress.say("interrupted; results so far:")
         summarize(figures)
         if arguments.json is not None:
             arguments.json.write_text(json.dumps(figures.as_json(), indent=1) + "\n")
@@ -111,17 +111,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--database", default="both", choices=[*DATABASES, "both"])
     add("--rounds", type=int, default=3, help="turns of the floor and the product")
-    add("--seconds", type=float, default=5, help="how long a round lasts, about")
+    add("--seconds", type=float, default=5, help="approximate length of a round")
     add("--rate", type=float, default=50, help="single events a second, for the latencies")
-    add("--latency-seconds", type=float, default=15, help="how long each rate is kept up")
+    add("--latency-seconds", type=float, default=15, help="how long each rate is sent")
     add("--burst-rate", type=float, default=200, help="single events a second of the burst")
     add("--burst-seconds", type=float, default=60, help="how long the burst lasts")
-    add("--backlog", type=int, default=12_000, help="deliveries that wait, for the fairness")
+    add("--backlog", type=int, default=12_000, help="waiting deliveries, for the fairness")
     add("--memory-deliveries", type=int, default=50_000, help="deliveries before memory is read")
     add("--workers", type=int, default=1, help="workers of each `hookfast up`")
     add("--api-processes", type=int, default=1, help="API processes of each `hookfast up`")
-    add("--python", action="store_true", help="do without the load generator and sink in Go")
-    add("--json", type=Path, metavar="FILE", help="write all figures into it")
+    add("--python", action="store_true", help="use the load generator and sink in Python, not Go")
+    add("--json", type=Path, metavar="FILE", help="write all figures to this file")
     return parser
 
 

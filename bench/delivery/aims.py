@@ -27,10 +27,10 @@ _RATES = {
 }
 _MOONSHOTS = {SINGLES: 9.5}
 _CPU = 2 / 23
-"""A delivery's CPU where batches of events come, in multiples of the floor's."""
+"""A delivery's CPU for batch emits, in multiples of the floor's."""
 _OF_SQLITE = 0.9
 _FLOOR_OF_LATENCIES = 68.0
-"""The floor, in deliveries a second, of the machine that the aims for latencies are meant for."""
+"""The floor, in deliveries a second, of the machine for which the latency aims are meant."""
 _LATENCIES = (("p50", 15.0), ("p95", 30.0), ("p99", 45.0))
 _LATENCY_RATE = 50.0
 _MEMORY_MIB = 450.0
@@ -38,7 +38,7 @@ _MEMORY_MIB = 450.0
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A figure and its aim. `reached` is None where nothing was measured that decides it."""
+    """A figure and its aim. `reached` is None if the measurement that decides it is missing."""
 
     name: str
     figure: str
@@ -47,7 +47,7 @@ class Aim:
 
 
 def aims(figures: Figures) -> list[Aim]:
-    """Every aim about something that was measured."""
+    """Return the aims of all parts that were measured."""
     found: list[Aim] = []
     for rates in figures.rates:
         found += _of_rates(rates, figures)

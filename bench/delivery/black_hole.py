@@ -1,10 +1,11 @@
-"""What an endpoint that never answers costs the others: healthy deliveries' latencies, with it and
+"""The cost of an endpoint that never answers for others: healthy deliveries' latencies with and
 without it.
 
-An open loop of single events at 0.3 of what the mode delivers. Nine in ten go to one endpoint; the
-tenth goes to another one of the same tenant, which answers in one turn, and in the next accepts the
-connection and never answers, until the timeout of 5 s. Its circuit is set to stay closed, so that
-it does harm all the time, and its retries to come after the run. Only the nine are measured.
+An open loop of single events at 0.3 of the mode's capacity. Nine in ten go to one endpoint; the
+tenth goes to another endpoint of the same tenant, which answers in one turn, and in the next turn
+accepts the connection and never answers, until the timeout of 5 s. Its circuit is set to stay
+closed, so that it does harm all the time, and its retries come after the run. Only the nine are
+measured.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _STALLED_SECONDS = 60.0
 
 
 async def measure_black_hole(session: Session, *, rounds: int, seconds: float) -> BlackHole:
-    """So many turns of both, each for so long."""
+    """Measure this many turns with and without the black hole, each this long."""
     rate = SHARE * await session.capacity()
     without: list[float] = []
     behind: list[float] = []
@@ -55,7 +56,7 @@ async def measure_black_hole(session: Session, *, rounds: int, seconds: float) -
 async def _turn(
     session: Session, name: str, other: str, rate: float, seconds: float
 ) -> list[float]:
-    """Milliseconds of the healthy deliveries, while every tenth event goes to the path `other`."""
+    """Return the healthy deliveries' milliseconds, while every tenth event goes to `other`."""
     bench, tenant = session.bench, session.tenant
     healthy_type, other_type = f"order.healthy.{name}", f"order.other.{name}"
     path = f"/healthy/{name}"

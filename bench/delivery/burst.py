@@ -1,7 +1,7 @@
-"""Whether deliveries are made while their events come, at a rate above the floor: 200 a second.
+"""Whether deliveries keep up with single events at a rate above the floor: 200 a second.
 
-An open loop of single events, as in `latency`. Measured when the last event was due: how many had
-not come to the sink, and how long before the oldest of them had been emitted.
+An open loop, as in `latency`. When the last event was due: how many deliveries had not reached the
+sink, and how long before the oldest of them was emitted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CALM_SECONDS = 3.0
 
 
 async def measure_burst(session: Session, *, rate: float, seconds: float) -> Burst:
-    """This rate, for so long."""
+    """Measure this rate for this long."""
     session.progress.say("burst: the floor")
     await session.warm_up()
     await session.floor(seconds=2)

@@ -1,4 +1,4 @@
-"""What the benchmarks emit, and the tenants and endpoints that it goes to."""
+"""The events that the benchmarks emit, and their tenants and endpoints."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _AT_ONCE = 8
 def event(
     event_type: str = EVENT_TYPE, *, sent_at: int = 0, tenant: str | None = None
 ) -> dict[str, Any]:
-    """An event of 380 bytes. `sent_at` is in monotonic nanoseconds, for the sink."""
-    made = {"type": event_type, "data": {"sent_at": sent_at, "filler": "x" * 300}}
-    return made if tenant is None else made | {"tenant_id": tenant}
+    """Return an event of 380 bytes. `sent_at` is in monotonic nanoseconds, for the sink."""
+    new = {"type": event_type, "data": {"sent_at": sent_at, "filler": "x" * 300}}
+    return new if tenant is None else new | {"tenant_id": tenant}
 
 
 def single_body(event_type: str, *, tenant: str) -> str:
-    """The body that emits one event; the sender puts the time where `{sent_at}` is."""
+    """Return the body that emits one event. The sender replaces `{sent_at}` by the time."""
     return _timed(event(event_type, tenant=tenant))
 
 
 def batch_body(event_type: str, *, tenant: str, size: int = BATCH) -> str:
-    """The body that emits so many events at once."""
+    """Return the body that emits a batch of events."""
     return _timed({"events": [event(event_type, tenant=tenant)] * size})
 
 
@@ -37,7 +37,7 @@ def _timed(content: Any) -> str:
 
 
 async def create_tenant(bench: Bench, name: str) -> str:
-    """The new tenant's id."""
+    """Create a tenant and return its id."""
     answer = await bench.client.post(f"{bench.api}/v1/tenants", json={"name": name})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
@@ -46,13 +46,13 @@ async def create_tenant(bench: Bench, name: str) -> str:
 async def create_endpoints(
     bench: Bench, paths: list[str], *, tenant: str, event_type: str, **form: Any
 ) -> None:
-    """Endpoints at these paths of the sink, each with a subscription to the type, which is
-    registered. `form` is added to what is asked of each."""
+    """Register an event type, and create endpoints that subscribe to it at these paths of the sink.
+    `form` is added to each request."""
     await bench.client.put(f"{bench.api}/v1/event-types/{event_type}", json={})
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def create(path: str) -> None:
-        asked = {
+        body = {
             "url": bench.sink + path,
             "tenant_id": tenant,
             "events": [event_type],
@@ -60,7 +60,7 @@ async def create_endpoints(
             **form,
         }
         async with slots:
-            answer = await bench.client.post(f"{bench.api}/v1/endpoints", json=asked)
+            answer = await bench.client.post(f"{bench.api}/v1/endpoints", json=body)
         assert answer.status_code == 201, answer.text
 
     async with asyncio.TaskGroup() as group:
@@ -69,14 +69,14 @@ async def create_endpoints(
 
 
 async def register(bench: Bench) -> str:
-    """A tenant with one endpoint for EVENT_TYPE, the sink. The tenant's id."""
+    """Create a tenant with one endpoint for EVENT_TYPE, the sink. Return the tenant's id."""
     tenant = await create_tenant(bench, "Bench")
     await create_endpoints(bench, ["/product"], tenant=tenant, event_type=EVENT_TYPE)
     return tenant
 
 
 async def any_with(bench: Bench, status: str) -> bool:
-    """Whether a delivery has this status."""
+    """Whether any delivery has this status."""
     answer = await bench.client.get(
         f"{bench.api}/v1/deliveries", params={"status": status, "limit": 1}
     )
@@ -85,17 +85,17 @@ async def any_with(bench: Bench, status: str) -> bool:
 
 
 async def count_waiting(bench: Bench, *, tenant: str) -> int:
-    """How many of the tenant's deliveries are pending."""
+    """Count the tenant's pending deliveries."""
     return sum((await _count(bench, {"status": "pending", "tenant_id": tenant})).values())
 
 
 async def count_unfinished(bench: Bench) -> dict[str, int]:
-    """How many deliveries have not ended, by status."""
+    """Count the deliveries that have not ended, by status."""
     return await _count(bench, {"since": "2000-01-01T00:00:00Z"})
 
 
 async def _count(bench: Bench, chosen: dict[str, str]) -> dict[str, int]:
-    """By status; `cancel` acts on what has not ended."""
+    """Count deliveries by status. `cancel` would act on all that have not ended."""
     answer = await bench.client.post(
         f"{bench.api}/v1/deliveries/actions",
         json={"action": "cancel", "filter": chosen, "dry_run": True},

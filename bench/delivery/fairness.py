@@ -1,13 +1,13 @@
-"""What one's backlog costs another, in seconds from emit to sink.
+"""The delay that one tenant's backlog causes for others, in seconds from emit to sink.
 
-1. A tenant's single event, emitted when 12,000 deliveries of another tenant wait; then another such
-   event each second while the backlog lasts.
-2. 5,000 deliveries to 250 endpoints that are new (20 events for all of them), emitted when 12,000
-   deliveries to another endpoint of the same tenant wait: how long until each endpoint has its
-   first. The time counts from the first of the 20 events.
+1. A single event, emitted while 12,000 deliveries of another tenant wait; then another one each
+   second while the backlog lasts.
+2. 5,000 deliveries to 250 new endpoints (20 events for all of them), emitted while 12,000
+   deliveries to another endpoint of the same tenant wait: how long until each endpoint gets its
+   first delivery, from the first of the 20 events.
 
-The backlog is emitted in batches as fast as the API takes it, and topped up until the API counts as
-many pending, because deliveries are made meanwhile.
+The backlog is emitted in batches as fast as the API accepts it, and topped up until the API counts
+that many pending, because deliveries are made meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEW_TYPE = "order.endpoint.added"
 async def measure_fairness(
     session: Session, *, backlog: int = 12_000, endpoints: int = 250, events: int = 20
 ) -> Fairness:
-    """Both scenarios, one after the other."""
+    """Measure both scenarios in turn."""
     bench = session.bench
     big = await create_tenant(bench, "Backlog")
     small = await create_tenant(bench, "Single")
@@ -85,7 +85,7 @@ async def measure_fairness(
 
 
 async def _grow(session: Session, backlog: int, *, tenant: str) -> tuple[int, int]:
-    """Emit until so many wait. How many were emitted, and how many wait."""
+    """Emit until this many wait. Return how many were emitted, and how many wait."""
     plan = Plan(
         url=f"{session.bench.api}/v1/events/batch",
         bodies=(batch_body(_BACKLOG_TYPE, tenant=tenant, size=_BIG_BATCH),),
@@ -106,7 +106,7 @@ async def _grow(session: Session, backlog: int, *, tenant: str) -> tuple[int, in
 
 
 async def _single(session: Session, before: int, *, tenant: str) -> float:
-    """Emit one event when so many came before. Seconds until it is at the sink."""
+    """Emit one event after `before` earlier ones. Return the seconds until it is at the sink."""
     plan = Plan(
         url=f"{session.bench.api}/v1/events",
         bodies=(body_of(_SINGLE_TYPE, tenant=tenant),),

@@ -1,4 +1,4 @@
-"""What a run found: plain values, which `--json` writes and from which the report is made.
+"""The figures of a run: plain values, for `--json` and the report.
 
 Rates are deliveries per second, CPU is milliseconds per delivery, latencies are milliseconds."""
 
@@ -13,7 +13,7 @@ from typing import Any, Self
 from bench.parts import part_kind
 
 BESIDE = ("sink", "load generator")
-"""Processes that are no part of the service."""
+"""Processes that are not part of the service."""
 FLOOR = "floor"
 BATCHES = "batch emits"
 SINGLES = "single emits"
@@ -22,7 +22,7 @@ FAN_OUT = "fan-out"
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Latencies, summed up."""
+    """A summary of latencies."""
 
     count: int
     p50: float
@@ -32,7 +32,7 @@ class Quantiles:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """The nearest ranks; at least one value is needed."""
+        """Return the nearest ranks of at least one value."""
         ranked = sorted(values)
 
         def rank(share: float) -> float:
@@ -43,8 +43,8 @@ class Quantiles:
 
 @dataclass(slots=True)
 class Side:
-    """One side's rounds: deliveries per second, CPU milliseconds per delivery by process, and the
-    cores that others kept busy."""
+    """The rounds of one side: deliveries per second, CPU milliseconds per delivery by process, and
+    the cores that other processes kept busy."""
 
     name: str
     rates: list[float] = field(default_factory=list)
@@ -54,8 +54,8 @@ class Side:
     def add(
         self, count: int, seconds: float, cpu: dict[str, float], *, elsewhere: float = 0.0
     ) -> None:
-        """Note a round: so many deliveries, and the CPU seconds by process. Processes of one kind
-        are added up."""
+        """Add a round: its deliveries, and the CPU seconds by process. Processes of one kind are
+        added up."""
         self.rates.append(count / seconds)
         self.elsewhere.append(elsewhere)
         kinds: dict[str, float] = {}
@@ -71,18 +71,18 @@ class Side:
         return statistics.median(self.rates)
 
     def cpu_of(self, process: str) -> float:
-        """The median of the rounds; 0 for a process that this side has not."""
+        """The median of the rounds; 0 for a process that this side does not have."""
         return statistics.median(self.cpu.get(process, [0.0]))
 
     @property
     def service_cpu(self) -> float:
-        """All processes but the sink and the load generator."""
+        """CPU of all processes except the sink and the load generator."""
         return sum(self.cpu_of(process) for process in self.cpu if process not in BESIDE)
 
 
 @dataclass(slots=True)
 class Rates:
-    """A mode's sides, by name; round by round they were measured in turns with the floor."""
+    """The sides of a mode, by name. Their rounds were measured in turns with the floor."""
 
     database: str
     mode: str
@@ -105,9 +105,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Single events at a fixed rate; `of_capacity` is that rate as a share of what the mode can
-    deliver, None where the rate was given. `floor` is deliveries per second, `elsewhere` the cores
-    that others kept busy."""
+    """Single events at a fixed rate. `of_capacity` is the rate as a share of the mode's capacity,
+    None if the rate was given. `floor` is deliveries per second, `elsewhere` the cores that other
+    processes kept busy."""
 
     database: str
     mode: str
@@ -122,8 +122,8 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Single events at a rate above the floor. When the last one was due, `waiting` had not come;
-    the oldest of them had been emitted `oldest_seconds` before."""
+    """Single events at a rate above the floor. When the last one was due, `waiting` deliveries had
+    not arrived, the oldest of them emitted `oldest_seconds` before."""
 
     database: str
     mode: str
@@ -156,8 +156,8 @@ class Fairness:
 
 @dataclass(frozen=True, slots=True)
 class BlackHole:
-    """Healthy deliveries' latencies while one in ten goes to an endpoint that answers, and to one
-    that never does. `multiples`: p99 with it against without it, by turn."""
+    """Latencies of healthy deliveries while one in ten goes to an endpoint that answers, or to one
+    that never does. `multiples`: the ratio of the p99s, by turn."""
 
     database: str
     mode: str
@@ -170,8 +170,8 @@ class BlackHole:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """MiB of each process of `hookfast up`, at the start and after so many deliveries; the most
-    that was seen of all of them together."""
+    """MiB of each process of `hookfast up`, at the start and after the deliveries, and the maximum
+    of all together."""
 
     database: str
     mode: str
@@ -192,7 +192,7 @@ class Unmeasured:
 
 @dataclass(slots=True)
 class Figures:
-    """All of a run, as far as it came."""
+    """All figures of a run so far."""
 
     machine: dict[str, Any] = field(default_factory=dict)
     rates: list[Rates] = field(default_factory=list)
@@ -204,7 +204,7 @@ class Figures:
     unmeasured: list[Unmeasured] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain members for `json.dump`, with the multiples that follow from the rates."""
+        """Return plain values for `json.dump`, with the multiples computed from the rates."""
         plain = dataclasses.asdict(self)
         for members, rates in zip(plain["rates"], self.rates, strict=True):
             products = [name for name, side in rates.sides.items() if side.rates and name != FLOOR]

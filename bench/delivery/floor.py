@@ -1,6 +1,6 @@
 """The floor next to the product: `bench.floor` in a process of its own, on the same Temporal.
 
-It is started when it is first wanted, and waits between its turns.
+It is started when it is first needed, and waits between its turns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _READY_SECONDS = 60
 
 
 class Floor:
-    """Delivers as the floor does. End it with `aclose`."""
+    """The process of the floor. Close it with `aclose`."""
 
     def __init__(self, bench: Bench, process: Process) -> None:
         self._bench = bench
@@ -28,7 +28,7 @@ class Floor:
 
     @classmethod
     async def start(cls, bench: Bench) -> Self:
-        """Return when it has warmed up."""
+        """Start the process, and wait until it has warmed up."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.floor", f"{bench.sink}/floor", str(_IN_FLIGHT)),
             env=os.environ | {"TEMPORAL_ADDRESS": bench.temporal_address},
@@ -47,7 +47,7 @@ class Floor:
         return floor
 
     async def deliver(self, count: int) -> tuple[float, dict[str, float]]:
-        """Deliver so many. The seconds it took, and CPU seconds by process."""
+        """Deliver this many. Return the seconds that it took, and CPU seconds by process."""
         process = psutil.Process(self._process.pid)
         before = self._bench.cpu_now() | {"worker": cpu_seconds(process)}
         assert self._process.stdin is not None
@@ -55,7 +55,7 @@ class Floor:
         seconds = float(await self._said("took"))
         after = self._bench.cpu_now() | {"worker": cpu_seconds(process)}
         spent = spent_since(before, after)
-        # the product's own processes rest: what they take meanwhile is not the floor's
+        # the product's own processes are idle: their CPU does not count for the floor
         for name in spent.keys() - {"temporal", "worker", "sink"}:
             spent[name] = 0.0
         return seconds, spent
@@ -67,7 +67,7 @@ class Floor:
             await self._process.wait()
 
     async def _said(self, word: str) -> str:
-        """The rest of the next line that begins with this word; there are lines of the log too."""
+        """Return the rest of the next line that begins with this word, skipping log lines."""
         assert self._process.stdout is not None
         while line := (await self._process.stdout.readline()).decode():
             if line.startswith(word):

@@ -1,10 +1,10 @@
-"""How long a single event takes to its 202 and to the sink, at a fixed rate.
+"""The time from a single event to its 202 and to the sink, at a fixed rate.
 
-An open loop: when each event is due is fixed beforehand, and both times count from then, so that
-whatever makes the sender wait counts for every event that was due meanwhile. What is measured
-begins when the same rate has been kept up for some seconds: `auto` has decided by then. Once at a
-rate that was given, once at 0.3 of what the mode delivers in a closed loop. The floor's rate is
-measured right before, so that aims can be stated for this machine as it is now.
+An open loop: the time of each event is fixed beforehand, and both times count from then, so that a
+delayed sender counts for every event that was due meanwhile. Measuring starts after some seconds at
+the same rate, when `auto` has decided. It is done once at the given rate, and once at 0.3 of the
+mode's capacity in a closed loop. The floor's rate is measured right before, so that the aims can be
+scaled to this machine as it is now.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bench.loading import Outcome, Plan
 
 SHARE = 0.3
 _CALM_SECONDS = 3.0
-"""Until `auto` has seen that new deliveries come slowly."""
+"""Seconds until `auto` has noticed that new deliveries come slowly."""
 _WARM_SECONDS = 3.0
 
 
 async def measure_latency(session: Session, *, rate: float, seconds: float) -> list[Latency]:
-    """At this rate, and at SHARE of the mode's own."""
+    """Measure this rate, and SHARE of the mode's own capacity."""
     session.progress.say("latency: the floor")
     await session.capacity()
     await session.floor(seconds=2)
@@ -59,7 +59,8 @@ async def measure_latency(session: Session, *, rate: float, seconds: float) -> l
 async def send_singles(
     session: Session, *, rate: float, seconds: float
 ) -> tuple[Outcome, dict[str, float]]:
-    """Single events, open loop, until all are recorded. CPU seconds by process."""
+    """Send single events in an open loop until all are recorded. Return the outcome, and CPU
+    seconds by process."""
     way = session.ways[SINGLES]
     count = max(1, int(rate * seconds))
     plan = Plan(

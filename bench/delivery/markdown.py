@@ -1,7 +1,7 @@
-"""The tables of docs/guides/scaling.md, from what a run wrote with `--json`.
+"""The tables of docs/guides/scaling.md, from the figures that a run wrote with `--json`.
 
-`python -m bench.delivery.markdown FILE` prints them. Rates and CPU are in multiples of the floor of
-the same turn, so that they can be taken to another machine; latencies are of the machine.
+`python -m bench.delivery.markdown FILE` prints them. Rates and CPU are multiples of the floor of
+the same turn, so they hold for other machines too; latencies are those of the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WAYS = (BATCHES, SINGLES, FAN_OUT)
 
 
 def tables(figures: dict[str, Any]) -> Iterator[str]:
-    """The lines of the tables."""
+    """Yield the lines of the tables."""
     yield from _rates(figures["rates"])
     yield from _latency(figures["latency"])
     yield from _others(figures)
@@ -132,7 +132,7 @@ def _quantiles(of: dict[str, float]) -> str:
 
 
 def main() -> None:
-    """Print the tables of the file that is named."""
+    """Print the tables of a file."""
     for line in tables(json.loads(Path(sys.argv[1]).read_text())):
         print(line)
 

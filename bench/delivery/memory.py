@@ -1,9 +1,8 @@
-"""What `hookfast up` takes of memory, by process, at the start and after 50,000 deliveries.
+"""The memory of `hookfast up`, by process, at the start and after 50,000 deliveries.
 
-The deliveries come in batch emits, 5,000 at a time. Measured is the proportional set size (PSS) of
-`up` and every process below it: a page that several share counts once. Where the system does not
-tell it, it is the resident set size, which counts such pages more than once. A PostgreSQL is no
-part of `up`.
+The deliveries come in batch emits, 5,000 at a time. The measure is the proportional set size (PSS)
+of `up` and every process below it, which counts shared pages once. If the system does not report
+it, it is the resident set size, which counts them more than once. PostgreSQL is not part of `up`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
 async def measure_memory(session: Session, *, deliveries: int) -> Memory:
-    """Before and after so many."""
+    """Measure the memory before and after this many deliveries."""
     up = session.bench.up
     await asyncio.sleep(_SETTLED_SECONDS)
     start, measure = memory_of(up)
@@ -47,7 +46,7 @@ async def measure_memory(session: Session, *, deliveries: int) -> Memory:
 
 
 def memory_of(up: psutil.Process) -> tuple[dict[str, float], str]:
-    """MiB by the kind of the process, and whether they are `PSS` or `RSS`."""
+    """Return MiB by the kind of process, and the measure: `PSS` or `RSS`."""
     processes = {"up": [up]}
     for child in up.children(recursive=True):
         processes.setdefault(part_name(child) or "other", []).append(child)

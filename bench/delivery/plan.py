@@ -1,5 +1,5 @@
-"""Which parts run where: each mode and each database has a `hookfast up` of its own, and so have
-the parts that leave something behind."""
+"""Which parts run where. Each mode and each database has its own `hookfast up`, and so have the
+parts that leave data behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODES = ("workflow", "batch", "auto")
 PARTS = ("rates", "latency", "burst", "fairness", "black-hole", "memory")
 _OF_EACH_MODE = ("rates", "latency")
 _DEFAULT_MODE = "auto"
-"""The mode in which the parts run that do not run in each."""
+"""The mode of the parts that do not run in every mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ class Choice:
 
 
 def chosen(only: str) -> tuple[list[str], list[str]]:
-    """The modes and parts that `--only` names, separated by commas; all of what it does not name.
-    A mode alone is for the parts that run in each mode. Raises ValueError."""
+    """Return the modes and parts that `--only` names, separated by commas; all if it names none.
+    A mode alone selects the parts that run in every mode. Raises ValueError for unknown names."""
     names = [name.strip() for name in only.split(",") if name.strip()]
     unknown = sorted(set(names) - {*MODES, *PARTS})
     if unknown:
@@ -64,14 +64,14 @@ def chosen(only: str) -> tuple[list[str], list[str]]:
 
 
 async def run(choice: Choice, load: Load, figures: Figures, progress: Progress) -> None:
-    """Measure, print each part, and note it in the figures. What fails is noted with its reason,
-    and the rest goes on."""
+    """Measure and print each part, and add it to the figures. A part that fails is added with its
+    reason, and the others continue."""
     for database in choice.databases:
         of_each = [part for part in _OF_EACH_MODE if part in choice.parts]
         for mode in choice.modes:
             await _run_parts(choice, load, figures, progress, database, mode, of_each)
         others = [part for part in choice.parts if part not in _OF_EACH_MODE]
-        # what the memory is after so many is asked of a service that did nothing else
+        # memory is measured on a service that has done nothing else
         for together in ([name for name in others if name != "memory"], ["memory"]):
             parts = [part for part in together if part in others]
             await _run_parts(choice, load, figures, progress, database, _DEFAULT_MODE, parts)
@@ -101,7 +101,7 @@ async def _run_parts(
 
 
 def _described(problem: BaseException) -> str:
-    """What is wrong, and where that was found."""
+    """Describe an error and where it occurred."""
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
     frame = traceback.extract_tb(problem.__traceback__)[-1]

@@ -1,4 +1,4 @@
-"""Says what runs, with the time since the run began."""
+"""Progress messages, with the time since the start of the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ console = Console(highlight=False)
 
 
 class Progress:
-    """Prints one line for each step. `prefix` says where the run is."""
+    """Prints a line for each step. `prefix` is the current mode and database."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()

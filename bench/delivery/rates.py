@@ -1,10 +1,10 @@
-"""How many deliveries a second, and what one costs each process in CPU, in turns with the floor.
+"""Deliveries per second, and their CPU in each process, in turns with the floor.
 
 A turn is: the floor (64 in flight), batch emits (100 events a request, 2 connections), single emits
-(16 connections, each sends when it has its answer), and one event for 100 endpoints (2 connections;
-a delivery is one of the hundred). A round's length follows from how fast the one before was. A rate
-is related to the floor of its own turn, on the same Temporal server, so that a machine whose speed
-drifts drifts for both.
+(16 connections, each sends after its answer), and one event for 100 endpoints (2 connections; each
+of the hundred is a delivery). The length of a round follows from the speed of the one before. A
+rate is related to the floor of its own turn, on the same Temporal server, so that changes in the
+machine's speed affect both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench.delivery.session import Session
 
 
 async def measure_rates(session: Session, *, rounds: int, seconds: float) -> Rates:
-    """So many turns, of rounds that last about so long."""
+    """Measure this many turns, with rounds of about this length."""
     sides = {name: Side(name) for name in (FLOOR, BATCHES, SINGLES, FAN_OUT)}
     session.progress.say("rates: warm-up")
     await session.warm_up()

@@ -1,4 +1,4 @@
-"""What a run prints: a table for each part when it is measured, and the aims at the end."""
+"""The output of a run: a table for each part after it is measured, and the aims at the end."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from bench.delivery.progress import console
 
 _PROCESSES = ("temporal", "worker", "api", "postgresql")
 _QUIET = 0.2
-"""Cores that others may keep busy; the benchmark itself takes some of it, as it asks and waits."""
+"""Cores that other processes may keep busy. The benchmark itself takes some of that as it polls."""
 _ANSWERS = {True: "[green]yes[/]", False: "[red]no[/]", None: "–"}
 
 
 @singledispatch
 def show(found: Any) -> None:
-    """Print what a part found."""
+    """Print the figures of a part."""
     raise TypeError(type(found))
 
 
@@ -135,7 +135,7 @@ def _(memory: Memory) -> None:
 
 
 def summarize(figures: Figures) -> None:
-    """Print the aims, and what was not measured."""
+    """Print the aims, and the parts that could not be measured."""
     found = aims(figures)
     if found:
         table = Table(title="Aims")

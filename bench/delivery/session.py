@@ -1,9 +1,9 @@
-"""A `hookfast up` in one mode on one database, with what is measured against it.
+"""A `hookfast up` in one mode on one database, and measurements against it.
 
-A delivery counts when it is recorded as delivered: each round ends when the sink has had every one
-of its deliveries, once, and the API has no other that is pending, and no round may leave one that
-failed. The sink is asked often, it is cheap and no part of the service; the API only when the sink
-has everything, so that asking costs it nothing that could be measured.
+A delivery counts when it is recorded as delivered. Each round ends when the sink has received each
+of its deliveries once and the API has no pending one, and no round may leave a failed delivery. The
+sink is polled often, because it is cheap and not part of the service; the API only when the sink
+has everything, so that polling does not affect the figures.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from bench.parts import Bench, machine_seconds, running_bench, spent_since
 
 SHARED_TYPE = "order.invoice.shared"
 ENDPOINTS = 100
-"""Subscriptions of an event of SHARED_TYPE."""
+"""Subscriptions to SHARED_TYPE."""
 CONNECTIONS = 16
 _SETTLED_SECONDS = 1.0
-"""Rest between two measurements, in which what the first one left is done: Temporal's records for
-its search, the marks of the outbox."""
+"""Pause between two measurements, for the work that the first one left: Temporal's search records
+and the marks of the outbox."""
 _STALLED_SECONDS = 60.0
 _FIRST_ROUND = {FLOOR: 150, BATCHES: 500, SINGLES: 200, FAN_OUT: 500}
-"""Deliveries of a round when nothing is known of how fast it is."""
+"""Deliveries of the first round, when the speed is not known yet."""
 _NOT_DELIVERED = ("retrying", "held", "paused", "dead", "gone", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How events come: requests of this body, each worth so many deliveries."""
+    """A way to emit: requests with this body, each of which causes this many deliveries."""
 
     path: str
     body: str
@@ -60,8 +60,8 @@ class Way:
 
 @dataclass(slots=True)
 class Round:
-    """Deliveries that were made, in so many seconds, with the CPU seconds by process. `elsewhere`
-    is how many cores others kept busy meanwhile."""
+    """A round: its deliveries, seconds and CPU seconds by process. `elsewhere` is how many cores
+    other processes kept busy."""
 
     count: int
     seconds: float
@@ -70,20 +70,20 @@ class Round:
 
 
 class Elsewhere:
-    """How busy others keep the machine, from now on."""
+    """Measures how busy other processes keep the machine, from now on."""
 
     def __init__(self) -> None:
         self._before = machine_seconds()
 
     def cores(self, seconds: float, own: Mapping[str, float]) -> float:
-        """In cores, where our own processes spent so many CPU seconds."""
+        """Return the busy cores of other processes, if our own spent this many CPU seconds."""
         spent = machine_seconds() - self._before - sum(own.values())
         return max(0.0, spent / seconds)
 
 
 @dataclass(slots=True)
 class Session:
-    """The parts, and how fast each way has been so far."""
+    """The parts of a run, and the latest speed of each way to emit."""
 
     bench: Bench
     load: Load
@@ -97,7 +97,7 @@ class Session:
     rounds: Counter[str] = field(default_factory=Counter)
 
     async def floor(self, *, seconds: float) -> Round:
-        """A turn of the floor that lasts about as long."""
+        """Run a round of the floor of about this length."""
         if self.floor_process is None:
             self.floor_process = await Floor.start(self.bench)
         await asyncio.sleep(_SETTLED_SECONDS)
@@ -108,7 +108,8 @@ class Session:
         return Round(count, took, cpu, elsewhere.cores(took, cpu))
 
     async def deliver(self, name: str, *, seconds: float, count: int | None = None) -> Round:
-        """A round of this way, closed loop, that lasts about as long or has `count` deliveries."""
+        """Run a round of this way in a closed loop, of about this length or with `count`
+        deliveries."""
         way = self.ways[name]
         await asyncio.sleep(_SETTLED_SECONDS)
         if count is None:
@@ -130,12 +131,12 @@ class Session:
         return Round(count, took, cpu, busy)
 
     async def warm_up(self) -> None:
-        """Let every process do what it only does once."""
+        """Warm every process up."""
         for name in (BATCHES, SINGLES):
             await self.deliver(name, seconds=1)
 
     async def capacity(self) -> float:
-        """Single events a second that this mode delivers; measured, unless a round was before."""
+        """Return this mode's single events a second, measured now if no round was before."""
         if self.rounds[SINGLES] == 0:
             await self.warm_up()
         if self.rounds[SINGLES] == 1:  # that was the warm-up
@@ -143,8 +144,8 @@ class Session:
         return self.rates[SINGLES]
 
     async def send(self, plan: Plan, *, deliveries: int) -> tuple[Outcome, dict[str, float]]:
-        """Send a plan to the sink that forgot what it had, until so many deliveries are recorded.
-        What came of the plan, and the CPU seconds by process."""
+        """Reset the sink, send a plan, and wait until this many deliveries are recorded. Return the
+        outcome of the plan, and the CPU seconds by process."""
         await self.ask_sink("reset")
         before = self.bench.cpu_now()
         outcome = await self.load.send(plan)
@@ -153,8 +154,8 @@ class Session:
         return outcome, cpu | {"load generator": outcome.cpu_seconds}
 
     async def until_recorded(self, deliveries: int) -> None:
-        """Return when the sink has had so many and no delivery is pending. Raises AssertionError
-        when nothing comes any more."""
+        """Wait until the sink has received this many and no delivery is pending. Raises
+        AssertionError if no more arrive."""
         most, moved = -1, time.monotonic()
         while (sunk := await self.bench.sunk()) < deliveries:
             if sunk > most:
@@ -170,7 +171,7 @@ class Session:
             await asyncio.sleep(0.05)
 
     async def assert_all_delivered(self, deliveries: int) -> None:
-        """Every one once, and nothing left that failed."""
+        """Assert that each delivery arrived once and none is left or failed."""
         sunk, twice = await self.bench.sunk(), await self.ask_sink("duplicates")
         assert sunk == deliveries, f"{sunk} requests for {deliveries} deliveries"
         assert not twice, f"{twice} deliveries came twice"
@@ -178,7 +179,7 @@ class Session:
             assert not await any_with(self.bench, status), f"a delivery is {status}"
 
     async def ask_sink(self, what: str) -> Any:
-        """The sink's answer."""
+        """Return the sink's answer."""
         return (await self.bench.client.get(f"{self.bench.sink}/{what}")).json()
 
     def _count(self, name: str, seconds: float, *, each: int) -> int:
@@ -197,7 +198,7 @@ async def running_session(
     workers: int = 1,
     settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Session]:
-    """A `hookfast up` in this mode, for as long as the block lasts."""
+    """Run a `hookfast up` in this mode while the block lasts."""
     progress.say("starting `hookfast up`")
     with tempfile.TemporaryDirectory(prefix="hookfast-bench-") as home:
         async with running_bench(
@@ -220,7 +221,7 @@ async def running_session(
 
 
 def ways_of(*, tenant: str) -> dict[str, Way]:
-    """The ways in which events come, by name."""
+    """Return the ways to emit events, by name."""
     return {
         BATCHES: Way(
             path="/v1/events/batch",

@@ -1,4 +1,4 @@
-"""Which aims a run reached: rates against its own floor, the rest as it is."""
+"""Which aims a run reached: rates relative to its own floor, other figures as they are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rates(
     singles: float = 6.5,
     cpu: float = 0.08,
 ) -> Rates:
-    """Rates and CPU in multiples of the floor's."""
+    """Return rates and CPU in multiples of the floor's."""
     sides = {}
     for name, multiple in {FLOOR: 1.0, BATCHES: batches, SINGLES: singles, FAN_OUT: 5.0}.items():
         spent = 23.0 * (1.0 if name == FLOOR else cpu)
@@ -56,7 +56,7 @@ def reached(figures: Figures) -> dict[str, bool | None]:
         (rates(cpu=0.09), True, True, False),  # 2.07 ms where the floor takes 23
     ],
 )
-def test_sqlite_is_held_against_the_floor(
+def test_sqlite_is_compared_with_the_floor(
     found: Rates, batches: bool, singles: bool, cpu: bool
 ) -> None:
     assert reached(Figures(rates=[found])) == {
@@ -66,13 +66,15 @@ def test_sqlite_is_held_against_the_floor(
     }
 
 
-@pytest.mark.parametrize(("batches", "wanted"), [(9.0, True), (8.9, False)])
-def test_postgresql_is_held_against_sqlite_in_the_same_mode(batches: float, wanted: bool) -> None:
+@pytest.mark.parametrize(("batches", "expected"), [(9.0, True), (8.9, False)])
+def test_postgresql_is_compared_with_sqlite_in_the_same_mode(
+    batches: float, expected: bool
+) -> None:
     found = [rates(mode="batch", batches=99.0), rates(), rates("postgresql", batches=batches)]
-    assert reached(Figures(rates=found))["postgresql, auto: batch emits"] is wanted
+    assert reached(Figures(rates=found))["postgresql, auto: batch emits"] is expected
 
 
-def test_postgresql_is_held_against_sqlite_also_where_each_has_a_workflow() -> None:
+def test_postgresql_is_compared_with_sqlite_in_workflow_mode() -> None:
     found = [rates(mode="workflow", batches=0.7), rates("postgresql", "workflow", batches=0.69)]
     assert reached(Figures(rates=found)) == {
         "sqlite, workflow: batch emits": False,
@@ -84,10 +86,10 @@ def test_postgresql_alone_decides_nothing() -> None:
     assert reached(Figures(rates=[rates("postgresql")]))["postgresql, auto: batch emits"] is None
 
 
-@pytest.mark.parametrize(("batches", "wanted"), [(0.8, True), (0.79, False)])
-def test_workflows_of_their_own_have_an_aim_of_their_own(batches: float, wanted: bool) -> None:
+@pytest.mark.parametrize(("batches", "expected"), [(0.8, True), (0.79, False)])
+def test_workflow_mode_has_its_own_aim(batches: float, expected: bool) -> None:
     found = reached(Figures(rates=[rates(mode="workflow", batches=batches)]))
-    assert found == {"sqlite, workflow: batch emits": wanted}
+    assert found == {"sqlite, workflow: batch emits": expected}
 
 
 def test_latencies_are_scaled_to_a_floor_of_68() -> None:
@@ -102,7 +104,7 @@ def test_latencies_are_scaled_to_a_floor_of_68() -> None:
     }
 
 
-def test_the_other_parts_have_fixed_aims() -> None:
+def test_other_parts_have_fixed_aims() -> None:
     some = Quantiles(1_000, 10.0, 20.0, 50.0, 60.0)
     found = Figures(
         burst=[Burst("sqlite", "auto", 200.0, 60.0, 68.0, some, some, 3, 1.1)],
@@ -129,10 +131,10 @@ def test_the_other_parts_have_fixed_aims() -> None:
         ("batch, latency", ["batch"], ["latency"]),
     ],
 )
-def test_only_names_parts_and_modes(only: str, modes: list[str], parts: list[str]) -> None:
+def test_only_selects_parts_and_modes(only: str, modes: list[str], parts: list[str]) -> None:
     assert chosen(only) == (modes, parts)
 
 
-def test_only_refuses_what_it_does_not_know() -> None:
+def test_only_rejects_unknown_names() -> None:
     with pytest.raises(ValueError, match=r"^speed: choose from rates, latency"):
         chosen("rates,speed")

@@ -1,4 +1,4 @@
-"""What `make bench` prints fits where there is no terminal, as in the log of a CI."""
+"""The report of `make bench`, its JSON and the tables of the guide."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WIDTH = 80
 
 
 def rates(database: str = "sqlite", mode: str = "auto", **multiples: float) -> Rates:
-    """Two turns, with a floor of 70/s that takes 25.345 ms of CPU; by default all as fast."""
+    """Return two turns, with a floor of 70/s and 25.345 ms of CPU; by default all are as fast."""
     sides = {}
     for name in (FLOOR, BATCHES, SINGLES, FAN_OUT):
         multiple = multiples.get(name.replace(" ", "_"), 1.0)
@@ -54,7 +54,7 @@ def quantiles(*, p50: float = 10.0, p95: float = 20.0, p99: float = 30.0) -> Qua
 
 
 def everything() -> Figures:
-    """A run that measured each part once."""
+    """Return the figures of a run that measured each part once."""
     where = ("postgresql", "workflow")
     return Figures(
         machine={"cores": 2},
@@ -68,7 +68,7 @@ def everything() -> Figures:
     )
 
 
-def test_no_number_of_a_table_is_cut(
+def test_tables_fit_without_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "width", WIDTH)
@@ -92,7 +92,7 @@ def test_no_number_of_a_table_is_cut(
 
 
 @pytest.mark.parametrize(("elsewhere", "warned"), [(0.2, False), (0.9, True)])
-def test_a_machine_that_others_use_is_warned_of(
+def test_report_warns_of_a_busy_machine(
     capsys: pytest.CaptureFixture[str], elsewhere: float, warned: bool
 ) -> None:
     figures = Figures(rates=[rates()])
@@ -101,13 +101,13 @@ def test_a_machine_that_others_use_is_warned_of(
     assert ("others kept up to 0.9 cores busy" in capsys.readouterr().out) is warned
 
 
-def test_the_figures_can_be_written_as_json() -> None:
+def test_figures_can_be_written_as_json() -> None:
     written = json.loads(json.dumps(everything().as_json()))
     assert written["rates"][0]["multiples"] == {BATCHES: 1.0, SINGLES: 1.0, FAN_OUT: 1.0}
     assert written["fairness"][0]["singles"] == [0.5, 0.7]
 
 
-def test_the_guide_s_tables_follow_from_the_json() -> None:
+def test_tables_of_the_guide_follow_from_the_json() -> None:
     lines = list(tables(json.loads(json.dumps(everything().as_json()))))
     assert lines[0] == "The floor: 70 deliveries a second (70 to 70), 25.3 ms of CPU each."
     assert "| SQLite, `auto` | 1.0 | 1.0 | 1.0 | 1.00, 1.00, 1.00 |" in lines
@@ -118,20 +118,20 @@ def test_the_guide_s_tables_follow_from_the_json() -> None:
         assert len(rows) > 2
 
 
-def test_processes_of_one_kind_are_added_up_and_those_beside_the_service_left_out() -> None:
+def test_cpu_adds_processes_of_one_kind_and_excludes_the_benchmark() -> None:
     side = rates().floor
     assert side.cpu_of("worker") == pytest.approx(11.0)
     assert side.cpu_of("load generator") == pytest.approx(0.1)
     assert side.service_cpu == pytest.approx(12.345 + 11.0 + 0.5 + 1.5)
 
 
-def test_a_rate_is_related_to_the_floor_of_its_own_turn() -> None:
+def test_rate_is_relative_to_the_floor_of_its_own_turn() -> None:
     found = rates()
     found.sides[FLOOR] = Side(FLOOR, rates=[50.0, 100.0, 200.0])
     found.sides[BATCHES] = Side(BATCHES, rates=[500.0, 800.0, 2_200.0])
     assert found.multiple(BATCHES) == 10.0  # of 10, 8 and 11
 
 
-def test_quantiles_are_of_the_values_themselves() -> None:
+def test_quantiles_are_measured_values() -> None:
     assert Quantiles.of(range(1, 101)) == Quantiles(100, 51, 96, 100, 100)
     assert Quantiles.of([7.0]) == Quantiles(1, 7.0, 7.0, 7.0, 7.0)

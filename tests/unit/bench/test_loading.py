@@ -1,5 +1,4 @@
-"""The load generator and the sink of the benchmarks: those in Python, and those in Go where they
-were built, keep one contract."""
+"""The benchmarks' load generator and sink behave the same in Python and, if built, in Go."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def plan(sink: str, path: str = "/in", **given: Any) -> Plan:
     return Plan(url=sink + path, bodies=bodies, **({"count": 10} | given))
 
 
-async def test_what_is_sent_arrives_with_its_latency(load: Load, sink: str) -> None:
+async def test_sent_requests_arrive_with_their_latency(load: Load, sink: str) -> None:
     begun = time.monotonic_ns()
     outcome = await load.send(plan(sink, connections=3))
     over = time.monotonic_ns()
@@ -60,14 +59,14 @@ async def test_what_is_sent_arrives_with_its_latency(load: Load, sink: str) -> N
     assert ask(sink, "report") == []
 
 
-async def test_an_open_loop_keeps_its_rate(load: Load, sink: str) -> None:
+async def test_open_loop_keeps_its_rate(load: Load, sink: str) -> None:
     outcome = await load.send(plan(sink, rate=50.0))
     assert outcome.ended - outcome.begun >= 9 / 50 * 1e9
     since = [(arrival - outcome.begun) / 1e6 for arrival in ask(sink, "arrivals")]
     assert all(each > n * 20 for n, each in enumerate(since))
 
 
-async def test_an_answer_that_was_not_expected_is_an_error(load: Load, sink: str) -> None:
+async def test_unexpected_answer_is_an_error(load: Load, sink: str) -> None:
     ask(sink, "break")
     with pytest.raises(AssertionError, match="503"):
         await load.send(plan(sink))
@@ -77,19 +76,19 @@ async def test_an_answer_that_was_not_expected_is_an_error(load: Load, sink: str
         await load.send(plan(sink, expect="accepted"))
 
 
-async def test_the_sink_knows_a_delivery_that_comes_again(load: Load, sink: str) -> None:
+async def test_sink_counts_duplicates(load: Load, sink: str) -> None:
     for message in ("dlv_1", "dlv_2", "dlv_1"):
         httpx2.post(f"{sink}/in", headers={"X-Hook-Id": message}, trust_env=False)
     assert (ask(sink, "count"), ask(sink, "duplicates")) == (3, 1)
 
 
-async def test_a_black_hole_swallows(load: Load, sink: str) -> None:
+async def test_black_hole_never_answers(load: Load, sink: str) -> None:
     with pytest.raises(httpx2.ReadTimeout):
         httpx2.post(f"{sink}/hole/1", timeout=0.2, trust_env=False)
     assert (ask(sink, "count"), ask(sink, "swallowed")) == (0, 1)
 
 
-def test_where_there_is_no_go_python_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_the_load_generator_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     found = find_load()
     assert found.sender == PYTHON.sender
