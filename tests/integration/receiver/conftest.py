@@ -1,4 +1,4 @@
-"""Stores on real databases and servers, and a place to keep a key directory."""
+"""Stores on real databases and servers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hookfast.receiver import IdempotencyStore, MemoryStore, RedisStore, SqlStor
 from tests.support.postgresql import PostgresqlServer
 
 MakeStore = Callable[[], IdempotencyStore]
-"""Another store object on the same data, as another process would make it."""
+"""Returns another store object on the same data, as another process would use it."""
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[str]:
-    """The UNIX socket of a real Valkey, which speaks Redis."""
-    # not under tmp_path: a UNIX socket's path may have at most 107 characters
+    """Start a real Valkey server, and return its UNIX socket."""
+    # not under tmp_path, because a UNIX socket's path has at most 107 characters
     with tempfile.TemporaryDirectory(prefix="hookfast-redis-") as folder:
         path = f"{folder}/redis.sock"
         with ValkeyServer(unix_socket_path=path):
@@ -39,14 +39,14 @@ def redis_client(redis_server: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def postgresql(postgresql_server: PostgresqlServer) -> Iterator[str]:
-    """The URL of an empty PostgreSQL database, for a driver that is not async."""
+    """Return the URL of an empty PostgreSQL database, for a synchronous driver."""
     with postgresql_server.without_tables() as url:
         yield url.replace("+asyncpg", "")
 
 
 @pytest.fixture
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
-    """Parametrised indirectly with the kind of store."""
+    """Return a factory for the type of store with which the test is parametrised."""
     match request.param:
         case "memory":
             only = MemoryStore()

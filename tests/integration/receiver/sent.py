@@ -1,4 +1,4 @@
-"""Requests exactly as Hookfast sends them."""
+"""Create requests exactly as Hookfast sends them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLD_SECRET = generate_secret()
 
 
 def body(event_type: str = "order.invoice.paid", amount: int = 7) -> bytes:
-    """An event."""
+    """Return the body of an event."""
     data = {"invoice_id": "in_4711", "amount": amount}
     return json.dumps({"id": "evt_1", "type": event_type, "data": data}).encode()
 
@@ -28,7 +28,7 @@ def headers(
     seconds_ago: int = 0,
     profiles: Sequence[Profile] = (Profile.HOOK, Profile.STANDARD),
 ) -> dict[str, str]:
-    """The headers with which Hookfast sends these bytes."""
+    """Return the headers with which Hookfast sends this body."""
     return request_headers(
         sent,
         message_id=message_id,

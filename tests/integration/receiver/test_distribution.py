@@ -1,4 +1,4 @@
-"""The small distribution: built from this folder, and at work where nothing else is installed."""
+"""The receiver's wheel: built from this folder, and used where nothing else is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "packages" / "receiver"
 SOURCE = ROOT / "hookfast" / "receiver"
 
-# What a module may import besides the standard library and its neighbours.
+# The imports of each module besides the standard library and its own package.
 FOREIGN = {
     "flask.py": {"flask"},
     "keys.py": {"cryptography"},
@@ -61,9 +61,9 @@ print([name for name in ("cryptography", "pydantic", "hookfast.signing")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built without an index."""
+    """Build the wheel without a package index."""
     folder = tmp_path_factory.mktemp("distribution")
-    # a copy, because a build leaves its folders beside the sources
+    # in a copy, because the build creates folders beside the sources
     ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
     shutil.copytree(PACKAGE, folder / "source", ignore=ignored)
     options = ["--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
@@ -75,7 +75,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_the_wheel_holds_the_receiving_side_and_nothing_of_the_server(wheel: Path) -> None:
+def test_the_wheel_contains_only_the_receiver_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         (metadata,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
@@ -86,7 +86,7 @@ def test_the_wheel_holds_the_receiving_side_and_nothing_of_the_server(wheel: Pat
     assert all("extra ==" in line for line in required)
 
 
-def test_it_verifies_where_nothing_else_is_installed(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_verifies_where_nothing_else_is_installed(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=False)
     python = tmp_path / "empty" / "bin" / "python"
     options = ["--no-index", "--no-deps", str(wheel)]
@@ -112,13 +112,13 @@ def test_it_verifies_where_nothing_else_is_installed(wheel: Path, tmp_path: Path
     ]
 
 
-def test_its_version_is_the_server_s() -> None:
+def test_the_wheels_version_is_that_of_the_server() -> None:
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     assert project["version"] == VERSION
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.glob("*.py")), ids=lambda path: path.name)
-def test_a_module_imports_only_its_neighbours_and_what_its_extra_brings(path: Path) -> None:
+def test_a_module_imports_only_its_package_and_its_extra(path: Path) -> None:
     allowed = sys.stdlib_module_names | FOREIGN.get(path.name, set())
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

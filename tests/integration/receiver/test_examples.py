@@ -1,4 +1,4 @@
-"""The examples of the documentation, run as they say, and sent what Hookfast sends."""
+"""The documentation's examples, run as documented, with requests as Hookfast sends them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENVIRONMENT = os.environ | {"HOOKFAST_SECRETS": f"{sent.SECRET} {sent.OLD_SECRET
 
 @contextmanager
 def running(*command: str, cwd: Path, **environment: str) -> Iterator[httpx2.Client]:
-    """The example, answering on a free port."""
+    """Run an example on a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -50,11 +50,11 @@ def running(*command: str, cwd: Path, **environment: str) -> Iterator[httpx2.Cli
         process.wait()
 
 
-def test_the_fastapi_example_books_each_message_once(tmp_path: Path) -> None:
+def test_the_fastapi_example_processes_each_message_once(tmp_path: Path) -> None:
     body, other = sent.body(amount=7), sent.body("order.invoice.voided")
     books = tmp_path / "books.db"
     command = ("uvicorn", "--app-dir", str(EXAMPLES), "receiver_fastapi:app")
-    for attempt in (1, 2):  # the second process remembers what the first one did
+    for attempt in (1, 2):  # the second process remembers the first one's messages
         with running(*command, cwd=tmp_path, BOOKS=str(books)) as http:
             answer = http.post(
                 "/webhooks", content=body, headers=sent.headers(body, attempt=attempt)
@@ -75,7 +75,7 @@ def test_the_fastapi_example_books_each_message_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_flask_example_thanks_for_each_message_once(
+def test_the_flask_example_processes_each_message_once(
     tmp_path: Path, redis_server: str, redis_client: object, shared: bool
 ) -> None:
     body = sent.body()

@@ -14,7 +14,7 @@ from tests.integration.receiver import sent
 
 
 class Worker:
-    """A handler, what it was given, and a client of its view."""
+    """A handler, its received webhooks, and a client of its view."""
 
     def __init__(self, **options: Any) -> None:
         self.webhooks: list[Webhook] = []
@@ -31,7 +31,7 @@ class Worker:
         return self.outcome
 
 
-def test_a_message_is_worked_on_once_and_answered_the_same_each_time() -> None:
+def test_a_message_is_processed_once_and_gets_the_same_response_each_time() -> None:
     worker, body = Worker(), sent.body()
     worker.outcome = "booked"
     first = worker.http.post("/", data=body, headers=sent.headers(body))
@@ -61,7 +61,7 @@ def test_a_failed_handler_gets_the_message_again() -> None:
 
 
 @pytest.mark.parametrize(("size", "status"), [(1000, 204), (1001, 413)])
-def test_a_body_is_read_up_to_its_limit(size: int, status: int) -> None:
+def test_a_body_over_the_limit_is_answered_413(size: int, status: int) -> None:
     worker = Worker(max_body_bytes=1000)
     body = sent.body() + b" " * (size - len(sent.body()))
     answer = worker.http.post("/", data=body, headers=sent.headers(body))

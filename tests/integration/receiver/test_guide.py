@@ -1,4 +1,4 @@
-"""The code of docs/verify.md, run in its own language on requests as Hookfast sends them."""
+"""The code of docs/verify.md, run in its language with requests as Hookfast sends them."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ func main() {
 
 
 def block(language: str) -> str:
-    """The one block of the guide in this language that is marked to be run."""
+    """Return the guide's block in this language that is marked to run."""
     (found,) = re.findall(rf"<!-- run -->\n```{language}\n(.*?)```", GUIDE, re.DOTALL)
     assert isinstance(found, str)
     return found
 
 
 def requests() -> list[dict[str, Any]]:
-    """Requests, the first two of which are to be believed."""
+    """Return requests of which only the first two are valid."""
     body = sent.body()
 
     def request(content: bytes = body, **changes: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def expected() -> list[str]:
     return ["dlv_1", "dlv_1", wrong, wrong, wrong, late, late, "the request is not signed"]
 
 
-def test_the_python_of_the_guide_says_why_a_request_is_refused() -> None:
+def test_the_guides_python_says_why_a_request_is_rejected() -> None:
     space: dict[str, Any] = {}
     exec(block("python"), space)  # noqa: S102 - the guide of this repository
     headers = {
@@ -115,13 +115,13 @@ def test_the_python_of_the_guide_says_why_a_request_is_refused() -> None:
         "webhook-timestamp": "1614265330",
         "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
     }
-    body = b'{"test": 2432232314}'  # the published vector: rightly signed, long ago
+    body = b'{"test": 2432232314}'  # the published vector: signed correctly, but long ago
     assert space["receive"](headers, body) == (401, "timestamp_too_old")
     assert space["receive"](headers, body + b" ") == (401, "wrong_signature")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
-def test_the_node_of_the_guide_believes_what_hookfast_signed_and_nothing_else(
+def test_the_guides_node_code_accepts_only_requests_signed_by_hookfast(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "verify.mjs").write_text(block("js"))
@@ -134,7 +134,7 @@ def test_the_node_of_the_guide_believes_what_hookfast_signed_and_nothing_else(
     not os.environ.get("HOOKFAST_TEST_GO") or shutil.which("go") is None,
     reason="compiling net/http takes half a minute: HOOKFAST_TEST_GO=1 runs it where there is go",
 )
-def test_the_go_of_the_guide_believes_what_hookfast_signed_and_nothing_else(
+def test_the_guides_go_code_accepts_only_requests_signed_by_hookfast(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "webhooks").mkdir()

@@ -1,4 +1,4 @@
-"""The key directory, read from a real HTTP server."""
+"""The key directory, fetched from a real HTTP server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.receiver.signing import BODY, KEY_ID, NOW, jwks, signed
 
 
 class Sender:
-    """A sender that publishes its keys, and counts who asks."""
+    """A sender that publishes its keys and counts the requests."""
 
     def __init__(self) -> None:
         self.document = jwks()
@@ -77,17 +77,17 @@ def test_keys_are_fetched_once_for_many_requests(sender: Sender) -> None:
     assert sender.asked == 1
 
 
-def test_keys_are_fetched_again_when_they_are_old(sender: Sender) -> None:
+def test_keys_are_fetched_again_after_their_max_age(sender: Sender) -> None:
     verifier = sender.verifier()
     verifier.verify(signed("rsa"), BODY)
     sender.document = jwks(kid="new")
     sender.now = 3601.0
-    with pytest.raises(UnknownKey):  # taken out of the directory
+    with pytest.raises(UnknownKey):  # removed from the directory
         verifier.verify(signed("rsa"), BODY)
     verifier.verify(signed("rsa") | {"X-Webhook-Key-Id": "new"}, BODY)
 
 
-def test_a_new_key_is_found_at_once_and_forged_ids_do_not_hammer_the_sender(
+def test_a_new_key_is_found_at_once_and_forged_ids_cause_no_flood(
     sender: Sender,
 ) -> None:
     verifier = sender.verifier()
@@ -101,7 +101,7 @@ def test_a_new_key_is_found_at_once_and_forged_ids_do_not_hammer_the_sender(
     assert sender.asked == 2
 
 
-def test_while_the_sender_is_away_the_keys_serve_for_a_day(sender: Sender) -> None:
+def test_cached_keys_are_used_for_a_day_while_the_sender_is_unreachable(sender: Sender) -> None:
     verifier = sender.verifier()
     verifier.verify(signed("rsa"), BODY)
     sender.status = 500
@@ -114,7 +114,7 @@ def test_while_the_sender_is_away_the_keys_serve_for_a_day(sender: Sender) -> No
 
 
 @pytest.mark.parametrize("status", [500, 404, 302])
-def test_without_any_keys_the_sender_is_asked_to_come_again(sender: Sender, status: int) -> None:
+def test_without_keys_requests_are_answered_503(sender: Sender, status: int) -> None:
     sender.status = status
     verifier = sender.verifier()
     answer = Intake(verifier).open(signed("rsa"), BODY)
@@ -129,7 +129,7 @@ def test_without_any_keys_the_sender_is_asked_to_come_again(sender: Sender, stat
     "document",
     [b"<html>", b'{"keys": []}', b'{"keys": [{"kty": [], "alg": {}}]}', b"[" * 300_000],
 )
-def test_an_answer_that_is_no_key_set_leaves_the_keys_in_use(
+def test_a_response_that_is_not_a_key_set_leaves_the_keys_in_use(
     sender: Sender, document: bytes
 ) -> None:
     directory = sender.directory()
@@ -149,7 +149,7 @@ def test_an_answer_that_is_no_key_set_leaves_the_keys_in_use(
     ],
     ids=["away", "no key set", "a broken key"],
 )
-def test_the_log_says_why_there_are_no_keys_and_the_answer_does_not(
+def test_the_log_says_why_there_are_no_keys_and_the_response_does_not(
     sender: Sender, caplog: pytest.LogCaptureFixture, status: int, document: bytes, why: str
 ) -> None:
     sender.status, sender.document = status, document
@@ -161,12 +161,12 @@ def test_the_log_says_why_there_are_no_keys_and_the_answer_does_not(
 
 
 @pytest.mark.parametrize("url", ["http://hooks.example.com/", "file:///etc/passwd", "x"])
-def test_a_key_directory_is_read_over_https_only(url: str) -> None:
+def test_a_key_directory_needs_https(url: str) -> None:
     with pytest.raises(Misconfigured, match="https"):
         KeyDirectory(url)
 
 
-def test_a_server_nobody_runs_is_a_directory_that_is_away() -> None:
+def test_an_unreachable_key_directory_raises_keys_unavailable() -> None:
     directory = KeyDirectory("http://127.0.0.1:9/", allow_http=True, timeout=timedelta(seconds=1))
     with pytest.raises(KeysUnavailable):
         directory.ed25519()

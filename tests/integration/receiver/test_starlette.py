@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Worker:
-    """A handler of each kind, and what it was given."""
+    """A handler of each type, and its received webhooks."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -65,7 +65,7 @@ def fastapi(worker: Worker, handler: Any) -> httpx2.AsyncClient:
 
 @pytest.mark.parametrize("framework", [starlette, fastapi])
 @pytest.mark.parametrize("kind", ["slowly", "at_once"])
-async def test_a_message_is_worked_on_once_and_answered_the_same_each_time(
+async def test_a_message_is_processed_once_and_gets_the_same_response_each_time(
     worker: Worker, framework: Any, kind: str
 ) -> None:
     worker.outcome = "booked"
@@ -78,7 +78,7 @@ async def test_a_message_is_worked_on_once_and_answered_the_same_each_time(
     assert [webhook.body for webhook in worker.webhooks] == [body]
 
 
-async def test_no_result_is_no_content(worker: Worker) -> None:
+async def test_a_handler_without_a_result_is_answered_204(worker: Worker) -> None:
     body = sent.body()
     async with starlette(worker, worker.slowly) as http:
         assert (await http.post("/", content=body, headers=sent.headers(body))).status_code == 204
@@ -104,7 +104,7 @@ async def test_a_failed_handler_gets_the_message_again(worker: Worker) -> None:
     assert len(worker.webhooks) == 2
 
 
-async def test_a_response_other_than_2xx_means_not_done(worker: Worker) -> None:
+async def test_a_response_other_than_2xx_abandons_the_message(worker: Worker) -> None:
     body = sent.body()
     async with starlette(worker, worker.slowly) as http:
         worker.outcome = JSONResponse({"later": True}, status_code=503)
@@ -117,10 +117,10 @@ async def test_a_response_other_than_2xx_means_not_done(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("size", [1000, 1001])
-async def test_a_body_is_read_up_to_its_limit(worker: Worker, size: int) -> None:
+async def test_a_body_over_the_limit_is_answered_413(worker: Worker, size: int) -> None:
     body = sent.body() + b" " * (size - len(sent.body()))
 
-    async def chunks() -> AsyncIterator[bytes]:  # no Content-Length to go by
+    async def chunks() -> AsyncIterator[bytes]:  # without Content-Length
         for start in range(0, size, 100):
             yield body[start : start + 100]
 
@@ -130,7 +130,7 @@ async def test_a_body_is_read_up_to_its_limit(worker: Worker, size: int) -> None
     assert len(worker.webhooks) == int(size == 1000)
 
 
-async def test_a_cancelled_request_leaves_no_claim_behind(worker: Worker) -> None:
+async def test_a_cancelled_request_leaves_no_claim(worker: Worker) -> None:
     body = sent.body()
     started = asyncio.Event()
 
@@ -148,7 +148,7 @@ async def test_a_cancelled_request_leaves_no_claim_behind(worker: Worker) -> Non
     assert isinstance(begun, Fresh)
 
 
-async def test_fastapi_shows_the_route_by_the_name_of_its_handler(worker: Worker) -> None:
+async def test_fastapi_names_the_route_after_its_handler(worker: Worker) -> None:
     app = FastAPI()
     app.post("/")(endpoint(worker.intake)(worker.slowly))
     operation = app.openapi()["paths"]["/"]["post"]

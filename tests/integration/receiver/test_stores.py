@@ -1,4 +1,4 @@
-"""What every store does, on real databases and servers."""
+"""The behaviour of all stores, on real databases and servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fresh(store: IdempotencyStore, key: str = "dlv_1", *, lease: timedelta = MIN
 
 
 def fresh_again(store: IdempotencyStore, key: str = "dlv_1") -> Fresh:
-    """Begins until the lease of another has run out."""
+    """Begin repeatedly until another claim's lease has expired."""
     while True:
         begun = store.begin(key, lease=MINUTE)
         if isinstance(begun, Fresh):
@@ -57,31 +57,33 @@ def test_a_message_is_fresh_once_then_in_progress_then_done(make_store: MakeStor
 
 
 @every_store
-def test_messages_do_not_touch_each_other(store: IdempotencyStore) -> None:
+def test_messages_do_not_affect_each_other(store: IdempotencyStore) -> None:
     store.finish(fresh(store, "dlv_1"), keep=DAY)
     fresh(store, "dlv_2")
 
 
 @every_store
-def test_an_empty_result_is_done_too(store: IdempotencyStore) -> None:
+def test_a_message_with_an_empty_result_is_done(store: IdempotencyStore) -> None:
     store.finish(fresh(store), keep=DAY)
     assert store.begin("dlv_1", lease=MINUTE) == Done(b"")
 
 
 @every_store
-def test_what_was_abandoned_is_fresh_at_once(store: IdempotencyStore) -> None:
+def test_an_abandoned_message_is_fresh_again(store: IdempotencyStore) -> None:
     store.abandon(fresh(store))
     fresh(store)
 
 
 @every_store
-def test_what_a_dead_worker_left_is_fresh_after_its_lease(make_store: MakeStore) -> None:
+def test_a_message_of_a_dead_worker_is_fresh_after_its_lease(make_store: MakeStore) -> None:
     dead = fresh(make_store(), lease=AT_ONCE)
     assert fresh_again(make_store()).token != dead.token
 
 
 @every_store
-def test_a_worker_that_was_too_slow_is_told_and_changes_nothing(store: IdempotencyStore) -> None:
+def test_a_worker_that_lost_its_lease_gets_an_error_and_changes_nothing(
+    store: IdempotencyStore,
+) -> None:
     slow = fresh(store, lease=AT_ONCE)
     quick = fresh_again(store)
     store.abandon(slow)
@@ -96,15 +98,17 @@ def test_a_worker_that_was_too_slow_is_told_and_changes_nothing(store: Idempoten
 
 
 @every_store
-def test_work_done_after_its_lease_counts_when_nobody_took_over(store: IdempotencyStore) -> None:
+def test_work_finished_after_its_lease_counts_when_nobody_took_over(
+    store: IdempotencyStore,
+) -> None:
     late = fresh(store, lease=AT_ONCE)
-    store.abandon(fresh_again(store))  # by now the lease is over, and nobody has the message
+    store.abandon(fresh_again(store))  # the lease has expired, and nobody has the message
     store.finish(late, b"late", keep=DAY)
     assert store.begin("dlv_1", lease=MINUTE) == Done(b"late")
 
 
 @every_store
-def test_what_is_done_is_remembered_no_longer_than_asked(store: IdempotencyStore) -> None:
+def test_a_finished_message_is_remembered_for_the_requested_time(store: IdempotencyStore) -> None:
     store.finish(fresh(store), b"booked", keep=AT_ONCE)
     fresh_again(store)
 
@@ -121,7 +125,7 @@ def test_finishing_again_is_harmless_and_a_finished_claim_is_not_abandoned(
 
 
 @every_store
-def test_of_many_workers_at_once_exactly_one_gets_each_message(make_store: MakeStore) -> None:
+def test_exactly_one_of_many_workers_gets_each_message(make_store: MakeStore) -> None:
     workers, messages = 8, 20
     together = threading.Barrier(workers)
 
@@ -137,7 +141,7 @@ def test_of_many_workers_at_once_exactly_one_gets_each_message(make_store: MakeS
 
 
 @pytest.mark.parametrize("make_store", ["sqlite", "postgresql"], indirect=True)
-def test_what_is_over_is_purged_and_nothing_else(make_store: MakeStore) -> None:
+def test_only_expired_rows_are_purged(make_store: MakeStore) -> None:
     store = make_store()
     assert isinstance(store, SqlStore)
     store.finish(fresh(store, "kept"), keep=DAY)
@@ -145,7 +149,7 @@ def test_what_is_over_is_purged_and_nothing_else(make_store: MakeStore) -> None:
     fresh(store, "dead", lease=AT_ONCE)
     store.finish(fresh(store, "old"), keep=AT_ONCE)
     purged = 0
-    while purged < 2:  # both are over in a millisecond
+    while purged < 2:  # both expire within a millisecond
         purged += store.purge()
     assert purged == 2
     assert store.begin("kept", lease=MINUTE) == Done(b"")
@@ -200,17 +204,17 @@ def test_a_table_may_have_another_name_and_schema(postgresql: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["", "a b", "x; DROP TABLE y", "a.b.c", 'a"b'])
-def test_a_table_name_that_is_more_than_a_name_is_refused(table: str) -> None:
+def test_an_invalid_table_name_is_rejected(table: str) -> None:
     with pytest.raises(Misconfigured):
         SqlStore(lambda: sqlite3.connect(":memory:"), table=table)
 
 
-def test_a_paramstyle_nobody_can_fill_is_refused() -> None:
+def test_an_unknown_paramstyle_is_rejected() -> None:
     with pytest.raises(Misconfigured, match="paramstyle"):
         SqlStore(lambda: sqlite3.connect(":memory:"), paramstyle="named")
 
 
-def test_a_connection_is_given_back_when_the_database_fails(tmp_path: Path) -> None:
+def test_a_connection_is_closed_when_the_database_fails(tmp_path: Path) -> None:
     connections: list[sqlite3.Connection] = []
 
     def connect() -> sqlite3.Connection:
@@ -248,7 +252,7 @@ def test_a_message_without_a_claim_cannot_be_finished(tmp_path: Path) -> None:
         store.finish_in(None, None)
 
 
-def test_redis_forgets_by_itself(redis_client: redis.Redis) -> None:
+def test_redis_deletes_expired_messages_itself(redis_client: redis.Redis) -> None:
     store = RedisStore(redis_client, prefix="mine:")
     claim = fresh(store)
     assert 0 < redis_client.pttl("mine:dlv_1") <= 60_000
@@ -256,7 +260,7 @@ def test_redis_forgets_by_itself(redis_client: redis.Redis) -> None:
     assert 60_000 < redis_client.pttl("mine:dlv_1") <= 86_400_000
 
 
-def test_a_redis_client_that_decodes_is_refused(redis_server: str) -> None:
+def test_a_redis_client_that_decodes_responses_is_rejected(redis_server: str) -> None:
     with (
         redis.Redis(unix_socket_path=redis_server, decode_responses=True) as client,
         pytest.raises(Misconfigured, match="decode_responses"),

@@ -1,4 +1,4 @@
-"""A sender and a hostile receiver on loopback; every test runs on asyncio's loop and on uvloop."""
+"""A sender and a test receiver on loopback. Every test runs on asyncio's loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ async def sender(trusting: ssl.SSLContext) -> AsyncIterator[Sender]:
 
 
 async def post(sender: Sender, url: str, **options: object) -> Outcome:
-    """What becomes of a small request; `options` are the sender's, the timeout 5 s unless given."""
+    """POST a small request and return its outcome; `options` are those of the sender."""
     return await sender.post(url, headers={}, body=b"{}", **{"timeout": 5.0, **options})

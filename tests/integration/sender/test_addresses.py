@@ -1,4 +1,4 @@
-"""Which addresses the sender resolves a name to, which of them it takes, and which it reaches."""
+"""How the sender resolves names, checks their addresses and chooses one to connect to."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def resolving(*addresses: str) -> AsyncIterator[Sender]:
-    """A sender for which every name has these addresses."""
+    """Create a sender that resolves every name to these addresses."""
     async with Sender(guard=AddressGuard(LOOPBACK), lookup=lambda host: addresses) as sender:
         yield sender
 
 
-async def test_it_dials_the_resolved_address_and_keeps_the_name_in_host(receiver: Receiver) -> None:
+async def test_connects_to_the_resolved_address_with_the_name_in_the_host_header(
+    receiver: Receiver,
+) -> None:
     async with resolving("127.0.0.1") as sender:
         outcome = await post(sender, receiver.url(host="hooks.example"))
     assert outcome.succeeded
     assert receiver.requests[0].headers["host"] == f"hooks.example:{receiver.port}"
 
 
-async def test_it_resolves_once_per_connection(receiver: Receiver) -> None:
+async def test_a_name_is_resolved_once_per_connection(receiver: Receiver) -> None:
     asked = []
 
     def rebinding(host: str) -> Sequence[str]:
@@ -71,7 +73,7 @@ async def test_it_resolves_once_per_connection(receiver: Receiver) -> None:
         ),
     ],
 )
-async def test_it_connects_nowhere_when_one_answer_is_not_allowed(
+async def test_nothing_is_connected_to_when_one_address_is_blocked(
     receiver: Receiver, addresses: list[str], sentence: str
 ) -> None:
     async with resolving(*addresses) as sender:
@@ -81,14 +83,14 @@ async def test_it_connects_nowhere_when_one_answer_is_not_allowed(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "localhost"])
-async def test_it_judges_numeric_hosts_and_localhost_too(receiver: Receiver, host: str) -> None:
+async def test_numeric_hosts_and_localhost_are_checked_too(receiver: Receiver, host: str) -> None:
     async with Sender(guard=AddressGuard()) as sender:
         outcome = await post(sender, receiver.url(host=host))
     assert outcome.result is Result.ADDRESS
     assert receiver.connections == 0
 
 
-async def test_it_connects_only_within_the_endpoints_networks(
+async def test_connects_only_within_the_endpoints_networks(
     sender: Sender, receiver: Receiver
 ) -> None:
     inside = await post(sender, receiver.url(), allowed_networks=[ip_network("127.0.0.1/32")])
@@ -119,7 +121,7 @@ async def test_a_name_without_addresses_is_a_dns_failure() -> None:
         assert (await post(sender, "https://x.example/")).result is Result.DNS
 
 
-async def test_the_systems_resolver_knows_localhost_and_not_an_invalid_name(
+async def test_the_system_resolver_finds_localhost_and_not_an_invalid_name(
     sender: Sender, receiver: Receiver
 ) -> None:
     assert (await post(sender, receiver.url(host="localhost"))).succeeded
@@ -139,7 +141,7 @@ async def test_the_deadline_holds_against_a_resolver_that_hangs() -> None:
         assert asked == ["slow.example"]  # 100 waiters, one thread
 
 
-async def test_a_name_that_hangs_does_not_hold_up_another(receiver: Receiver) -> None:
+async def test_a_hanging_lookup_does_not_delay_another_name(receiver: Receiver) -> None:
     async with (
         _hanging_resolver(but="fast.example") as (lookup, _),
         Sender(guard=AddressGuard(LOOPBACK), lookup=lookup) as sender,
@@ -150,7 +152,9 @@ async def test_a_name_that_hangs_does_not_hold_up_another(receiver: Receiver) ->
         await hanging
 
 
-async def test_one_waiter_that_gives_up_leaves_the_others_their_lookup(receiver: Receiver) -> None:
+async def test_cancelling_one_request_does_not_cancel_the_lookup_of_others(
+    receiver: Receiver,
+) -> None:
     async with (
         _hanging_resolver() as (lookup, asked),
         Sender(guard=AddressGuard(LOOPBACK), lookup=lookup) as sender,
@@ -163,13 +167,15 @@ async def test_one_waiter_that_gives_up_leaves_the_others_their_lookup(receiver:
         assert asked == ["slow.example"]
 
 
-async def test_it_goes_on_to_the_next_address_when_one_refuses(receiver: Receiver) -> None:
+async def test_the_next_address_is_tried_when_one_refuses_the_connection(
+    receiver: Receiver,
+) -> None:
     # 127.0.0.2 is loopback too, and nothing listens there
     async with resolving("127.0.0.2", "127.0.0.3", "127.0.0.1") as sender:
         assert (await post(sender, receiver.url(host="x.example"))).succeeded
 
 
-async def test_it_reports_a_refusal_when_every_address_refuses(receiver: Receiver) -> None:
+async def test_reports_connection_refused_when_every_address_refuses(receiver: Receiver) -> None:
     async with resolving("127.0.0.2", "127.0.0.3") as sender:
         outcome = await post(sender, receiver.url(host="x.example"))
     assert outcome.result is Result.REFUSED
@@ -178,10 +184,10 @@ async def test_it_reports_a_refusal_when_every_address_refuses(receiver: Receive
     )
 
 
-async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second(
+async def test_a_silent_address_delays_the_next_by_a_quarter_of_a_second(
     receiver: Receiver,
 ) -> None:
-    with socket.socket() as silent:  # a full accept queue drops what knocks
+    with socket.socket() as silent:  # a full accept queue drops new connections
         silent.bind(("127.0.0.2", receiver.port))
         silent.listen(0)
         fillers = [socket.socket() for _ in range(4)]
@@ -200,7 +206,7 @@ async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second(
 
 
 class _Asked(list[str]):
-    """The names that were asked for; `release` lets the hanging lookups answer."""
+    """The names that were looked up; `release` lets the hanging lookups return."""
 
     def __init__(self) -> None:
         super().__init__()

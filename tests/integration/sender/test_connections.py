@@ -1,4 +1,4 @@
-"""How long the sender keeps a connection, for what, and how many."""
+"""Connection reuse: how long, for which requests and how many connections are kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.waiting import PATIENCE
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_connection_judged_by_other_networks_is_not_reused(
+async def test_a_connection_checked_for_other_networks_is_not_reused(
     sender: Sender, receiver: Receiver
 ) -> None:
     assert (await post(sender, receiver.url())).succeeded
@@ -37,7 +37,7 @@ async def test_a_connection_judged_by_other_networks_is_not_reused(
     assert outside.result is Result.ADDRESS
 
 
-async def test_it_keeps_a_connection_for_the_next_request(
+async def test_a_connection_is_kept_for_the_next_request(
     sender: Sender, receiver: Receiver
 ) -> None:
     for path in ("/ok", "/status/500", "/chunks/3", "/status/204"):
@@ -45,7 +45,7 @@ async def test_it_keeps_a_connection_for_the_next_request(
     assert [request.connection for request in receiver.requests] == [1, 1, 1, 1]
 
 
-async def test_it_opens_a_second_connection_when_the_first_is_in_use(
+async def test_a_second_connection_is_opened_when_the_first_is_in_use(
     sender: Sender, receiver: Receiver
 ) -> None:
     await asyncio.gather(*(post(sender, receiver.url("/slow/0.05")) for _ in range(3)))
@@ -64,7 +64,7 @@ async def test_it_opens_a_second_connection_when_the_first_is_in_use(
         "/drip-body/0.01",
     ],
 )
-async def test_it_never_reuses_a_connection_that_did_not_end_cleanly(
+async def test_a_connection_that_did_not_end_cleanly_is_never_reused(
     sender: Sender, receiver: Receiver, path: str
 ) -> None:
     await post(sender, receiver.url(path), timeout=0.3)
@@ -75,7 +75,7 @@ async def test_it_never_reuses_a_connection_that_did_not_end_cleanly(
     assert [request.connection for request in receiver.requests] == [1, 2]
 
 
-async def test_it_never_sends_a_request_twice(sender: Sender, receiver: Receiver) -> None:
+async def test_a_request_is_never_sent_twice(sender: Sender, receiver: Receiver) -> None:
     await post(sender, receiver.url("/ok"))
     outcome = await post(sender, receiver.url("/close"))  # on the kept connection
     assert outcome.result is Result.RESET
@@ -89,7 +89,7 @@ async def test_closing_the_sender_closes_its_idle_connections(receiver: Receiver
     await _until_closed(receiver)
 
 
-async def test_a_request_under_way_when_the_sender_closes_ends_and_then_closes(
+async def test_a_request_in_progress_completes_when_the_sender_closes(
     receiver: Receiver,
 ) -> None:
     sender = Sender(guard=AddressGuard(LOOPBACK))
@@ -146,7 +146,7 @@ async def test_the_next_request_takes_the_connection_that_became_idle_last(
     assert [request.connection for request in receiver.requests] == [1, 2, 3, 3, 3]
 
 
-async def test_a_connection_with_bytes_beyond_its_answer_is_closed_at_once(
+async def test_a_connection_with_bytes_after_its_response_is_closed(
     receiver: Receiver,
 ) -> None:
     async with pooling() as pool:
@@ -162,7 +162,7 @@ async def test_the_pool_drops_the_origin_that_was_used_longest_ago(receiver: Rec
     assert [request.connection for request in receiver.requests] == [1, 2, 3, 2, 3, 4]
 
 
-async def test_a_request_waits_for_a_connection_when_an_origin_has_all_it_may(
+async def test_a_request_waits_for_a_connection_at_the_origins_limit(
     receiver: Receiver,
 ) -> None:
     async with pooling(max_per_origin=1) as pool:
@@ -178,7 +178,7 @@ async def test_a_request_waits_for_a_connection_when_an_origin_has_all_it_may(
     assert [request.connection for request in receiver.requests] == [1, 1]
 
 
-async def test_our_own_shortage_of_descriptors_is_no_outcome(
+async def test_a_shortage_of_file_descriptors_is_raised_and_not_an_outcome(
     sender: Sender, receiver: Receiver
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -219,7 +219,7 @@ async def _until_closed(receiver: Receiver) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_connection_given_up_in_the_moment_it_opens_does_not_count_as_open(
+async def test_a_connection_cancelled_as_it_opens_does_not_count_as_open(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = Stream.connection_made

@@ -1,7 +1,7 @@
-"""What is dialled, as the sockets tell: nothing but an address that was judged, for this request.
+"""Connections go only to addresses that the guard has checked for this request.
 
-`Recorder` stands where sockets are opened. It notes the address and connects to the receiver on
-loopback instead, so that a name can have public addresses here.
+`Recorder` replaces the function that opens sockets. It records the address and connects to the
+receiver on loopback instead, so that names can have public addresses in these tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PUBLIC, OTHER = "8.8.8.8", "2606:4700::1111"
 
 
 class Recorder:
-    """Connects to the receiver, whatever the address; `dialled` is what was asked for."""
+    """Connects to the receiver for any address; `dialled` are the requested addresses."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.dialled: list[tuple[str, int]] = []
@@ -41,7 +41,7 @@ class Recorder:
 
 
 class Answers:
-    """A name server whose answers change: each look-up takes the next, the last one stays."""
+    """A name server whose answers change with each lookup; the last one is repeated."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.asked: list[str] = []
@@ -56,7 +56,7 @@ class Answers:
 async def recording(
     receiver: Receiver, lookup: Lookup, *, ssl_context: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[Sender, Recorder]]:
-    """A sender as in production, nothing private allowed, and what it dials."""
+    """Create a sender as in production, without private networks, and record its connections."""
     recorder = Recorder(receiver)
     async with Sender(
         guard=AddressGuard(), lookup=lookup, connect=recorder, ssl_context=ssl_context
@@ -68,7 +68,7 @@ async def post(sender: Sender, url: str) -> Outcome:
     return await sender.post(url, headers={}, body=b"{}", timeout=PATIENCE)
 
 
-async def test_it_dials_the_judged_literal_with_the_names_host_and_sni(
+async def test_connects_to_the_checked_address_with_the_name_as_host_and_sni(
     authority: trustme.CA, trusting: ssl.SSLContext
 ) -> None:
     names = []
@@ -86,7 +86,7 @@ async def test_it_dials_the_judged_literal_with_the_names_host_and_sni(
     assert receiver.requests[0].headers["host"] == "hooks.example.com"
 
 
-async def test_a_literal_is_dialled_as_it_stands_and_never_looked_up(receiver: Receiver) -> None:
+async def test_a_literal_address_is_connected_to_without_a_lookup(receiver: Receiver) -> None:
     answers = Answers(["127.0.0.1"])
     async with recording(receiver, answers) as (sender, recorder):
         assert (await post(sender, f"http://{PUBLIC}/")).succeeded
@@ -102,12 +102,12 @@ async def test_a_literal_is_dialled_as_it_stands_and_never_looked_up(receiver: R
         ["127.0.0.1", PUBLIC],
         [PUBLIC, OTHER, "::1"],
         [OTHER, "::ffff:169.254.169.254"],
-        [*(f"8.8.{number}.1" for number in range(200)), "10.0.0.1"],  # beyond what is dialled
+        [*(f"8.8.{number}.1" for number in range(200)), "10.0.0.1"],  # more than the sender tries
         ["64:ff9b::7f00:1"],
         ["fe80::1%1"],
     ],
 )
-async def test_mixed_answers_are_refused_and_nothing_is_dialled(
+async def test_a_name_with_one_blocked_address_is_never_connected_to(
     receiver: Receiver, answer: list[str]
 ) -> None:
     async with recording(receiver, Answers(answer)) as (sender, recorder):
@@ -125,7 +125,7 @@ async def test_mixed_answers_are_refused_and_nothing_is_dialled(
         *("localhost", "x.localhost", "metadata.google.internal", "metadata", "db.internal"),
     ],
 )
-async def test_a_refused_host_is_neither_looked_up_nor_dialled(
+async def test_a_blocked_host_is_neither_looked_up_nor_connected_to(
     receiver: Receiver, host: str
 ) -> None:
     answers = Answers([PUBLIC])  # a name server that lies about the names
@@ -135,10 +135,10 @@ async def test_a_refused_host_is_neither_looked_up_nor_dialled(
     assert (recorder.dialled, answers.asked) == ([], [])
 
 
-async def test_a_name_that_moves_inside_between_attempts_is_refused_at_the_next(
+async def test_a_name_that_moves_into_a_private_network_is_blocked_at_the_next_attempt(
     receiver: Receiver,
 ) -> None:
-    receiver.routes["/hook"] = "/close-after"  # each attempt needs a connection of its own
+    receiver.routes["/hook"] = "/close-after"  # each attempt needs its own connection
     answers = Answers([PUBLIC], [PUBLIC, "10.0.0.1"], ["169.254.169.254"], [OTHER])
     async with recording(receiver, answers) as (sender, recorder):
         results = []
@@ -149,7 +149,7 @@ async def test_a_name_that_moves_inside_between_attempts_is_refused_at_the_next(
     assert recorder.dialled == [(PUBLIC, 80), (OTHER, 80)]
 
 
-async def test_a_name_is_not_looked_up_between_the_judgement_and_the_dialling(
+async def test_a_name_is_not_looked_up_again_after_the_check(
     receiver: Receiver,
 ) -> None:
     answers = Answers([PUBLIC], ["127.0.0.1"])
@@ -171,9 +171,7 @@ async def test_a_name_is_not_looked_up_between_the_judgement_and_the_dialling(
     ],
 )
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_no_redirect_is_followed_anywhere(
-    receiver: Receiver, status: int, target: str
-) -> None:
+async def test_no_redirect_is_followed(receiver: Receiver, status: int, target: str) -> None:
     receiver.routes["/hook"] = f"/redirect?status={status}&to={target}"
     async with recording(receiver, Answers([PUBLIC])) as (sender, recorder):
         outcome = await post(sender, "http://hooks.example.com/hook")
@@ -190,7 +188,7 @@ async def test_no_redirect_is_followed_anywhere(
         (f"http://{PUBLIC}/", "http://a.example.com/"),
     ],
 )
-async def test_a_kept_connection_serves_no_other_origin(
+async def test_a_kept_connection_is_not_used_for_another_origin(
     receiver: Receiver, first: str, second: str
 ) -> None:
     async with recording(receiver, Answers([PUBLIC])) as (sender, recorder):
@@ -201,7 +199,7 @@ async def test_a_kept_connection_serves_no_other_origin(
     assert len(recorder.dialled) == 2
 
 
-async def test_a_connection_without_tls_is_not_taken_for_one_with(
+async def test_a_plain_connection_is_not_reused_for_https(
     receiver: Receiver,
 ) -> None:
     async with recording(receiver, Answers([PUBLIC])) as (sender, recorder):
@@ -213,7 +211,7 @@ async def test_a_connection_without_tls_is_not_taken_for_one_with(
     assert len(receiver.requests) == 1
 
 
-async def test_no_name_or_header_of_the_environment_changes_what_is_dialled(
+async def test_the_environment_does_not_change_the_address_or_headers(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
@@ -229,7 +227,7 @@ async def test_no_name_or_header_of_the_environment_changes_what_is_dialled(
     assert "authorization" not in receiver.requests[0].headers
 
 
-async def test_the_names_of_a_domain_that_hangs_leave_others_their_look_ups(
+async def test_hanging_lookups_of_one_domain_leave_threads_for_others(
     receiver: Receiver,
 ) -> None:
     hanging: list[str] = []
@@ -260,7 +258,7 @@ async def test_the_names_of_a_domain_that_hangs_leave_others_their_look_ups(
         released.set()
 
 
-async def test_look_ups_that_wait_for_their_domains_turn_get_it(receiver: Receiver) -> None:
+async def test_lookups_that_wait_for_their_domain_complete(receiver: Receiver) -> None:
     async with recording(receiver, Answers([PUBLIC])) as (sender, _):
         outcomes = await asyncio.gather(
             *(post(sender, f"http://a{number}.example.co.uk/") for number in range(40))
@@ -281,7 +279,7 @@ async def test_look_ups_that_wait_for_their_domains_turn_get_it(receiver: Receiv
         ("https://nowhere.example.com/", None),
     ],
 )
-async def test_it_can_say_that_it_would_refuse_without_dialling(
+async def test_blocked_reason_is_known_without_connecting(
     receiver: Receiver, url: str, reason: str | None
 ) -> None:
     def lookup(host: str) -> Sequence[str]:

@@ -1,5 +1,5 @@
-"""Receivers that do their worst: every request ends as a classified attempt, within its deadline
-and a second, in bounded memory, and others do not notice."""
+"""Hostile receivers: every request ends as a classified attempt, within its deadline and a second,
+in bounded memory, and without delaying other receivers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOSTILE = {
     "/drip-body/0.01": Result.TIMEOUT,
     "/endless-interim/0": Result.PROTOCOL,
     "/endless-interim/0.01": Result.TIMEOUT,
-    "/endless-body": Result.SUCCESS,  # it answered 2xx; the rest of the body is not read
+    "/endless-body": Result.SUCCESS,  # a 2xx; the rest of the body is not read
     "/declared-body/10737418240": Result.SUCCESS,
     "/declared-body/99999999999999999999": Result.SUCCESS,
     "/endless-chunks": Result.SUCCESS,
@@ -63,7 +63,7 @@ HOSTILE = {
 OK = "HTTP/1.1 200 OK\r\n"
 CODING = "Transfer-Encoding: chunked\r\n"
 CHUNKED = f"{OK}{CODING}\r\n"
-# What stands on the wire, byte for byte; the connection then stays open.
+# The raw response bytes; the connection then stays open.
 NOT_HTTP = {
     "HTTP/0.9": "<html>hello</html>",
     "HTTP/2 preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -104,12 +104,12 @@ async def post(sender: Sender, url: str, *, timeout: float = DEADLINE) -> Outcom
 
 
 @pytest.mark.parametrize(("path", "result"), HOSTILE.items(), ids=HOSTILE)
-async def test_it_ends_within_the_deadline_and_a_second_as_a_classified_attempt(
+async def test_every_hostile_receiver_ends_as_a_classified_attempt_in_time(
     sender: Sender, receiver: Receiver, path: str, result: Result
 ) -> None:
-    if path == "/gzip-bomb":  # it takes the receiver a while to make the first one
+    if path == "/gzip-bomb":  # the receiver needs a while to create the first one
         await sender.post(receiver.url(path), headers={}, body=b"", timeout=30)
-    # what has to end by itself has all the time of a busy machine for it
+    # a request that ends by itself may take as long as a busy machine needs
     deadline = DEADLINE if result is Result.TIMEOUT else 10.0
     outcome = await within(deadline + 1, post(sender, receiver.url(path), timeout=deadline))
     assert outcome.result is result
@@ -120,7 +120,7 @@ async def test_it_ends_within_the_deadline_and_a_second_as_a_classified_attempt(
 
 
 @pytest.mark.parametrize("wire", NOT_HTTP.values(), ids=NOT_HTTP)
-async def test_what_is_not_http_is_known_for_it_without_waiting_for_the_deadline(
+async def test_a_response_that_is_not_http_fails_before_the_deadline(
     sender: Sender, receiver: Receiver, wire: str
 ) -> None:
     outcome = await sender.post(
@@ -193,7 +193,7 @@ async def test_a_receiver_that_never_reads_ends_with_the_deadline(sender: Sender
     assert outcome.result is Result.TIMEOUT
 
 
-# What a fuzzer puts together: true pieces of HTTP, broken ones, and any bytes.
+# Parts for the fuzzer: valid pieces of HTTP, broken ones, and random bytes.
 PIECES = st.one_of(
     st.sampled_from(
         [
@@ -209,18 +209,18 @@ PIECES = st.one_of(
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wire=st.lists(PIECES, max_size=8).map(b"".join))
-async def test_whatever_is_answered_is_classified(
+async def test_any_response_bytes_become_a_classified_outcome(
     sender: Sender, receiver: Receiver, wire: bytes
 ) -> None:
     outcome = await post(sender, receiver.url(f"/wire/{quote(wire)}?close"), timeout=10)
     assert isinstance(outcome.result, Result)
     assert outcome.succeeded == (outcome.error is None)
-    (outcome.response_excerpt or "").encode()  # no lone surrogates: every database takes it
+    (outcome.response_excerpt or "").encode()  # no lone surrogates: every database can store it
 
 
 @asynccontextmanager
 async def _receiver_process() -> AsyncIterator[str]:
-    """A receiver whose memory and time are not ours: its URL."""
+    """Start a receiver in another process, with its own memory and CPU, and return its URL."""
     command = [sys.executable, "-m", "tests.support.receiver", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
         try:
@@ -230,7 +230,7 @@ async def _receiver_process() -> AsyncIterator[str]:
             process.terminate()
 
 
-async def test_no_answer_costs_more_memory_than_its_caps(sender: Sender) -> None:
+async def test_no_response_uses_more_memory_than_the_limits(sender: Sender) -> None:
     paths = ["/declared-body/10737418240", "/endless-body", "/endless-chunks", "/gzip-bomb"]
     paths += ["/endless-chunk-line", "/endless-trailers", "/huge-header", "/endless-interim/0"]
     async with _receiver_process() as url:
@@ -245,7 +245,7 @@ async def test_no_answer_costs_more_memory_than_its_caps(sender: Sender) -> None
     assert peak < 2_000_000  # 64 KiB of body, 128 KiB unread, 256 KiB of a TLS-less read, twice
 
 
-async def test_a_crowd_of_hostile_receivers_does_not_keep_a_good_one_from_its_deliveries(
+async def test_many_hostile_receivers_do_not_delay_a_good_one(
     sender: Sender,
 ) -> None:
     stuck_on = [path for path, result in HOSTILE.items() if result is Result.TIMEOUT]
@@ -268,7 +268,7 @@ async def test_a_crowd_of_hostile_receivers_does_not_keep_a_good_one_from_its_de
     assert Result.TIMEOUT in {outcome.result for outcome in ended}
 
 
-async def test_nothing_of_an_answer_stays_for_the_next_attempt(
+async def test_nothing_of_a_response_is_read_by_the_next_attempt(
     receiver: Receiver,
 ) -> None:
     async with Sender(guard=AddressGuard(LOOPBACK)) as sender:

@@ -1,4 +1,4 @@
-"""The end of a request does not wait until the receiver has acknowledged its beginning."""
+"""The end of a request is sent without waiting for the ACK of its beginning."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
 
 
-async def test_it_runs_as_a_process_and_prints_its_port_first(sender: Sender) -> None:
+async def test_the_receiver_process_prints_its_port_first(sender: Sender) -> None:
     command = [sys.executable, "-m", "tests.support.receiver", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
         try:

@@ -1,4 +1,4 @@
-"""What the sender sends, and what it makes of every answer."""
+"""The requests that the sender sends, and the outcome of every response."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ async def post(sender: Sender, url: str, *, timeout: float = PATIENCE) -> Outcom
     )
 
 
-async def test_it_sends_exactly_the_given_headers_and_body(
-    sender: Sender, receiver: Receiver
-) -> None:
+async def test_sends_exactly_the_given_headers_and_body(sender: Sender, receiver: Receiver) -> None:
     body = b'{"a": "\xc3\xbc"}\n'
     outcome = await sender.post(
         receiver.url("/hook?x=1"), headers={"X-Hook-Id": "dlv_1"}, body=body, timeout=PATIENCE
@@ -45,7 +43,9 @@ async def test_it_sends_exactly_the_given_headers_and_body(
     )
 
 
-async def test_its_own_headers_win_over_the_callers(sender: Sender, receiver: Receiver) -> None:
+async def test_the_senders_own_headers_override_the_callers(
+    sender: Sender, receiver: Receiver
+) -> None:
     theirs = {"host": "evil.example", "CONTENT-LENGTH": "1", "Transfer-Encoding": "chunked"}
     await sender.post(receiver.url(), headers=theirs, body=b"{}", timeout=PATIENCE)
     [request] = receiver.requests
@@ -54,7 +54,7 @@ async def test_its_own_headers_win_over_the_callers(sender: Sender, receiver: Re
     assert "transfer-encoding" not in request.headers
 
 
-async def test_a_header_that_would_split_the_request_is_a_bug_and_raises(
+async def test_a_header_that_would_split_the_request_raises(
     sender: Sender, receiver: Receiver
 ) -> None:
     with pytest.raises(Exception, match="Illegal header value"):
@@ -63,7 +63,7 @@ async def test_a_header_that_would_split_the_request_is_a_bug_and_raises(
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 1_500_000])
-async def test_it_delivers_every_byte_of_a_body(
+async def test_every_byte_of_a_body_is_delivered(
     sender: Sender, receiver: Receiver, size: int
 ) -> None:
     outcome = await sender.post(receiver.url(), headers={}, body=b"x" * size, timeout=PATIENCE)
@@ -95,7 +95,7 @@ async def test_every_other_status_is_a_failure_with_that_status(
     assert (outcome.result, outcome.status_code, outcome.error) == (Result.STATUS, status, error)
 
 
-async def test_it_follows_no_redirect(sender: Sender, receiver: Receiver) -> None:
+async def test_a_redirect_is_a_failure_and_not_followed(sender: Sender, receiver: Receiver) -> None:
     outcome = await post(sender, receiver.url("/redirect"))
     assert (outcome.result, outcome.status_code) == (Result.STATUS, 302)
     assert len(receiver.requests) == 1
@@ -113,7 +113,7 @@ async def test_it_follows_no_redirect(sender: Sender, receiver: Receiver) -> Non
         ("/status/503", None),
     ],
 )
-async def test_it_reads_retry_after_on_429_and_503_only(
+async def test_retry_after_counts_only_with_429_and_503(
     receiver: Receiver, path: str, action: float | None
 ) -> None:
     def noon() -> datetime:
@@ -135,10 +135,10 @@ async def test_it_reads_retry_after_on_429_and_503_only(
         ("123456789", "12345678"),
         ("1234567%C3%BC", "1234567"),  # the cut went through the ü
         ("123456%C3%BC9", "123456ü"),
-        ("1234567%C3", "1234567\ufffd"),  # nothing was cut: the answer itself is broken
+        ("1234567%C3", "1234567\ufffd"),  # not cut: the response itself is broken
     ],
 )
-async def test_its_excerpt_is_text_that_every_database_stores(
+async def test_the_excerpt_is_text_that_every_database_can_store(
     receiver: Receiver, raw: str, excerpt: str
 ) -> None:
     async with Sender(guard=AddressGuard(LOOPBACK), excerpt_bytes=8) as sender:
@@ -166,7 +166,7 @@ async def test_a_chunked_body_arrives_whole_whatever_lines_it_has(
 
 
 @pytest.mark.parametrize("target", ["/a/../b", "/%7e/%2F", "/a?", "/?q=|'<>\"{}", "/a//b;x=,"])
-async def test_it_sends_the_path_and_query_as_they_were_written(
+async def test_path_and_query_are_sent_as_written(
     sender: Sender, receiver: Receiver, target: str
 ) -> None:
     await post(sender, receiver.url(target))
@@ -182,20 +182,22 @@ async def test_a_custom_upgrade_header_is_not_sent(sender: Sender, receiver: Rec
     assert "upgrade" not in receiver.requests[0].headers
 
 
-async def test_it_never_unpacks_a_compressed_answer(sender: Sender, receiver: Receiver) -> None:
+async def test_a_compressed_response_is_never_unpacked(sender: Sender, receiver: Receiver) -> None:
     outcome = await post(sender, receiver.url("/gzip-bomb"))
     assert outcome.succeeded
     assert outcome.response_excerpt is not None
-    assert outcome.response_excerpt.startswith("\x1f\ufffd")  # gzip's magic number, as it came
+    assert outcome.response_excerpt.startswith(
+        "\x1f\ufffd"
+    )  # gzip's magic number, still compressed
 
 
-async def test_it_keeps_no_cookies(sender: Sender, receiver: Receiver) -> None:
+async def test_cookies_are_not_kept(sender: Sender, receiver: Receiver) -> None:
     for _ in range(2):
         await post(sender, receiver.url("/cookie"))
     assert "cookie" not in receiver.requests[1].headers
 
 
-async def test_it_uses_no_proxy_of_the_environment(
+async def test_proxies_of_the_environment_are_not_used(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
@@ -204,7 +206,7 @@ async def test_it_uses_no_proxy_of_the_environment(
         assert (await post(sender, receiver.url())).succeeded
 
 
-async def test_get_answers_with_headers_and_text(sender: Sender, receiver: Receiver) -> None:
+async def test_get_returns_headers_and_text(sender: Sender, receiver: Receiver) -> None:
     outcome, headers, text = await sender.get(receiver.url("/cookie"), headers={}, timeout=PATIENCE)
     assert outcome.succeeded
     assert headers["set-cookie"] == "session=1"
@@ -230,7 +232,7 @@ async def test_get_answers_with_headers_and_text(sender: Sender, receiver: Recei
         ("/endless-interim/0", Result.PROTOCOL, "has more than 64 KiB of headers."),
     ],
 )
-async def test_a_broken_answer_is_a_failure_that_says_how(
+async def test_a_broken_response_is_a_failure_with_the_reason(
     sender: Sender, receiver: Receiver, path: str, result: Result, sentence: str
 ) -> None:
     outcome = await post(sender, receiver.url(path))
@@ -250,7 +252,7 @@ async def test_a_broken_answer_is_a_failure_that_says_how(
         ("/drip-body/0.02", "sent its headers but did not finish the body in time."),
     ],
 )
-async def test_the_deadline_is_total_however_the_answer_drips(
+async def test_the_deadline_is_total_however_slowly_the_response_arrives(
     sender: Sender, receiver: Receiver, path: str, sentence: str
 ) -> None:
     started = time.perf_counter()
@@ -261,7 +263,7 @@ async def test_the_deadline_is_total_however_the_answer_drips(
     assert 290 < outcome.duration_ms <= all_ms
 
 
-async def test_nothing_listening_is_refused(sender: Sender) -> None:
+async def test_connection_refused_is_its_own_result(sender: Sender) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -313,7 +315,9 @@ async def test_cancelling_closes_the_connection_and_propagates(
             await asyncio.sleep(0.01)
 
 
-async def test_no_message_repeats_what_was_on_the_wire(sender: Sender, receiver: Receiver) -> None:
+async def test_no_error_message_contains_bytes_from_the_network(
+    sender: Sender, receiver: Receiver
+) -> None:
     for path in ("/garbage", "/conflicting-lengths", "/huge-header", "/reset", "/status/500"):
         outcome = await sender.post(
             receiver.url(path),

@@ -1,4 +1,4 @@
-"""TLS: certificates are verified for the name in the URL, whatever address was dialled."""
+"""TLS: certificates are verified for the name in the URL, whatever its address is."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ async def secure_receiver(certificate: trustme.LeafCert) -> AsyncIterator[Receiv
         yield receiver
 
 
-async def test_it_delivers_over_tls_and_reuses_the_connection(
-    sender: Sender, authority: trustme.CA
-) -> None:
+async def test_tls_connection_is_reused(sender: Sender, authority: trustme.CA) -> None:
     async with secure_receiver(authority.issue_cert("127.0.0.1")) as receiver:
         outcomes = [await post(sender, receiver.url("/body/60000")) for _ in range(3)]
     assert [outcome.result for outcome in outcomes] == [Result.SUCCESS] * 3
@@ -45,7 +43,7 @@ async def test_it_delivers_over_tls_and_reuses_the_connection(
     assert receiver.requests[0].body == b'{"paid":true}'
 
 
-async def test_it_verifies_and_sends_the_name_not_the_address(
+async def test_tls_verifies_and_sends_the_name_and_not_the_address(
     trusting: ssl.SSLContext, authority: trustme.CA
 ) -> None:
     names = []
@@ -64,9 +62,7 @@ async def test_it_verifies_and_sends_the_name_not_the_address(
     assert receiver.requests[0].headers["host"] == f"hooks.example:{receiver.port}"
 
 
-async def test_it_offers_http_1_1_alone_as_the_protocol_over_tls(
-    sender: Sender, authority: trustme.CA
-) -> None:
+async def test_only_http_1_1_is_offered_over_tls(sender: Sender, authority: trustme.CA) -> None:
     agreed = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -157,7 +153,7 @@ async def test_plain_http_to_a_tls_port_fails(sender: Sender, authority: trustme
     assert outcome.result in (Result.PROTOCOL, Result.RESET)  # servers alert, or just close
 
 
-async def test_a_server_that_is_silent_in_the_handshake_runs_into_the_deadline(
+async def test_a_silent_tls_handshake_ends_at_the_deadline(
     sender: Sender,
 ) -> None:
     with socket.socket() as silent:  # the kernel accepts for it
@@ -185,7 +181,7 @@ async def test_a_server_that_demands_a_client_certificate_is_a_tls_failure(
             with secure, contextlib.suppress(ConnectionResetError):
                 with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
                     secure.do_handshake()
-                # To close with the request unread would reset the connection, often before the
+                # Closing with the request unread would reset the connection, often before the
                 # alert has been read: the kernel then discards it.
                 secure.shutdown(socket.SHUT_WR)
                 while secure.recv(4096):
@@ -195,7 +191,7 @@ async def test_a_server_that_demands_a_client_certificate_is_a_tls_failure(
         serving = asyncio.create_task(asyncio.to_thread(serve))
         outcome = await post(sender, f"https://127.0.0.1:{port}/")
         await serving
-    # In TLS 1.3 the client's handshake is over by then: the alert comes in place of the answer.
+    # In TLS 1.3 the client's handshake is complete by then: the alert replaces the response.
     assert outcome.result is Result.TLS
     assert outcome.error is not None
     assert "certificate required" in outcome.error
@@ -210,7 +206,7 @@ async def test_a_broken_connection_is_a_reset_under_tls_too(
     assert outcome.result is Result.RESET
 
 
-async def test_it_drops_a_connection_that_the_server_closed_while_idle(
+async def test_a_connection_that_the_server_closed_while_idle_is_not_used(
     sender: Sender, authority: trustme.CA
 ) -> None:
     async with secure_receiver(authority.issue_cert("127.0.0.1")) as receiver:

@@ -1,4 +1,4 @@
-"""URL verification: what a receiver has to answer before it gets events."""
+"""URL verification: how a receiver must respond before it gets events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.receiver import Receiver
 pytestmark = pytest.mark.anyio
 
 
-async def test_header_mode_asks_once_per_topic(sender: Sender, receiver: Receiver) -> None:
+async def test_header_mode_sends_one_request_per_topic(sender: Sender, receiver: Receiver) -> None:
     await verify_endpoint(
         sender,
         mode="header",
@@ -42,7 +42,7 @@ async def test_query_mode_appends_a_random_challenge(
     assert ("x=1" in first) == ("x=1" in query)
 
 
-async def test_none_mode_asks_nothing(sender: Sender, receiver: Receiver) -> None:
+async def test_none_mode_sends_no_request(sender: Sender, receiver: Receiver) -> None:
     await verify_endpoint(
         sender, mode="none", url=receiver.url(), tenant_id="tnt_1", topics=["a.b.c"]
     )
@@ -62,7 +62,7 @@ async def test_none_mode_asks_nothing(sender: Sender, receiver: Receiver) -> Non
         ("query", "/endless-body", "body is not the value of the query parameter"),
     ],
 )
-async def test_it_fails_with_the_reason(
+async def test_failed_verification_says_the_reason(
     sender: Sender, receiver: Receiver, mode: str, path: str, reason: str
 ) -> None:
     with pytest.raises(InvalidInput) as failed:
@@ -79,7 +79,7 @@ async def test_it_fails_with_the_reason(
     assert reason in failed.value.message
 
 
-async def test_an_answer_to_another_challenge_fails(sender: Sender, receiver: Receiver) -> None:
+async def test_a_response_with_another_challenge_fails(sender: Sender, receiver: Receiver) -> None:
     receiver.routes["/hook"] = "/fixed-challenge/tnt_2.a.b.c"
     with pytest.raises(InvalidInput, match="return it unchanged"):
         await verify_endpoint(
@@ -87,7 +87,7 @@ async def test_an_answer_to_another_challenge_fails(sender: Sender, receiver: Re
         )
 
 
-async def test_it_is_under_the_same_guard_as_deliveries(receiver: Receiver) -> None:
+async def test_verification_uses_the_same_address_guard_as_deliveries(receiver: Receiver) -> None:
     async with Sender(guard=AddressGuard()) as sender:
         with pytest.raises(InvalidInput, match="loopback"):
             await verify_endpoint(
