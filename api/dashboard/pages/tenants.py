@@ -8,7 +8,7 @@ from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
 from api.access.ownership import found
 from api.dashboard.site.form import validated
-from api.dashboard.site.page import PageView, own_path
+from api.dashboard.site.page import PageView, dashboard_path
 from api.dashboard.site.page_route import PageRouter
 from api.http.pagination import PageQuery
 from api.routes.tenants import TenantForm, create_tenant, list_tenants
@@ -40,4 +40,4 @@ async def choose_tenant(view: PageView, _: OperatorOnly) -> Response:
             found(await tenants.get(connection, chosen))
         if view.visitor is not None:
             await sessions.choose_tenant(connection, view.visitor.session.token_sha256, chosen)
-    return view.redirect(own_path(view.form.text("next")))
+    return view.redirect(dashboard_path(view.form.text("next")))

@@ -27,7 +27,7 @@ _SHORTENED: Final = re.compile(r"[a-z]{2,3}_…[0-9a-f]{1,8}")
 """An id as `short_id` shortens it."""
 
 
-async def filtered(view: View, show: Callable[[Request], Awaitable[Response]]) -> Response:
+async def show_filtered(view: View, show: Callable[[Request], Awaitable[Response]]) -> Response:
     """Return the page that `show` renders. For a list with invalid filters: the page without them,
     with their errors and status 422. Raises any other error of `show`."""
     if view.request.scope["path"] not in _LISTS:

@@ -133,7 +133,7 @@ class View:
     @property
     def back(self) -> str:
         """The page that the submitted form was on (its field `back`), or the first page."""
-        return own_path(self.form.text("back"))
+        return dashboard_path(self.form.text("back"))
 
     @property
     def theme(self) -> str | None:
@@ -255,7 +255,7 @@ class View:
         return self.visitor.session.token_sha256
 
 
-def own_path(path: str | None) -> str:
+def dashboard_path(path: str | None) -> str:
     """Return `path` if it is one of the dashboard's, else its first page. A link must not make the
     dashboard redirect to another site: `//host` and `/\\host` are other hosts."""
     if path is None or not path.isascii() or not path.isprintable() or "\\" in path:

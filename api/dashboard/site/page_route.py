@@ -16,9 +16,9 @@ from fastapi.routing import APIRoute
 
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
 from api.dashboard.site.endpoint_scope import confine
-from api.dashboard.site.filters import filtered
+from api.dashboard.site.filters import show_filtered
 from api.dashboard.site.form import read_form
-from api.dashboard.site.page import HOME, PageView, View, own_path
+from api.dashboard.site.page import HOME, PageView, View, dashboard_path
 from api.dashboard.site.session import csrf_of, current_visitor, sign_in_token
 from api.dashboard.site.submit_once import run_once
 from api.process.context import Context
@@ -49,7 +49,7 @@ class PageRoute(APIRoute):
                 view.visitor = await current_visitor(request)
                 view.csrf = view.visitor.csrf
                 await _read_form(view)
-                run = run_once if request.method == "POST" else filtered
+                run = run_once if request.method == "POST" else show_filtered
                 return await confine(view) or await run(view, handle)
             except Unauthenticated:
                 return await _redirect_to_sign_in(view)
@@ -148,7 +148,7 @@ async def _redirect_to_sign_in(view: View) -> Response:
 def next_path(path: str | None) -> str:
     """Return the page to show after signing in: the requested path, if it is one of the dashboard's
     and not too long, else the first page."""
-    return own_path(path) if path is not None and len(path) <= _LONGEST_NEXT else HOME
+    return dashboard_path(path) if path is not None and len(path) <= _LONGEST_NEXT else HOME
 
 
 async def _page_of_form(view: View) -> str:
@@ -156,7 +156,7 @@ async def _page_of_form(view: View) -> str:
     if view.path.endswith(_OWN_PAGE):
         return view.path
     with suppress(HookfastError):
-        return own_path((await read_form(view.request)).text("back"))
+        return dashboard_path((await read_form(view.request)).text("back"))
     return HOME
 
 

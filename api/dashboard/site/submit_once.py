@@ -22,7 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.answers.problems import problem_of
-from api.dashboard.site.page import HOME, View, own_path
+from api.dashboard.site.page import HOME, View, dashboard_path
 from api.dashboard.site.session import LIFETIME
 from hookfast.errors import HookfastError, InvalidInput
 from hookfast.storage.accounts import sent_forms
@@ -99,7 +99,7 @@ async def _await_result(view: View, key: FormKey, earlier: SentFormState) -> Sen
 def _answer_repeated(view: View, earlier: SentFormState) -> Response:
     if earlier.led_to is None:
         # a form without `back` is on a page below the one that shows its result
-        back = own_path(view.form.text("back") or view.path.rpartition("/")[0])
+        back = dashboard_path(view.form.text("back") or view.path.rpartition("/")[0])
         return view.render("already_submitted.html", status=HTTPStatus.CONFLICT, back=back)
     notice = "This was already done: the form was sent before."
     if earlier.shown_once:

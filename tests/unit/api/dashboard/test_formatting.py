@@ -8,7 +8,7 @@ import pytest
 
 from api.dashboard.site import formatting
 from api.dashboard.site.form import Form
-from api.dashboard.site.page import own_path
+from api.dashboard.site.page import dashboard_path
 from hookfast.deliveries.job import JobStatus
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.endpoints.circuit import State
@@ -81,12 +81,12 @@ def test_every_status_has_its_colour() -> None:
     ],
 )
 def test_what_is_no_page_of_ours_is_the_first_page(path: str | None) -> None:
-    assert own_path(path) == "/dashboard"
+    assert dashboard_path(path) == "/dashboard"
 
 
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard?window=7d", "/dashboard/jobs"])
 def test_a_page_of_ours_is_itself(path: str) -> None:
-    assert own_path(path) == path
+    assert dashboard_path(path) == path
 
 
 def test_a_forms_fields_are_read_without_the_space_around_them() -> None:
