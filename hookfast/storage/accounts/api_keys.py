@@ -9,6 +9,7 @@ from sqlalchemy import func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import ApiKey
 
@@ -32,18 +33,15 @@ async def add_if_missing(connection: AsyncConnection, key: ApiKey) -> bool:
 
 async def by_hash(connection: AsyncConnection, key_sha256: str) -> ApiKey | None:
     """Return the key with this SHA-256 (hex), even if revoked or expired."""
-    result = await connection.execute(select(_KEYS).where(_KEYS.c.key_sha256 == key_sha256))
-    row = result.mappings().one_or_none()
-    return None if row is None else ApiKey(**row)
+    return await fetch_one(
+        connection, select(_KEYS).where(_KEYS.c.key_sha256 == key_sha256), ApiKey
+    )
 
 
 async def get(connection: AsyncConnection, key_id: str) -> ApiKey | None:
     """Return the key with this id, unless it was revoked."""
-    result = await connection.execute(
-        select(_KEYS).where(_KEYS.c.id == key_id, _KEYS.c.revoked_at.is_(None))
-    )
-    row = result.mappings().one_or_none()
-    return None if row is None else ApiKey(**row)
+    statement = select(_KEYS).where(_KEYS.c.id == key_id, _KEYS.c.revoked_at.is_(None))
+    return await fetch_one(connection, statement, ApiKey)
 
 
 async def owned_by(
@@ -66,8 +64,8 @@ async def list_page(
     statement = select(_KEYS).where(
         owner.is_(None) if tenant_id is None else owner == tenant_id, _KEYS.c.revoked_at.is_(None)
     )
-    result = await connection.execute(newest_first(statement, _KEYS.c.id, after=after, limit=limit))
-    return [ApiKey(**row) for row in result.mappings()]
+    page = newest_first(statement, _KEYS.c.id, after=after, limit=limit)
+    return await fetch_all(connection, page, ApiKey)
 
 
 async def revoke(connection: AsyncConnection, key_id: str, *, at: datetime) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.tables import Tenant
 
 _TENANTS: Table = Tenant.__table__
@@ -25,18 +26,14 @@ async def get(connection: AsyncConnection, tenant_id: str, *, lock: bool = False
     """Return a tenant by its id. `lock` keeps it from being changed or deleted until the
     transaction ends (SQLite's write transactions do anyway)."""
     statement = select(_TENANTS).where(_TENANTS.c.id == tenant_id, _LIVE)
-    result = await connection.execute(statement.with_for_update() if lock else statement)
-    row = result.mappings().one_or_none()
-    return None if row is None else Tenant(**row)
+    return await fetch_one(connection, statement.with_for_update() if lock else statement, Tenant)
 
 
 async def list_page(connection: AsyncConnection, *, after: str | None, limit: int) -> list[Tenant]:
     """List tenants, newest first, without the system tenant, which is no customer."""
     statement = select(_TENANTS).where(_LIVE, _TENANTS.c.id != SYSTEM_TENANT)
-    result = await connection.execute(
-        newest_first(statement, _TENANTS.c.id, after=after, limit=limit)
-    )
-    return [Tenant(**row) for row in result.mappings()]
+    page = newest_first(statement, _TENANTS.c.id, after=after, limit=limit)
+    return await fetch_all(connection, page, Tenant)
 
 
 async def change(connection: AsyncConnection, tenant_id: str, **values: Any) -> None:

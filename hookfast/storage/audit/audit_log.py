@@ -18,6 +18,7 @@ from hookfast.audit import SYSTEM, Actor, AuditAction, Change, differences
 from hookfast.ids import first_id_at, new_id
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import AuditEntry, AuditHorizon
 
@@ -65,8 +66,8 @@ async def list_page(
     connection: AsyncConnection, chosen: AuditFilter, *, after: str | None, limit: int
 ) -> list[AuditEntry]:
     """Return the newest `limit` matching entries beyond the id `after`."""
-    rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
-    return [AuditEntry(**row) for row in rows.mappings()]
+    page = page_statement(chosen, after=after, limit=limit)
+    return await fetch_all(connection, page, AuditEntry)
 
 
 def page_statement(chosen: AuditFilter, *, after: str | None, limit: int) -> Select[Any]:

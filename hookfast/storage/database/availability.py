@@ -1,4 +1,4 @@
-"""Tells errors of a database that is unavailable from errors in what it was asked to do."""
+"""Tells errors of a database that is away from errors that are caused by the statement."""
 
 from __future__ import annotations
 

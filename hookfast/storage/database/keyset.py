@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select
+
+from hookfast.ids import Prefix, first_id_at
 
 Statement = TypeVar("Statement", bound=Select[Any])
 
@@ -25,3 +28,16 @@ def by_name(
     if after is not None:
         statement = statement.where(key > after)
     return statement.order_by(key).limit(limit)
+
+
+def created_between(
+    key: ColumnElement[str], prefix: Prefix, since: datetime | None, until: datetime | None
+) -> list[ColumnElement[bool]]:
+    """Return the conditions that ids with this prefix were created at or after `since` and before
+    `until`."""
+    found: list[ColumnElement[bool]] = []
+    if since is not None:
+        found.append(key >= first_id_at(prefix, since))
+    if until is not None:
+        found.append(key < first_id_at(prefix, until))
+    return found

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Implied, Residual
+from hookfast.storage.database.rows import fetch_one
 from hookfast.storage.tables import InboxEntry
 
 _INBOX: Table = InboxEntry.__table__
@@ -115,9 +116,8 @@ async def get(
     """Return an entry with its body. `lock` keeps it from being changed until the transaction ends
     (SQLite's write transactions do anyway)."""
     statement = select(_INBOX).where(_C.id == inbox_id)
-    rows = await connection.execute(statement.with_for_update() if lock else statement)
-    row = rows.mappings().first()
-    return None if row is None else InboxEntry(**row)
+    locked = statement.with_for_update() if lock else statement
+    return await fetch_one(connection, locked, InboxEntry)
 
 
 async def summaries(

@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy import Table, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.tables import SourceStats
 
 _STATS: Table = SourceStats.__table__
@@ -65,17 +66,15 @@ async def add(connection: AsyncConnection, source_id: str) -> None:
 
 async def get(connection: AsyncConnection, source_id: str) -> SourceStats | None:
     """Return a source's counts."""
-    rows = await connection.execute(select(_STATS).where(_C.source_id == source_id))
-    row = rows.mappings().one_or_none()
-    return None if row is None else SourceStats(**row)
+    return await fetch_one(connection, select(_STATS).where(_C.source_id == source_id), SourceStats)
 
 
 async def list_by_source(
     connection: AsyncConnection, source_ids: Collection[str]
 ) -> dict[str, SourceStats]:
     """Return the counts of these sources, by their ids."""
-    rows = await connection.execute(select(_STATS).where(_C.source_id.in_(sorted(source_ids))))
-    return {row["source_id"]: SourceStats(**row) for row in rows.mappings()}
+    statement = select(_STATS).where(_C.source_id.in_(sorted(source_ids)))
+    return {one.source_id: one for one in await fetch_all(connection, statement, SourceStats)}
 
 
 async def count(

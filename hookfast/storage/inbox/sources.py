@@ -11,6 +11,7 @@ from sqlalchemy import Table, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.inbox import source_stats
 from hookfast.storage.tables import EventType, Source, SourceEventType
@@ -26,7 +27,7 @@ MAX_EVENT_TYPES = 1_000
 
 
 async def add(connection: AsyncConnection, source: Source) -> None:
-    """Store a new source."""
+    """Add a source."""
     await connection.execute(insert(_SOURCES).values(source.model_dump()))
     await source_stats.add(connection, source.id)
 
@@ -39,9 +40,7 @@ async def get(
     statement = select(_SOURCES).where(_C.id == source_id)
     if not deleted:
         statement = statement.where(_LIVE)
-    result = await connection.execute(statement.with_for_update() if lock else statement)
-    row = result.mappings().one_or_none()
-    return None if row is None else Source(**row)
+    return await fetch_one(connection, statement.with_for_update() if lock else statement, Source)
 
 
 async def list_page(
@@ -58,8 +57,8 @@ async def list_page(
         statement = statement.where(_C.tenant_id == tenant_id)
     if provider is not None:
         statement = statement.where(_C.provider == provider)
-    result = await connection.execute(newest_first(statement, _C.id, after=after, limit=limit))
-    return [Source(**row) for row in result.mappings()]
+    page = newest_first(statement, _C.id, after=after, limit=limit)
+    return await fetch_all(connection, page, Source)
 
 
 async def count_of_tenant(connection: AsyncConnection, tenant_id: str) -> int:

@@ -119,7 +119,7 @@ async def count_waiting(connection: AsyncConnection, endpoint_ids: Iterable[str]
 
 
 async def begin(connection: AsyncConnection, notice_ids: Sequence[str], message_id: str) -> None:
-    """Fix that these notices go into the mail with this Message-ID."""
+    """Assign these notices to the mail with this Message-ID."""
     await _set(connection, notice_ids, {"message_id": message_id})
 
 

@@ -15,6 +15,7 @@ from hookfast.ids import new_id
 from hookfast.owners.digest import WORKFLOW_TYPE, MailInput, workflow_id
 from hookfast.owners.notice import NoticeKind, NoticeStatus, one_per_owner, owner_hash
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Endpoint, Notice
 from hookfast.workflow_request import WorkflowRequest
@@ -81,8 +82,8 @@ async def add(
 async def list_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> list[Notice]:
     """Return an endpoint's newest 50 notices: sent, waiting (`error` says why), or rejected."""
     statement = select(_NOTICES).where(_C.endpoint_id == endpoint_id)
-    rows = await connection.execute(newest_first(statement, _C.id, after=None, limit=_NEWEST))
-    return [Notice(**row) for row in rows.mappings()]
+    page = newest_first(statement, _C.id, after=None, limit=_NEWEST)
+    return await fetch_all(connection, page, Notice)
 
 
 async def request_stalled_workflows(

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import first_id_at
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.retention.sweeps import Batch
 from hookfast.storage.tables import RetentionRun, RetentionSweep
@@ -60,10 +61,8 @@ async def record_preparation(
 
 async def sweeps(connection: AsyncConnection, run_id: str) -> dict[str, RetentionSweep]:
     """Return a run's sweeps by name, in their order."""
-    rows = await connection.execute(
-        select(_SWEEPS).where(_S.run_id == run_id).order_by(_S.position)
-    )
-    return {row["name"]: RetentionSweep(**row) for row in rows.mappings()}
+    statement = select(_SWEEPS).where(_S.run_id == run_id).order_by(_S.position)
+    return {one.name: one for one in await fetch_all(connection, statement, RetentionSweep)}
 
 
 async def lock_sweep(connection: AsyncConnection, run_id: str, name: str) -> RetentionSweep:
@@ -123,11 +122,10 @@ async def delete_before(connection: AsyncConnection, *, before: datetime) -> int
 
 async def get(connection: AsyncConnection, run_id: str) -> Run | None:
     """Return a run by its id."""
-    rows = await connection.execute(select(_RUNS).where(_R.id == run_id))
-    row = rows.mappings().first()
-    if row is None:
+    run = await fetch_one(connection, select(_RUNS).where(_R.id == run_id), RetentionRun)
+    if run is None:
         return None
-    return Run(run=RetentionRun(**row), sweeps=[*(await sweeps(connection, run_id)).values()])
+    return Run(run=run, sweeps=[*(await sweeps(connection, run_id)).values()])
 
 
 async def kept_since(connection: AsyncConnection, name: str) -> datetime | None:
@@ -143,14 +141,12 @@ async def kept_since(connection: AsyncConnection, name: str) -> datetime | None:
 
 async def list_newest(connection: AsyncConnection, *, limit: int) -> list[Run]:
     """Return the last runs, the newest first."""
-    rows = await connection.execute(newest_first(select(_RUNS), _R.id, after=None, limit=limit))
-    runs = [RetentionRun(**row) for row in rows.mappings()]
+    newest = newest_first(select(_RUNS), _R.id, after=None, limit=limit)
+    runs = await fetch_all(connection, newest, RetentionRun)
     by_run: dict[str, list[RetentionSweep]] = {run.id: [] for run in runs}
-    swept = await connection.execute(
-        select(_SWEEPS).where(_S.run_id.in_(by_run)).order_by(_S.position)
-    )
-    for row in swept.mappings():
-        by_run[row["run_id"]].append(RetentionSweep(**row))
+    statement = select(_SWEEPS).where(_S.run_id.in_(by_run)).order_by(_S.position)
+    for sweep in await fetch_all(connection, statement, RetentionSweep):
+        by_run[sweep.run_id].append(sweep)
     return [Run(run=run, sweeps=by_run[run.id]) for run in runs]
 
 

@@ -167,14 +167,15 @@ def _ended_before(before: datetime) -> ColumnElement[bool]:
 
 
 def _ended(cutoffs: Cutoffs) -> ColumnElement[bool]:
-    """The deliveries that ended before the cutoff; dead letters have a cutoff of their own."""
+    """Return the condition for deliveries that ended before the cutoff, without dead letters, which
+    have a cutoff of their own."""
     before = cutoffs["deliveries"]
     assert before is not None  # noqa: S101 - without a cutoff there is no batch
     return _ended_before(before)
 
 
 def kept_deliveries(cutoffs: Cutoffs) -> ColumnElement[bool]:
-    """The deliveries that a run with these cutoffs leaves; dry runs count by it."""
+    """Return the condition for deliveries that a run leaves; dry runs count by it."""
     going: list[ColumnElement[bool]] = []
     if (ended := cutoffs["deliveries"]) is not None:
         going.append(and_(_ended_before(ended), _D.id < first_id_at("dlv", ended)))
@@ -185,7 +186,7 @@ def kept_deliveries(cutoffs: Cutoffs) -> ColumnElement[bool]:
 
 
 def kept_events(cutoffs: Cutoffs) -> ColumnElement[bool]:
-    """The events that a run with these cutoffs leaves; dry runs count by it."""
+    """Return the condition for events that a run leaves; dry runs count by it."""
     before, c = cutoffs["events"], Event.__table__.c
     if before is None:
         return true()
