@@ -13,7 +13,7 @@ from hookfast.owners.notice import NoticeKind
 from hookfast.retention.daily import Summarised
 from hookfast.storage.database.engine import Database
 from hookfast.storage.owners import notices
-from hookfast.storage.retention import dead_letter_upkeep
+from hookfast.storage.retention import daily_dead_letters
 
 _DAY = timedelta(days=1)
 _ENDPOINTS_AT_ONCE = 100
@@ -37,7 +37,7 @@ class DailyActivities:
         """Add a notice of the last 24 hours' dead letters, once per endpoint and day."""
         now = self._clock()
         async with self._database.read() as connection:
-            counts = await dead_letter_upkeep.count_by_endpoint(connection, since=now - _DAY)
+            counts = await daily_dead_letters.count_by_endpoint(connection, since=now - _DAY)
         added = 0
         for start in range(0, len(counts), _ENDPOINTS_AT_ONCE):
             async with self._database.write() as connection:

@@ -20,7 +20,7 @@ from hookfast.ids import Prefix, first_id_at
 from hookfast.owners.notice import NoticeStatus
 from hookfast.storage.audit import audit_log
 from hookfast.storage.inbox import inbox_keys
-from hookfast.storage.retention import dead_letter_upkeep
+from hookfast.storage.retention import daily_dead_letters
 from hookfast.storage.tables import (
     Attempt,
     AuditEntry,
@@ -180,7 +180,7 @@ def kept_deliveries(cutoffs: Cutoffs) -> ColumnElement[bool]:
     if (ended := cutoffs["deliveries"]) is not None:
         going.append(and_(_ended_before(ended), _D.id < first_id_at("dlv", ended)))
     if (dead := cutoffs["dead_letters"]) is not None:
-        going.append(dead_letter_upkeep.ended_before(dead))
+        going.append(daily_dead_letters.ended_before(dead))
     # An open delivery has no `finished_at`: the comparison is unknown, and NOT leaves it unknown.
     return or_(_D.finished_at.is_(None), ~or_(*going)) if going else true()
 
@@ -238,8 +238,8 @@ SWEEPS: Final[Mapping[str, IdSweep | ExpirySweep]] = {
         ExpirySweep(
             name="dead_letters",
             table=_DELIVERIES,
-            is_old=dead_letter_upkeep.ended_before,
-            expire=lambda connection, before, limit, _: dead_letter_upkeep.expire(
+            is_old=daily_dead_letters.ended_before,
+            expire=lambda connection, before, limit, _: daily_dead_letters.expire(
                 connection, finished_before=before, limit=limit
             ),
         ),
