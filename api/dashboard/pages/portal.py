@@ -10,12 +10,11 @@ from fastapi import Query, Request, Response
 
 from api.access.authentication import count_request
 from api.access.client_address import client_site
-from api.answers.problems import TooManyRequests, problem_of
-from api.dashboard.pages.sign_in import sign_in_form
+from api.answers.problems import TooManyRequests
+from api.dashboard.pages.sign_in import render_open_form, sign_in_form
 from api.dashboard.site import session
 from api.dashboard.site.page import HOME, PageView, View
 from api.dashboard.site.page_route import open_page_router
-from api.process.context import Context
 from api.process.key_cache import KnownKey
 from hookfast.errors import Unauthenticated
 from hookfast.owners.notice import owner_hash
@@ -34,26 +33,22 @@ log = structlog.get_logger()
 
 
 @open_routes.get("/portal")
-async def open_portal(view: PageView, request: Request, sig: Sig = "") -> Response:
+async def open_portal(view: PageView, sig: Sig = "") -> Response:
     """Begin the link's session. If the visitor is signed in, ask first: a link from somebody else
     must not end a session."""
-    if not await _is_signed_in(request):
-        return await _begin_session(view, request, view.context, sig)
+    if not await _is_signed_in(view.request):
+        return await _begin_session(view, sig)
     try:
-        await _checked(sig, request, view.context)
+        await _checked(sig, view)
     except (TooManyRequests, Unauthenticated) as error:
-        return _sign_in_with_error(view, request, error)
-    token = session.sign_in_token(request)
-    view.csrf = session.csrf_of(token)
-    response = view.render("portal.html", parameter=PARAMETER, sig=sig)
-    session.keep_sign_in_token(request, response, token)
-    return response
+        return sign_in_form(view, after=None, error=error)
+    return render_open_form(view, "portal.html", parameter=PARAMETER, sig=sig)
 
 
 @open_routes.post("/portal")
-async def open_portal_instead(view: PageView, request: Request) -> Response:
+async def open_portal_instead(view: PageView) -> Response:
     """Replace the visitor's session by the link's."""
-    return await _begin_session(view, request, view.context, view.form.get(PARAMETER, ""))
+    return await _begin_session(view, view.form.get(PARAMETER, ""))
 
 
 async def _is_signed_in(request: Request) -> bool:
@@ -64,13 +59,13 @@ async def _is_signed_in(request: Request) -> bool:
     return True
 
 
-async def _begin_session(view: View, request: Request, context: Context, sig: str) -> Response:
+async def _begin_session(view: View, sig: str) -> Response:
     try:
-        link = await _checked(sig, request, context)
+        link = await _checked(sig, view)
         # each session has a rate limit of its own, so the number of new sessions needs one too
-        count_request(request, f"portal:{link.tenant_id}")
+        count_request(view.request, f"portal:{link.tenant_id}")
     except (TooManyRequests, Unauthenticated) as error:
-        return _sign_in_with_error(view, request, error)
+        return sign_in_form(view, after=None, error=error)
     key = KnownKey(
         key_id=link.key_id or f"{session.MAIL}:{link.owner_hash}",
         scope=link.scope,
@@ -79,7 +74,7 @@ async def _begin_session(view: View, request: Request, context: Context, sig: st
     )
     response = view.redirect(HOME)
     await session.begin(
-        request,
+        view.request,
         response,
         key=key,
         lifetime=LIFETIME,
@@ -90,14 +85,14 @@ async def _begin_session(view: View, request: Request, context: Context, sig: st
     return response
 
 
-async def _checked(sig: str, request: Request, context: Context) -> PortalLink:
+async def _checked(sig: str, view: View) -> PortalLink:
     """Return the link if it is still valid. Raises Unauthenticated, or TooManyRequests after too
     many invalid links."""
-    now = context.clock()
+    context, now = view.context, view.now
     try:
         link = open_link(sig, context.keyring, now=now)
     except Unauthenticated as error:
-        raise context.failures.count(client_site(request), error) from None
+        raise context.failures.count(client_site(view.request), error) from None
     async with context.database.read() as connection:
         if link.key_id is not None:
             key = await api_keys.get(connection, link.key_id)
@@ -113,11 +108,3 @@ async def _checked(sig: str, request: Request, context: Context) -> PortalLink:
 
 def _is_owner(link: PortalLink, endpoint: Endpoint) -> bool:
     return link.owner_hash in {owner_hash(address) for address in endpoint.owner_emails}
-
-
-def _sign_in_with_error(
-    view: View, request: Request, error: TooManyRequests | Unauthenticated
-) -> Response:
-    return sign_in_form(
-        view, request, after=None, error=error.message, status=problem_of(error).status
-    )

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
-import structlog
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
@@ -32,8 +31,6 @@ _LONGEST_NEXT = 2_000
 """Characters of the address to return to, which is part of the sign-in page's address."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-log = structlog.get_logger()
 
 
 class PageRoute(APIRoute):
