@@ -86,14 +86,14 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
     await event_type_maker(client)(EVENT_TYPE, description="An invoice was paid.", schema=schema)
     ids = {"tenant": tenant}
     for name, words in (("fine", "Ledger"), ("broken", "Warehouse"), ("gone", "Old shop")):
-        made = await endpoint_maker(client)(
+        created = await endpoint_maker(client)(
             tenant_id=tenant,
             url=f"http://127.0.0.1:9/{name}",
             description=words,
             events=["order.**"],
             owner_emails=["ops@example.com"],
         )
-        ids[name], ids[f"{name} subscription"] = made["id"], made["subscription"]["id"]
+        ids[name], ids[f"{name} subscription"] = created["id"], created["subscription"]["id"]
     event = await client.post(
         "/events",
         json={

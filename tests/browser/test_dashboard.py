@@ -167,11 +167,11 @@ def test_live_part_shows_when_it_is_disconnected(chromium: Browser, site: Site) 
 def test_live_part_asks_to_sign_in_after_its_key_is_revoked(chromium: Browser, site: Site) -> None:
     headers = {"Authorization": f"Bearer {site.key}"}
     with httpx2.Client(base_url=f"{site.origin}/v1", headers=headers) as client:
-        made = client.post("/api-keys", json={"name": "for a while", "scope": "operator"}).json()
-        with browsing(chromium, replace(site, key=made["key"])) as page:
+        created = client.post("/api-keys", json={"name": "for a while", "scope": "operator"}).json()
+        with browsing(chromium, replace(site, key=created["key"])) as page:
             page.goto("/dashboard/deliveries")
             expect(page.get_by_role("button", name="Live")).to_be_visible()
-            client.delete(f"/api-keys/{made['id']}")
+            client.delete(f"/api-keys/{created['id']}")
             page.get_by_role("button", name="Sign in again").click(timeout=PATIENCE * 1_000)
             page.wait_for_url("**/dashboard/sign-in?next=/dashboard/deliveries")
 

@@ -17,6 +17,6 @@ def local(url: str) -> str:
 
 
 async def link(client: httpx2.AsyncClient, tenant_id: str, **form: Any) -> str:
-    made = await client.post(f"/tenants/{tenant_id}/portal-links", json=form)
-    assert made.status_code == 201, made.text
-    return local(made.json()["url"])
+    created = await client.post(f"/tenants/{tenant_id}/portal-links", json=form)
+    assert created.status_code == 201, created.text
+    return local(created.json()["url"])

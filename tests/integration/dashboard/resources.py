@@ -13,14 +13,14 @@ EVENT_TYPE = "order.invoice.paid"
 
 
 async def new_tenant(client: httpx2.AsyncClient, name: str = "Acme") -> str:
-    made = await client.post("/tenants", json={"name": name})
-    tenant_id: str = made.json()["id"]
+    created = await client.post("/tenants", json={"name": name})
+    tenant_id: str = created.json()["id"]
     return tenant_id
 
 
 async def new_endpoint(client: httpx2.AsyncClient, tenant_id: str, **members: object) -> str:
-    made = await endpoint_maker(client)(tenant_id=tenant_id, events=["order.**"], **members)
-    endpoint_id: str = made["id"]
+    created = await endpoint_maker(client)(tenant_id=tenant_id, events=["order.**"], **members)
+    endpoint_id: str = created["id"]
     return endpoint_id
 
 

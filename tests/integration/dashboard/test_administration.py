@@ -105,10 +105,10 @@ async def test_api_key_is_created_shown_once_and_revoked(
 ) -> None:
     tenant = await new_tenant(client)
     async with tenant_visitor(app, client, tenant) as visitor:
-        made = await visitor.post(
+        created = await visitor.post(
             "/dashboard/api-keys", name="reports", scope="tenant:read", expires_at="2999-01-31"
         )
-        key = made.text.partition('id="key">')[2].partition("<")[0]
+        key = created.text.partition('id="key">')[2].partition("<")[0]
         assert key.startswith("hf_")
         listed = await visitor.get("/dashboard/api-keys")
         assert "reports" in listed.text
@@ -130,11 +130,11 @@ async def test_portal_link_is_created_on_its_page(
     rejected = await operator.post("/dashboard/portal-links", span="900")
     assert "Choose a tenant first" in text_of(rejected.text)
     async with tenant_visitor(app, client, tenant) as visitor:
-        made = await visitor.post(
+        created = await visitor.post(
             "/dashboard/portal-links", span="900", scope="tenant:read", endpoint_id=endpoint
         )
-        assert "/dashboard/portal?sig=" in made.text
-        assert "read-only, for one endpoint only" in text_of(made.text)
+        assert "/dashboard/portal?sig=" in created.text
+        assert "read-only, for one endpoint only" in text_of(created.text)
 
 
 async def test_retention_page_shows_the_ages(operator: Visitor) -> None:

@@ -22,30 +22,35 @@ async def test_bulk_action_shows_the_number_before_it_creates_a_job(
 ) -> None:
     tenant = await new_tenant(client)
     endpoint_id = await new_endpoint(client, tenant)
-    made = [await emit(client, tenant) for _ in range(4)]
-    await end(context, *made[:3])
+    delivery_ids = [await emit(client, tenant) for _ in range(4)]
+    await end(context, *delivery_ids[:3])
     async with tenant_visitor(app, client, tenant) as visitor:
         page = await visitor.get("/dashboard/deliveries?status=dead")
-        assert all(delivery in page.text for delivery in made[:3])
-        assert made[3] not in page.text
-        asked = {"action": "resend", "to": "all", "status": "dead", "endpoint_id": endpoint_id}
-        shown = await visitor.post("/dashboard/deliveries/actions", **asked)
+        assert all(delivery in page.text for delivery in delivery_ids[:3])
+        assert delivery_ids[3] not in page.text
+        fields = {"action": "resend", "to": "all", "status": "dead", "endpoint_id": endpoint_id}
+        shown = await visitor.post("/dashboard/deliveries/actions", **fields)
         assert "Resend 3 deliveries?" in text_of(shown.text)
         assert (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"] == []
-        text = await visitor.submit("/dashboard/deliveries/actions/run", **asked)
+        text = await visitor.submit("/dashboard/deliveries/actions/run", **fields)
         assert "The job acts on 3 deliveries." in text
         assert "Done 0 of 3" in text_of(text)
         [job] = (await client.get("/jobs", params={"tenant_id": tenant})).json()["data"]
         assert (job["action"], job["total"]) == ("resend", 3)
         # deliveries that a job is about to resend are not resent twice
-        again = await visitor.post("/dashboard/deliveries/actions", **asked)
+        again = await visitor.post("/dashboard/deliveries/actions", **fields)
         assert "Resend 0 deliveries" in text_of(again.text)
         stopped = await visitor.submit(
             f"/dashboard/jobs/{job['id']}/cancel", back=f"/dashboard/jobs/{job['id']}"
         )
         assert "stops after the deliveries in progress" in stopped
 
-        chosen = {"action": "resend", "to": "selected", "ids": made[:2], "back": "/dashboard"}
+        chosen = {
+            "action": "resend",
+            "to": "selected",
+            "ids": delivery_ids[:2],
+            "back": "/dashboard",
+        }
         shown = await visitor.post("/dashboard/deliveries/actions", **chosen)
         assert "Resend 2 deliveries?" in text_of(shown.text)
         nothing = await visitor.submit(
@@ -65,9 +70,9 @@ async def test_preview_of_all_matching_ignores_the_ticked_deliveries(
 ) -> None:
     tenant = await new_tenant(client)
     endpoint_id = await new_endpoint(client, tenant)
-    made = [await emit(client, tenant) for _ in range(3)]
-    asked = {"action": "cancel", "ids": made[:1], "status": "pending"}
-    narrowed = asked | {"endpoint_id": endpoint_id}
+    delivery_ids = [await emit(client, tenant) for _ in range(3)]
+    fields = {"action": "cancel", "ids": delivery_ids[:1], "status": "pending"}
+    narrowed = fields | {"endpoint_id": endpoint_id}
     async with tenant_visitor(app, client, tenant) as visitor:
         page = await visitor.post("/dashboard/deliveries/actions", **narrowed, to="all")
         assert "Cancel 3 deliveries?" in text_of(page.text)
@@ -80,7 +85,7 @@ async def test_preview_of_all_matching_ignores_the_ticked_deliveries(
             f"endpoint {endpoint_id} selected 1" in text
         )  # without the status, which does not apply
     page = await operator.post(
-        "/dashboard/deliveries/actions", action="cancel", ids=made[:1], to="all"
+        "/dashboard/deliveries/actions", action="cancel", ids=delivery_ids[:1], to="all"
     )
     assert "this applies to every delivery" in text_of(page.text)
 
@@ -119,7 +124,7 @@ async def test_delivery_page_shows_the_request_without_secrets(
     app: FastAPI, client: httpx2.AsyncClient, context: Context
 ) -> None:
     tenant = await new_tenant(client)
-    made = await endpoint_maker(client)(
+    created = await endpoint_maker(client)(
         tenant_id=tenant, events=["order.**"], headers={"Authorization": "Basic c2VjcmV0"}
     )
     delivery_id = await emit(client, tenant)
@@ -129,7 +134,7 @@ async def test_delivery_page_shows_the_request_without_secrets(
         assert "order.invoice.paid pending" in text
         assert '"data":{"amount":42}' in text  # in the curl script
         assert "openssl dgst -sha256" in text
-        assert made["secret"] not in page
+        assert created["secret"] not in page
         assert "c2VjcmV0" not in page
         # the delivery is paused although Temporal is unavailable
         text = await visitor.submit(

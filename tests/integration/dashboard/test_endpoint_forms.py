@@ -168,8 +168,8 @@ async def test_endpoint_is_paused_resumed_disabled_enabled_and_deleted(
         assert "is paused" in await visitor.submit(f"{path}/pause", back=path)
         assert await state() == "paused"
         assert "is resumed" in await visitor.submit(f"{path}/resume", back=path)
-        asked = await visitor.get(f"{path}/disable")
-        assert "Disable this endpoint?" in asked.text
+        confirmation = await visitor.get(f"{path}/disable")
+        assert "Disable this endpoint?" in confirmation.text
         assert await state() == "enabled"
         assert "is disabled" in await visitor.submit(f"{path}/disable")
         assert await state() == "disabled"

@@ -138,9 +138,9 @@ async def test_no_form_of_an_endpoint_link_changes_another_endpoint(
             for given in ([own, ""], ["", own], [own, other])[: 3 if is_about_many else 1]:
                 answer = await visitor.post(at, csrf=csrf, **filled | {"endpoint_id": given})
                 assert answer.status_code == 422, f"{page} {given}"
-    made = await client.get("/jobs", params={"tenant_id": shop["tenant_id"]})
-    assert {job["filter"]["endpoint_id"] for job in made.json()["data"]} == {own}
-    assert all(job["total"] <= 1 for job in made.json()["data"])
+    created = await client.get("/jobs", params={"tenant_id": shop["tenant_id"]})
+    assert {job["filter"]["endpoint_id"] for job in created.json()["data"]} == {own}
+    assert all(job["total"] <= 1 for job in created.json()["data"])
     assert await endpoint_state(client, other) == before
 
 
@@ -192,8 +192,8 @@ async def test_endpoint_link_sees_jobs_of_its_endpoint_only(
     async with key_client(shop["tenant_id"]) as own:
         for name in ("endpoint_id", "other_endpoint_id"):
             since = {"since": "2026-01-01T00:00:00Z"}
-            made = await own.post(f"/endpoints/{shop[name]}/recover", json=since)
-            jobs[name] = f"/dashboard/jobs/{made.json()['id']}"
+            created = await own.post(f"/endpoints/{shop[name]}/recover", json=since)
+            jobs[name] = f"/dashboard/jobs/{created.json()['id']}"
     async with browser(app) as visitor:
         await visitor.get(await link(client, shop["tenant_id"], endpoint_id=shop["endpoint_id"]))
         assert (await visitor.get(jobs["endpoint_id"])).status_code == 200

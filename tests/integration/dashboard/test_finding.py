@@ -21,7 +21,7 @@ async def emitted(
 ) -> list[str]:
     """Emit events with the keys `key-0`, `key-1`, …, and return their ids."""
     await event_type_maker(client)(EVENT_TYPE)
-    made = []
+    event_ids = []
     for place in range(times):
         event = await client.post(
             "/events",
@@ -29,8 +29,8 @@ async def emitted(
             headers={"Idempotency-Key": f"{key}-{place}"},
         )
         assert event.status_code == 202, event.text
-        made.append(event.json()["id"])
-    return made
+        event_ids.append(event.json()["id"])
+    return event_ids
 
 
 async def deliveries_of(client: httpx2.AsyncClient, event_id: str) -> list[str]:
@@ -73,8 +73,10 @@ async def test_event_body_keeps_numbers_as_written(
     tenant = await new_tenant(client)
     await event_type_maker(client)(EVENT_TYPE)
     raw = f'{{"tenant_id":"{tenant}","type":"{EVENT_TYPE}","data":{{"price":1.50,"n":1e2}}}}'
-    made = await client.post("/events", content=raw, headers={"Content-Type": "application/json"})
-    page = await operator.get(f"/dashboard/events/{made.json()['id']}")
+    created = await client.post(
+        "/events", content=raw, headers={"Content-Type": "application/json"}
+    )
+    page = await operator.get(f"/dashboard/events/{created.json()['id']}")
     assert "&#34;price&#34;: 1.50," in page.text
     assert "&#34;n&#34;: 1e2" in page.text
 

@@ -59,9 +59,9 @@ async def test_overview_counts_deliveries_by_status(
 ) -> None:
     tenant = await new_tenant(client)
     await new_endpoint(client, tenant)
-    made = [await emit(client, tenant) for _ in range(5)]
-    await end(context, *made[:3], status="delivered")
-    await end(context, made[3])
+    delivery_ids = [await emit(client, tenant) for _ in range(5)]
+    await end(context, *delivery_ids[:3], status="delivered")
+    await end(context, delivery_ids[3])
     async with tenant_visitor(app, client, tenant) as visitor:
         page = await visitor.get(f"/dashboard?window={window}")
     text = text_of(page.text)

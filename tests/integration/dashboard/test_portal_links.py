@@ -75,7 +75,7 @@ async def test_actions_by_portal_link_hide_the_operators_key_from_the_tenant(
     async with key_client(shop["tenant_id"]) as theirs, browser(app) as visitor:
         maker = client if made_by == "operator" else theirs
         url = await link(maker, shop["tenant_id"], scope="tenant", endpoint_id=shop["endpoint_id"])
-        (made,) = (await client.get("/audit", params={"action": "portal_link.create"})).json()[
+        (created,) = (await client.get("/audit", params={"action": "portal_link.create"})).json()[
             "data"
         ][:1]
         await visitor.get(url)
@@ -83,14 +83,14 @@ async def test_actions_by_portal_link_hide_the_operators_key_from_the_tenant(
             "/dashboard/dead-letters/redrive/run", to="all", endpoint_id=shop["endpoint_id"]
         )
         job_page = await visitor.get(sent.headers["location"])
-        visible_key = made["key_id"] if made_by == "tenant" else None
+        visible_key = created["key_id"] if made_by == "tenant" else None
 
         (entry, *_) = (await theirs.get("/audit", params={"action": "dead_letter.redrive"})).json()[
             "data"
         ]
         assert (entry["actor"], entry["key_id"]) == ("portal", visible_key)
         assert entry["client_address"] == "203.0.113.1"
-        assert made["key_id"] not in job_page.text or visible_key
+        assert created["key_id"] not in job_page.text or visible_key
         path = sent.headers["location"].removeprefix("/dashboard")
         (listed,) = (await theirs.get("/jobs")).json()["data"]
         assert [each["requested_by"] for each in (listed, (await theirs.get(path)).json())] == [
@@ -98,14 +98,14 @@ async def test_actions_by_portal_link_hide_the_operators_key_from_the_tenant(
             visible_key,
         ]
         assert (await theirs.post(f"{path}/cancel")).json()["requested_by"] == visible_key
-        by_key = (await theirs.get("/audit", params={"key_id": made["key_id"]})).json()["data"]
+        by_key = (await theirs.get("/audit", params={"key_id": created["key_id"]})).json()["data"]
         assert bool(by_key) is (made_by == "tenant")
         # the operator sees the key
-        assert (await client.get(path)).json()["requested_by"] == made["key_id"]
+        assert (await client.get(path)).json()["requested_by"] == created["key_id"]
         (seen, *_) = (await client.get("/audit", params={"action": "dead_letter.redrive"})).json()[
             "data"
         ]
-        assert (seen["actor"], seen["key_id"]) == ("portal", made["key_id"])
+        assert (seen["actor"], seen["key_id"]) == ("portal", created["key_id"])
 
 
 async def test_audit_log_still_shows_a_tenant_its_revoked_keys(

@@ -103,9 +103,9 @@ async def test_new_source_requires_the_secret_that_its_provider_creates(
         assert rejected.status_code == 422
         assert "stripe creates the secret" in text_of(rejected.text)
         given = "whsec_given_by_stripe_0123456789"
-        made = await visitor.post("/dashboard/sources/new", secrets=given, **form)
-        assert made.status_code == 200
-        assert given not in made.text
+        created = await visitor.post("/dashboard/sources/new", secrets=given, **form)
+        assert created.status_code == 200
+        assert given not in created.text
 
 
 async def test_inbox_entry_is_shown_downloaded_and_retried(

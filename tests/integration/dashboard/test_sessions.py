@@ -124,10 +124,10 @@ async def test_invalid_query_of_an_open_page_answers_an_error_page(context: Cont
 async def test_tenant_key_signs_in(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str], scope: str
 ) -> None:
-    made = await client.post(
+    created = await client.post(
         f"/tenants/{owned['tenant_id']}/api-keys", json={"scope": scope, "name": "x"}
     )
-    async with signed_in(app, made.json()["key"]) as visitor:
+    async with signed_in(app, created.json()["key"]) as visitor:
         page = await visitor.get("/dashboard")
     assert "Victim" in page.text
     assert ("read only" in page.text) == (scope == "tenant:read")
@@ -136,11 +136,11 @@ async def test_tenant_key_signs_in(
 async def test_emit_key_cannot_sign_in(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
-    made = await client.post(
+    created = await client.post(
         f"/tenants/{owned['tenant_id']}/api-keys", json={"scope": "emit", "name": "x"}
     )
     async with browser(app) as visitor:
-        answer = await sign_in(visitor, made.json()["key"])
+        answer = await sign_in(visitor, created.json()["key"])
         assert answer.status_code == 403
         assert "This key may only emit events" in answer.text
         assert not await is_signed_in(visitor)
@@ -229,10 +229,10 @@ async def test_signing_out_ends_the_session_on_the_server(app: FastAPI) -> None:
 async def test_revoking_the_key_ends_its_session_at_once(
     app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
 ) -> None:
-    made = await client.post(f"/tenants/{owned['tenant_id']}/api-keys", json={"name": "x"})
-    async with signed_in(app, made.json()["key"]) as visitor:
+    created = await client.post(f"/tenants/{owned['tenant_id']}/api-keys", json={"name": "x"})
+    async with signed_in(app, created.json()["key"]) as visitor:
         assert await is_signed_in(visitor)
-        await client.delete(f"/api-keys/{made.json()['id']}")
+        await client.delete(f"/api-keys/{created.json()['id']}")
         assert not await is_signed_in(visitor)
 
 
@@ -240,8 +240,8 @@ async def test_deleting_the_tenant_ends_its_sessions(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = (await client.post("/tenants", json={"name": "Short-lived"})).json()["id"]
-    made = await client.post(f"/tenants/{tenant}/api-keys", json={"name": "x"})
-    async with signed_in(app, made.json()["key"]) as visitor:
+    created = await client.post(f"/tenants/{tenant}/api-keys", json={"name": "x"})
+    async with signed_in(app, created.json()["key"]) as visitor:
         assert await is_signed_in(visitor)
         await client.delete(f"/tenants/{tenant}")
         assert not await is_signed_in(visitor)
@@ -268,12 +268,12 @@ async def test_a_session_does_not_outlast_its_key(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, owned: dict[str, str]
 ) -> None:
     until = context.clock() + timedelta(hours=1)
-    made = await client.post(
+    created = await client.post(
         f"/tenants/{owned['tenant_id']}/api-keys",
         json={"name": "x", "expires_at": until.isoformat()},
     )
     async with browser(app) as visitor:
-        answer = await sign_in(visitor, made.json()["key"])
+        answer = await sign_in(visitor, created.json()["key"])
     [morsel] = SimpleCookie(session_cookie(answer)).values()
     assert 3_000 < int(morsel["max-age"]) <= 3_600
 

@@ -108,8 +108,8 @@ async def test_resubmitted_forms_create_one_secret_key_link_and_source(
         ),
     ):
         fields = fields | {"once": await token_of(visitor, page)}
-        made = await visitor.post(path, **fields)
-        assert made.status_code == 200, made.text
+        created = await visitor.post(path, **fields)
+        assert created.status_code == 200, created.text
         entries = await listed(client, "audit", tenant)
         again = await visitor.post(path, **fields)
         assert again.status_code == 303, path
@@ -204,8 +204,8 @@ async def test_form_with_an_invalid_token_has_no_effect(
 async def test_stored_forms_hold_no_secret_and_expire(
     visitor: Visitor, context: Context, tenant: str
 ) -> None:
-    made = await visitor.post("/dashboard/api-keys", name="kept nowhere", scope="emit")
-    match = SECRET.search(made.text)
+    created = await visitor.post("/dashboard/api-keys", name="kept nowhere", scope="emit")
+    match = SECRET.search(created.text)
     assert match is not None
     async with context.database.write() as connection:
         rows = (await connection.execute(select(FORMS))).all()

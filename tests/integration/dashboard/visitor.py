@@ -116,9 +116,9 @@ async def tenant_visitor(
     app: FastAPI, client: httpx2.AsyncClient, tenant_id: str, *, scope: str = "tenant"
 ) -> AsyncIterator[Visitor]:
     """A browser that is signed in with a new key of this tenant."""
-    made = await client.post(
+    created = await client.post(
         f"/tenants/{tenant_id}/api-keys", json={"scope": scope, "name": "dashboard"}
     )
-    assert made.status_code == 201, made.text
-    async with signed_in(app, made.json()["key"]) as visitor:
+    assert created.status_code == 201, created.text
+    async with signed_in(app, created.json()["key"]) as visitor:
         yield visitor
