@@ -198,28 +198,25 @@ def _invalid(errors: Iterable[FieldError]) -> InvalidInput:
 
 def install(app: FastAPI) -> None:
     """Make `app` answer every error with a problem document."""
-    app.add_exception_handler(HookfastError, _on_hookfast_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
-    app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(DBAPIError, _on_database_error)
-    app.add_exception_handler(asyncpg.PostgresError, _on_database_error)
-    for kind in AWAY:
-        app.add_exception_handler(kind, _on_database_error)
-    app.add_exception_handler(Exception, _on_unexpected)
+    expected = (HookfastError, RequestValidationError, HTTPException)
+    for kind in (*expected, DBAPIError, asyncpg.PostgresError, *AWAY, Exception):
+        app.add_exception_handler(kind, _on_error)
 
 
-async def _on_hookfast_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HookfastError)  # noqa: S101 - narrows for the type checker
-    return problem_of(error).response(request.scope)
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    match error:
+        case HookfastError():
+            problem = problem_of(error)
+        case RequestValidationError():
+            problem = problem_of(invalid_request(error))
+        case HTTPException():
+            problem = _http_problem(error)
+        case _:
+            problem = problem_of_unexpected(request, error)
+    return problem.response(request.scope)
 
 
-async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - narrows for the type checker
-    return problem_of(invalid_request(error)).response(request.scope)
-
-
-async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # noqa: S101 - narrows for the type checker
+def _http_problem(error: HTTPException) -> Problem:
     phrase = _title(error.status_code)
     details = {
         404: "There is nothing at this path.",
@@ -230,15 +227,7 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
         code=phrase.lower().replace(" ", "_"),
         detail=details.get(error.status_code, f"{phrase}."),
         headers=error.headers or {},
-    ).response(request.scope)
-
-
-async def _on_database_error(request: Request, error: Exception) -> JSONResponse:
-    return problem_of_unexpected(request, error).response(request.scope)
-
-
-async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
-    return _unexpected(error).response(request.scope)
+    )
 
 
 def problem_of_unexpected(request: Request, error: Exception) -> Problem:

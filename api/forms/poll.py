@@ -112,7 +112,7 @@ def poll_body(
 
 
 def _item(item: PollItem, *, public_url: str) -> bytes:
-    event, delivery, raw = item.event, item.delivery, item.raw
+    event, raw = item.event, item.raw
     members = _ItemMembers.model_validate(
         {
             "message_id": item.message_id,
@@ -123,14 +123,7 @@ def _item(item: PollItem, *, public_url: str) -> bytes:
             "deliver_at": event.deliver_at,
             "subscription_id": item.subscription_id,
             "payload": item.payload,
-            "delivery": None
-            if delivery is None
-            else PolledDelivery(
-                id=delivery.id,
-                status=DeliveryStatus(delivery.status),
-                attempts=delivery.attempts,
-                reason=delivery.reason,
-            ),
+            "delivery": item.delivery,
             "request": None
             if raw is None
             else PolledRequest(
@@ -138,7 +131,8 @@ def _item(item: PollItem, *, public_url: str) -> bytes:
                 headers=list(raw.headers),
                 body=base64.b64encode(raw.body).decode(),
             ),
-        }
+        },
+        from_attributes=True,
     )
     return members.model_dump_json().encode()[:-1] + b',"event":' + _event(item, public_url) + b"}"
 

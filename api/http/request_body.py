@@ -191,10 +191,8 @@ class StreamedBody:
 
     async def discard(self) -> None:
         """Read and drop what the client still sends, for at most two seconds."""
-        if not self._too_late and not _waits_to_send(self._headers):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LINGER_SECONDS):
-                    await _discard(self._receive)
+        if not self._too_late:
+            await _discard(self._headers, self._receive)
 
 
 def streamed_body(request: Request) -> StreamedBody:
@@ -222,21 +220,20 @@ async def _reject(
         await send(message)
 
     await response(scope, receive, keep_open)
-    if lingers and not _waits_to_send(scope["headers"]):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LINGER_SECONDS):
-                await _discard(receive)
+    if lingers:
+        await _discard(scope["headers"], receive)
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _discard(receive: Receive) -> None:
-    while (await receive()).get("more_body", False):
-        pass
-
-
-def _waits_to_send(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the client waits for permission to send its body (`Expect: 100-continue`)."""
-    return any(name == b"expect" for name, _ in headers)
+async def _discard(headers: Iterable[tuple[bytes, bytes]], receive: Receive) -> None:
+    """Read and drop the rest of the body for at most two seconds, unless the client waits for
+    permission to send it (`Expect: 100-continue`)."""
+    if any(name == b"expect" for name, _ in headers):
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while (await receive()).get("more_body", False):
+                pass
 
 
 async def _collect(receive: Receive, cap: int, share: Share | None) -> bytes | None:

@@ -42,16 +42,10 @@ class EventSummaryView(BaseModel):
 
     @classmethod
     def of(cls, event: EventSummary | Event, *, principal: Principal) -> Self:
-        hidden = principal.tenant_id is not None and event.tenant_id is None
-        return cls(
-            id=event.id,
-            type=event.type,
-            created_at=event.created_at,
-            tenant_id=event.tenant_id,
-            deliver_at=event.deliver_at,
-            deliveries=None if hidden else event.deliveries,
-            inbox_id=event.inbox_id,
-        )
+        view = cls.model_validate(event, from_attributes=True)
+        if principal.tenant_id is not None and event.tenant_id is None:
+            view.deliveries = None
+        return view
 
 
 class EventView(EventSummaryView):

@@ -41,14 +41,7 @@ class InboundAnswer(BaseModel):
 
     @classmethod
     def of(cls, result: InboxResult) -> InboundAnswer:
-        return cls(
-            id=result.id,
-            event_id=result.event_id,
-            event_type=result.event_type,
-            status=result.status,
-            suppressed_by=result.suppressed_by,
-            duplicate=result.duplicate,
-        )
+        return cls.model_validate(result, from_attributes=True)
 
 
 _DESCRIPTIONS = {

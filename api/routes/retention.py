@@ -47,15 +47,7 @@ class SweepView(BaseModel):
 
     @classmethod
     def of(cls, sweep: RetentionSweep) -> Self:
-        return cls(
-            name=sweep.name,
-            before=sweep.cutoff,
-            deleted=sweep.deleted,
-            kept=sweep.kept,
-            partitions=sweep.partitions,
-            pinned=[PinnedView(**one) for one in sweep.pinned],
-            done=sweep.done,
-        )
+        return cls(**sweep.model_dump(), before=sweep.cutoff)
 
 
 class RunView(BaseModel):
@@ -74,13 +66,7 @@ class RunView(BaseModel):
     @classmethod
     def of(cls, one: Run, *, context: Context) -> Self:
         return cls(
-            id=one.run.id,
-            status=one.run.status,
-            dry_run=one.run.dry_run,
-            started_at=one.run.started_at,
-            finished_at=one.run.finished_at,
-            partitions=one.run.partitions,
-            days=one.run.days,
+            **one.run.model_dump(),
             sweeps=[SweepView.of(sweep) for sweep in one.sweeps],
             workflow=workflow_view(context, one.run.workflow_id),
         )

@@ -89,7 +89,7 @@ async def test_public_documents_keep_their_own_caching(client: httpx2.AsyncClien
 
 
 @pytest.mark.parametrize(
-    ("url", "peer", "told", "is_https"),
+    ("url", "peer", "scheme", "is_https"),
     [
         ("https://hookfast.test", "203.0.113.7", None, True),
         ("http://hookfast.test", "203.0.113.7", None, False),
@@ -100,12 +100,12 @@ async def test_public_documents_keep_their_own_caching(client: httpx2.AsyncClien
     ],
 )
 async def test_hsts_is_sent_over_https_only(
-    settings: Settings, url: str, peer: str, told: str | None, is_https: bool
+    settings: Settings, url: str, peer: str, scheme: str | None, is_https: bool
 ) -> None:
     trusted = Settings(trusted_proxies="10.0.0.0/8").trusted_proxies
     app = create_app(settings.model_copy(update={"trusted_proxies": trusted}))
     transport = httpx2.ASGITransport(app, client=(peer, 1234))
-    headers = {} if told is None else {"X-Forwarded-Proto": told}
+    headers = {} if scheme is None else {"X-Forwarded-Proto": scheme}
     async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers) as client:
         answers = [await client.get("/healthz"), await client.get("/nothing")]
     assert [HSTS in answer.headers for answer in answers] == [is_https] * 2

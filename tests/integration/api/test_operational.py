@@ -22,7 +22,7 @@ async def deliveries_to(client: httpx2.AsyncClient, endpoint: Json) -> list[Json
     return rows
 
 
-async def told(client: httpx2.AsyncClient, kind: Kind) -> list[Json]:
+async def operational_events(client: httpx2.AsyncClient, kind: Kind) -> list[Json]:
     """Return the operational events of this kind, oldest first, as their receiver gets them."""
     listed = await client.get("/events", params={"type": kind.value, "limit": 200})
     events = [(await client.get(f"/events/{row['id']}")).json() for row in listed.json()["data"]]
@@ -117,7 +117,7 @@ async def test_other_tenants_never_see_operational_events(
     tenant = await make_tenant()
     endpoint = await make_endpoint(tenant_id=tenant["id"], events=[pattern])
     await open_circuit(context, tenant["id"])
-    [event] = await told(client, Kind.CIRCUIT_OPENED)
+    [event] = await operational_events(client, Kind.CIRCUIT_OPENED)
     assert await deliveries_to(client, endpoint) == []
     async with key_client(tenant["id"]) as theirs:
         assert (await theirs.get("/events")).json()["data"] == []
@@ -141,7 +141,7 @@ async def test_dead_letter_on_arrival_emits_one_event_per_event_and_endpoint(
         assert (await client.post(f"/endpoints/{endpoint['id']}/disable")).status_code == 200
     before = len(await deliveries_to(client, monitor))
     event = (await client.post("/events", json={"type": EVENT_TYPE, "data": {}})).json()
-    events = await told(client, Kind.DELIVERY_DEAD)
+    events = await operational_events(client, Kind.DELIVERY_DEAD)
     assert sorted(one["data"]["endpoint_id"] for one in events) == sorted(
         endpoint["id"] for endpoint in endpoints
     )
@@ -169,7 +169,7 @@ async def test_repeated_event_emits_no_further_operational_event(
             headers={"Idempotency-Key": "the-same"},
         )
         assert answer.status_code == 202
-    assert len(await told(client, Kind.DELIVERY_DEAD)) == 1
+    assert len(await operational_events(client, Kind.DELIVERY_DEAD)) == 1
 
 
 async def test_dead_letters_of_the_system_tenant_emit_nothing(
@@ -187,4 +187,4 @@ async def test_dead_letters_of_the_system_tenant_emit_nothing(
     await client.post("/events", json={"type": EVENT_TYPE, "data": {}})  # and so is the broadcast's
     assert {row["status"] for row in await deliveries_to(client, monitor)} == {"dead"}
     assert len(await deliveries_to(client, monitor)) == 2
-    assert await told(client, Kind.DELIVERY_DEAD) == []
+    assert await operational_events(client, Kind.DELIVERY_DEAD) == []

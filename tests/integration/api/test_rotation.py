@@ -125,10 +125,10 @@ async def test_rotations_and_changes_at_the_same_time_lose_nothing(
     rotations, patches = answers[:4], answers[4:]
     assert [one.status_code for one in rotations] == [200] * 4
     assert {one.status_code for one in patches} <= {200, 409}
-    told = {secret_key(one.json()["secret"]) for one in rotations} | {
+    shown = {secret_key(one.json()["secret"]) for one in rotations} | {
         secret_key(endpoint["secret"])
     }
-    assert set(await _live_keys(context, endpoint["id"])) == told
+    assert set(await _live_keys(context, endpoint["id"])) == shown
 
 
 async def test_an_endpoint_gets_its_ed25519_key_with_the_profile_and_a_new_one_by_rotation(

@@ -65,8 +65,8 @@ async def test_job_is_logged_with_its_filter(
     body = {"filter": {"endpoint_id": things["endpoint_id"]}, "rate_per_second": 3.0}
     job = (await client.post("/dead-letters/redrive", json=body)).json()
     [entry, *_] = await entries(context)
-    told = {name: value["after"] for name, value in entry.changes.items()}
-    assert told == {
+    logged = {name: value["after"] for name, value in entry.changes.items()}
+    assert logged == {
         "job_id": job["id"],
         "kind": "redrive",
         "action": "resend",
@@ -96,23 +96,21 @@ async def test_audit_log_contains_no_secret(
     rotated = (await client.post(f"{path}/rotate-secret")).json()
     assert (await client.delete(path)).status_code == 204
 
-    told = await entries(context, resource_id=endpoint["id"])
-    assert [entry.action for entry in told] == [
+    logged = await entries(context, resource_id=endpoint["id"])
+    assert [entry.action for entry in logged] == [
         "endpoint.delete",
         "endpoint.rotate_secret",
         "endpoint.update",
         "endpoint.update",
         "endpoint.create",
     ]
-    _, rotation, headers, url, _ = told
+    _, rotation, headers, url, _ = logged
     assert list(url.changes) == ["url"]
     assert headers.changes == {
         "headers.Authorization": {"before": "***", "after": "***"},
         "headers.X-Other": {"after": "***"},
     }
     assert [len(rotation.changes["secrets"][side]) for side in ("before", "after")] == [2, 4]
-    everything_told = json.dumps(
-        [entry.model_dump(mode="json") for entry in await entries(context)]
-    )
+    log_text = json.dumps([entry.model_dump(mode="json") for entry in await entries(context)])
     for secret in (HUSH, key, endpoint["secret"], rotated["secret"], "whsec_", "sealed"):
-        assert secret not in everything_told
+        assert secret not in log_text
