@@ -15,7 +15,8 @@ Row = TypeVar("Row")
 
 
 class _Owned(Protocol):
-    tenant_id: str
+    @property
+    def tenant_id(self) -> str | None: ...
 
 
 OwnedRow = TypeVar("OwnedRow", bound=_Owned)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field
 
 from api.forms.custom_headers import check_headers, masked
-from api.forms.networks import check_network
+from api.forms.networks import check_networks
 from api.http.fields import Description, Email, Input, Metadata, TenantId, Time
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.errors import Conflict, InvalidInput
@@ -178,10 +178,7 @@ class EndpointForm(Input):
             "max_in_flight": self.max_in_flight,
             "headers": self.headers,
             "encryption": None if self.encryption is None else self.encryption.column(),
-            "allowed_networks": [
-                check_network(text, pointer=f"/allowed_networks/{index}")
-                for index, text in enumerate(self.allowed_networks)
-            ],
+            "allowed_networks": check_networks(self.allowed_networks),
             "circuit": self.circuit.model_dump(exclude_none=True),
             "meta": self.metadata,
         }

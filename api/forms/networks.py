@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ipaddress import ip_network
 
 from hookfast.errors import InvalidInput
 
 
-def check_network(text: str, *, pointer: str) -> str:
-    """Return the network in canonical form, such as `203.0.113.0/24`. Raises InvalidInput."""
+def check_networks(texts: Sequence[str]) -> list[str]:
+    """Return the member `allowed_networks` in canonical form, such as `203.0.113.0/24`. Raises
+    InvalidInput at the faulty network."""
+    return [_network(text, f"/allowed_networks/{index}") for index, text in enumerate(texts)]
+
+
+def _network(text: str, pointer: str) -> str:
     try:
         if "%" in text:  # a zone, which Python accepts but which has no meaning here
             raise ValueError

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, Field
 
 from api.answers.json_pointer import join
-from api.forms.networks import check_network
+from api.forms.networks import check_networks
 from api.http.fields import Input, Name, TenantId, Time
 from api.process.source_cache import rules_of
 from hookfast.errors import InvalidInput
@@ -97,10 +97,7 @@ class SourceForm(Input):
         columns: dict[str, Any] = {
             "name": self.name,
             "options": self.options,
-            "allowed_networks": [
-                check_network(text, pointer=f"/allowed_networks/{index}")
-                for index, text in enumerate(self.allowed_networks)
-            ],
+            "allowed_networks": check_networks(self.allowed_networks),
             "event_types": _checked(self.event_types),
             "id_expression": self.id_expression,
             "idempotency": None if self.idempotency is None else self.idempotency.model_dump(),

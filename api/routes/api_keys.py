@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import OperatorOnly, Writer, key_record, new_key
-from api.access.ownership import check_tenant_exists, found
+from api.access.ownership import check_tenant_exists, found, owned
 from api.http.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
@@ -112,8 +112,7 @@ async def revoke_key(
     now = context.clock()
     async with context.database.write() as connection:
         await api_keys.lock_operator_keys(connection)
-        key = found(await api_keys.get(connection, key_id))
-        principal.check_tenant(key.tenant_id)
+        key = owned(await api_keys.get(connection, key_id), principal)
         await api_keys.revoke(connection, key_id, at=now)
         is_last = await api_keys.count_operator_keys(connection, at=now) == 0
         if key.scope == "operator" and is_last:

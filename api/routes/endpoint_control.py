@@ -31,7 +31,7 @@ from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoint_state, endpoints
 from hookfast.storage.feed import poll, poll_positions
-from hookfast.storage.feed.poll import MOST_COUNTED
+from hookfast.storage.feed.poll import MAX_COUNTED
 from hookfast.storage.owners import notices
 from hookfast.storage.tables import Endpoint, Notice
 
@@ -101,7 +101,7 @@ class PollingView(BaseModel):
     acknowledged_at: Time
     behind: int = Field(
         description="Events that the consumer has yet to acknowledge, counted among the tenant's "
-        f"next {MOST_COUNTED:,}."
+        f"next {MAX_COUNTED:,}."
     )
     complete: bool = Field(description="False if the tenant has more events than those.")
 

@@ -115,7 +115,7 @@ async def read_event(event_id: str, context: Context, principal: Principal) -> E
     """Return the stored event, with its exact body. Raises NotFound if the caller may not see
     it."""
     async with context.database.read() as connection:
-        return _visible(await events.get(connection, event_id), principal)
+        return visible_event(await events.get(connection, event_id), principal)
 
 
 @routes.get("/events/{event_id}/deliveries", summary="List an event's deliveries")
@@ -124,7 +124,7 @@ async def list_event_deliveries(
 ) -> Listing[DeliveryView]:
     chosen = DeliveryFilter(event_id=event_id, tenant_id=principal.tenant_id)
     async with context.database.read() as connection:
-        _visible(await events.get_summary(connection, event_id), principal)
+        visible_event(await events.get_summary(connection, event_id), principal)
         rows = await deliveries.list_page(connection, chosen, after=page.after, limit=page.rows)
     return page.listing(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
 
@@ -143,7 +143,7 @@ async def _with_key(
 _Row = TypeVar("_Row", Event, EventSummary)
 
 
-def _visible(event: _Row | None, principal: Principal) -> _Row:
+def visible_event(event: _Row | None, principal: Principal) -> _Row:
     """Return the event if the caller may see it; everyone may see broadcasts. Raises NotFound."""
     event = found(event)
     if event.tenant_id is not None:

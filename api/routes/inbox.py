@@ -107,9 +107,9 @@ async def list_inbox(
             )
         else:
             name = (source_id, f"{DELIVERY}{key}")
-            held = await inbox_keys.find_holders(connection, [name])
+            holders = await inbox_keys.find_holders(connection, [name])
             entries = await inbox_entries.summaries(
-                connection, {one.inbox_id for one in held.values()}
+                connection, {holder.inbox_id for holder in holders.values()}
             )
             rows = [row for row in entries.values() if chosen.matches(row)]
     return page.listing(rows, key=lambda row: row.id, view=InboxSummary.of)

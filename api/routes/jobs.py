@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from api.access.audit import Audit
-from api.access.authentication import Principal, Reader, Writer
-from api.access.ownership import found
+from api.access.authentication import Reader, Writer
+from api.access.ownership import owned
 from api.access.visible_keys import visible_key_ids
 from api.forms.jobs import JobView
 from api.http.fields import JobPath, TenantId
@@ -48,7 +48,7 @@ async def list_jobs(
 @routes.get("/jobs/{job_id}", summary="Get a job with its progress")
 async def get_job(job_id: JobPath, context: AppContext, principal: Reader) -> JobView:
     async with context.database.read() as connection:
-        job = _own(await jobs.get(connection, job_id), principal)
+        job = owned(await jobs.get(connection, job_id), principal)
         keys = await visible_key_ids(connection, principal, [job.requested_by])
     return _view(job, context, keys=keys)
 
@@ -59,7 +59,7 @@ async def cancel_job(
 ) -> JobView:
     """Stops the job after the deliveries in progress. Completed actions are not undone."""
     async with context.database.write() as connection:
-        job = _own(await jobs.get(connection, job_id), principal)
+        job = owned(await jobs.get(connection, job_id), principal)
         cancelled = await jobs.request_cancel(connection, job_id, now=context.clock())
         if cancelled is not None and not job.cancel_requested:
             await audit.record(connection, done("job.cancel", cancelled))
@@ -74,10 +74,3 @@ def _view(job: Job, context: Context, *, keys: Collection[str]) -> JobView:
     """Return the job's view; `keys` are the key ids visible to the caller."""
     requested_by = job.requested_by if job.requested_by in keys else None
     return JobView.of(job, context=context, requested_by=requested_by)
-
-
-def _own(job: Job | None, principal: Principal) -> Job:
-    """Return the job if this caller may see it. Raises NotFound."""
-    job = found(job)
-    principal.check_tenant(job.tenant_id)
-    return job

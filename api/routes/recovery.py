@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
-from api.access.ownership import found, owned
+from api.access.ownership import owned
 from api.forms import jobs
 from api.forms.endpoint import require_push
 from api.forms.jobs import (
@@ -26,6 +26,7 @@ from api.forms.jobs import (
 from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput
 from api.http.routing import router
 from api.process.context import AppContext, Context
+from api.routes.events import visible_event
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
@@ -132,9 +133,7 @@ async def replay_event(
     """Sends the event's deliveries again under their message ids, so that receivers that remember
     ids recognise them as repeated."""
     async with context.database.read() as connection:
-        event = found(await events.get_summary(connection, event_id))
-        if event.tenant_id is not None:
-            principal.check_tenant(event.tenant_id)
+        event = visible_event(await events.get_summary(connection, event_id), principal)
         if form.endpoint_id is not None:
             require_push(owned(await endpoints.get(connection, form.endpoint_id), principal))
     chosen = DeliverySelection(
