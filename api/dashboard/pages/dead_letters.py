@@ -103,7 +103,7 @@ async def preview(view: PageView, audit: Audit, principal: Writer) -> Response:
         "bulk.html",
         verb="Redrive",
         nouns=("dead letter", "dead letters"),
-        counted={status: number for status, number in counted.items() if number},
+        counted={status: count for status, count in counted.items() if count},
         given=given_filter(view.form, _FILTERS),
         effect="Each starts its retry plan again, with its own message id. Dead letters of "
         "disabled endpoints are skipped.",

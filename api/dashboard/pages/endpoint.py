@@ -91,7 +91,7 @@ async def _figures(endpoint_id: str, context: Context, principal: Principal) -> 
 @routes.get("/endpoints/{endpoint_id}/settings")
 async def settings_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
     """Show the form with the settings of an endpoint."""
-    return _form(view, endpoint, endpoint_fields.fields_of(endpoint))
+    return _form(view, endpoint, endpoint_fields.stored_fields(endpoint))
 
 
 @routes.post("/endpoints/{endpoint_id}/settings")
@@ -101,11 +101,11 @@ async def change_settings(
     """Save the settings of an endpoint that differ from the stored ones."""
     try:
         check_unchanged(view.form, endpoint.updated_at)
-        patch = endpoint_fields.changes(endpoint_fields.members_of(view.form), endpoint)
+        patch = endpoint_fields.changes(endpoint_fields.api_members(view.form), endpoint)
         if patch:
             await change_endpoint(endpoint.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _form(view, endpoint, endpoint_fields.fields_sent(view.form), error)
+        return _form(view, endpoint, endpoint_fields.submitted_fields(view.form), error)
     notice = "The settings are saved." if patch else "Nothing changed."
     return view.redirect(f"/dashboard/endpoints/{endpoint.id}", notice)
 

@@ -19,7 +19,7 @@ NUMBERS: Final = ("timeout_seconds", "rate_limit_per_second", "max_in_flight")
 _POLLED_MEMBERS: Final = ("description", "owner_emails")  # the others are about requests
 
 
-def blank() -> dict[str, Any]:
+def new_fields() -> dict[str, Any]:
     """Return the fields of the form for a new endpoint."""
     return {
         "url": "",
@@ -34,7 +34,7 @@ def blank() -> dict[str, Any]:
     }
 
 
-def fields_of(endpoint: EndpointView) -> dict[str, Any]:
+def stored_fields(endpoint: EndpointView) -> dict[str, Any]:
     """Return the fields of the form with an endpoint's settings."""
     preset = isinstance(endpoint.retry_plan, str)
     return {
@@ -49,13 +49,13 @@ def fields_of(endpoint: EndpointView) -> dict[str, Any]:
     }
 
 
-def fields_sent(form: Form) -> dict[str, Any]:
+def submitted_fields(form: Form) -> dict[str, Any]:
     """Return the submitted fields, to show them again beside the errors."""
-    sent: dict[str, Any] = {name: form.get(name, "") for name in blank()}
+    sent: dict[str, Any] = {name: form.get(name, "") for name in new_fields()}
     return sent | {"signatures": form.all("signatures")}
 
 
-def members_of(form: Form) -> dict[str, Any]:
+def api_members(form: Form) -> dict[str, Any]:
     """Return the fields as members of the API's document; None means the default.
 
     Raises InvalidInput for a field that is not the number or plan it should be.

@@ -44,14 +44,14 @@ async def endpoints_page(
 @routes.get("/endpoints/new")
 async def new_endpoint_page(view: PageView, _: Writer) -> Response:
     """Show the form for a new endpoint."""
-    return _form(view, endpoint_fields.blank())
+    return _form(view, endpoint_fields.new_fields())
 
 
 @routes.post("/endpoints/new")
 async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create an endpoint. Only this answer shows its secret."""
     try:
-        members = endpoint_fields.members_of(view.form)
+        members = endpoint_fields.api_members(view.form)
         given = {name: value for name, value in members.items() if value is not None}
         given["tenant_id"] = view.form.text("tenant_id") or view.tenant_id
         given["events"] = view.form.lines("events")
@@ -62,7 +62,7 @@ async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Respo
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
         tenant = {"tenant_id": view.form.text("tenant_id")}
-        return _form(view, endpoint_fields.fields_sent(view.form) | tenant, error)
+        return _form(view, endpoint_fields.submitted_fields(view.form) | tenant, error)
     view.result_path = f"/dashboard/endpoints/{created.id}"
     return view.render(
         "endpoint_secret.html", endpoint=created, secret=created.secret, rotated=False

@@ -20,7 +20,7 @@ _OBJECTS: Final = {
 }
 
 
-def blank() -> dict[str, Any]:
+def new_fields() -> dict[str, Any]:
     """Return the fields of the form for a new source."""
     return {
         "name": "",
@@ -33,7 +33,7 @@ def blank() -> dict[str, Any]:
     }
 
 
-def fields_of(source: SourceView) -> dict[str, Any]:
+def stored_fields(source: SourceView) -> dict[str, Any]:
     """Return the fields of the form with a source's settings."""
     fact = source.idempotency
     expression = "" if fact is None else fact.expression
@@ -49,12 +49,12 @@ def fields_of(source: SourceView) -> dict[str, Any]:
     }
 
 
-def fields_sent(form: Form) -> dict[str, Any]:
+def submitted_fields(form: Form) -> dict[str, Any]:
     """Return the submitted fields, to show them again beside the errors."""
-    return {name: form.get(name, "") for name in blank()}
+    return {name: form.get(name, "") for name in new_fields()}
 
 
-def members_of(form: Form) -> dict[str, Any]:
+def api_members(form: Form) -> dict[str, Any]:
     """Return the fields as members of the API's document.
 
     Raises InvalidInput for a field that is not the number or JSON it should be.

@@ -58,14 +58,14 @@ async def sources_page(
 @routes.get("/sources/new")
 async def new_source_page(view: PageView, _: Writer) -> Response:
     """Show the form for a new source."""
-    return _new_form(view, source_fields.blank())
+    return _new_form(view, source_fields.new_fields())
 
 
 @routes.post("/sources/new")
 async def add_source(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create a source. Only this answer shows a generated secret."""
     try:
-        members = source_fields.members_of(view.form) | {
+        members = source_fields.api_members(view.form) | {
             "tenant_id": view.form.text("tenant_id") or view.tenant_id,
             "provider": view.form.get("provider", ""),
             "secrets": view.form.lines("secrets") or None,
@@ -75,7 +75,7 @@ async def add_source(view: PageView, audit: Audit, principal: Writer) -> Respons
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
         tenant = {"tenant_id": view.form.text("tenant_id")}
-        return _new_form(view, source_fields.fields_sent(view.form) | tenant, error)
+        return _new_form(view, source_fields.submitted_fields(view.form) | tenant, error)
     view.result_path = f"/dashboard/sources/{created.id}"
     return view.render("source_secret.html", source=created, secret=created.secret, rotated=False)
 
@@ -95,7 +95,7 @@ async def source_page(source: StoredSource, view: PageView, principal: Reader) -
 @routes.get("/sources/{source_id}/settings")
 async def settings_page(view: PageView, _: Writer, source: StoredSource) -> Response:
     """Show the form with the settings of a source."""
-    return _settings_form(view, source, source_fields.fields_of(source))
+    return _settings_form(view, source, source_fields.stored_fields(source))
 
 
 @routes.post("/sources/{source_id}/settings")
@@ -105,11 +105,11 @@ async def change_settings(
     """Save the settings of a source that differ from the stored ones."""
     try:
         check_unchanged(view.form, source.updated_at)
-        patch = changed_members(source_fields.members_of(view.form), source)
+        patch = changed_members(source_fields.api_members(view.form), source)
         if patch:
             await change_source(source.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _settings_form(view, source, source_fields.fields_sent(view.form), error)
+        return _settings_form(view, source, source_fields.submitted_fields(view.form), error)
     notice = "The settings are saved." if patch else "Nothing changed."
     return view.redirect(f"/dashboard/sources/{source.id}", notice)
 
