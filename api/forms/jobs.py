@@ -86,8 +86,8 @@ class JobView(BaseModel):
     cancel_requested: bool
     error: str | None
     requested_by: str | None = Field(
-        description="Id of the API key that created the job, or the portal link that did. A tenant "
-        "sees only its own keys."
+        description="Id of the API key that created the job, or that created the portal link used "
+        "for it. A tenant sees only its own keys."
     )
     created_at: Time
     started_at: Time | None

@@ -63,7 +63,7 @@ class AuditView(BaseModel):
         return cls(**shown)
 
 
-@routes.get("/audit", summary="List changes")
+@routes.get("/audit", summary="List audit log entries")
 async def list_audit(
     page: PageQuery,
     context: AppContext,

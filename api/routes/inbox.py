@@ -74,7 +74,7 @@ class InboxView(InboxSummary):
         return cls(**entry.model_dump(exclude={"body"}), size=len(entry.body))
 
 
-@routes.get("/inbox", summary="List what came in")
+@routes.get("/inbox", summary="List inbox entries")
 async def list_inbox(
     page: PageQuery,
     context: AppContext,
@@ -115,7 +115,7 @@ async def list_inbox(
     return page.listing(rows, key=lambda row: row.id, view=InboxSummary.of)
 
 
-@routes.get("/inbox/{inbox_id}", summary="Get what came in")
+@routes.get("/inbox/{inbox_id}", summary="Get an inbox entry")
 async def get_inbox_entry(inbox_id: InboxPath, context: AppContext, principal: Reader) -> InboxView:
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.get(connection, inbox_id), principal)
@@ -130,7 +130,7 @@ _BYTES: dict[str, Any] = {
 
 @routes.get(
     "/inbox/{inbox_id}/body",
-    summary="Get the body that came in",
+    summary="Get the body of an inbox entry",
     response_class=Response,
     responses={200: _BYTES},
 )
@@ -151,7 +151,7 @@ async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Re
     )
 
 
-@routes.post("/inbox/{inbox_id}/retry", summary="Emit what failed")
+@routes.post("/inbox/{inbox_id}/retry", summary="Retry a failed inbox entry")
 async def retry_inbox_entry(
     inbox_id: InboxPath, context: AppContext, audit: Audit, principal: Writer
 ) -> InboxView:

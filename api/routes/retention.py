@@ -103,7 +103,7 @@ class StartedView(BaseModel):
     workflow: WorkflowView
 
 
-@routes.get("/retention", summary="Show what is kept, and the last runs")
+@routes.get("/retention", summary="Get retention ages and the last runs")
 async def show_retention(context: AppContext, principal: OperatorOnly) -> RetentionView:
     """Old rows are deleted every night at 03:00 UTC. Counts per day are kept longer."""
     ages = context.settings.ages
@@ -116,7 +116,7 @@ async def show_retention(context: AppContext, principal: OperatorOnly) -> Retent
     )
 
 
-@routes.post("/retention/runs", status_code=202, summary="Delete now what is past its age")
+@routes.post("/retention/runs", status_code=202, summary="Start a retention run")
 async def start_retention(
     context: AppContext,
     audit: Audit,

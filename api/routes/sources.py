@@ -169,7 +169,7 @@ async def delete_source(
     context.sources.forget(source_id)
 
 
-@routes.get("/sources/{source_id}/stats", summary="Count what came to a source")
+@routes.get("/sources/{source_id}/stats", summary="Get a source's statistics")
 async def get_source_stats(
     source_id: SourcePath, context: AppContext, principal: Reader
 ) -> SourceStatsView:

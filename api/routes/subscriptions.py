@@ -40,7 +40,7 @@ class SubscriptionForm(Input):
         "byte and signed by us, and `full` for all other events.",
     )
     active: bool = Field(
-        True, description="If false, events are not sent, not even after it is activated again."
+        True, description="If false, events emitted meanwhile are not sent, now or later."
     )
 
 
