@@ -45,7 +45,7 @@ def _path(prefix: Prefix, what: str) -> params.Path:
     return parameter
 
 
-def _formed(prefix: Prefix, what: str) -> AfterValidator:
+def _well_formed(prefix: Prefix, what: str) -> AfterValidator:
     def check(text: str) -> str:
         if not is_id(prefix, text):
             raise NotFound(f"There is no such {what}.")
@@ -54,15 +54,15 @@ def _formed(prefix: Prefix, what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-TenantPath = Annotated[str, _path("tnt", "tenant"), _formed("tnt", "tenant")]
-ApiKeyPath = Annotated[str, _path("key", "API key"), _formed("key", "API key")]
-EndpointPath = Annotated[str, _path("ep", "endpoint"), _formed("ep", "endpoint")]
-SubscriptionPath = Annotated[str, _path("sub", "subscription"), _formed("sub", "subscription")]
-EventPath = Annotated[str, _path("evt", "event"), _formed("evt", "event")]
-DeliveryPath = Annotated[str, _path("dlv", "delivery"), _formed("dlv", "delivery")]
-SourcePath = Annotated[str, _path("src", "source"), _formed("src", "source")]
-InboxPath = Annotated[str, _path("inb", "inbox entry"), _formed("inb", "inbox entry")]
-JobPath = Annotated[str, _path("job", "job"), _formed("job", "job")]
+TenantPath = Annotated[str, _path("tnt", "tenant"), _well_formed("tnt", "tenant")]
+ApiKeyPath = Annotated[str, _path("key", "API key"), _well_formed("key", "API key")]
+EndpointPath = Annotated[str, _path("ep", "endpoint"), _well_formed("ep", "endpoint")]
+SubscriptionPath = Annotated[str, _path("sub", "subscription"), _well_formed("sub", "subscription")]
+EventPath = Annotated[str, _path("evt", "event"), _well_formed("evt", "event")]
+DeliveryPath = Annotated[str, _path("dlv", "delivery"), _well_formed("dlv", "delivery")]
+SourcePath = Annotated[str, _path("src", "source"), _well_formed("src", "source")]
+InboxPath = Annotated[str, _path("inb", "inbox entry"), _well_formed("inb", "inbox entry")]
+JobPath = Annotated[str, _path("job", "job"), _well_formed("job", "job")]
 
 
 # -- ids in bodies and query parameters: a malformed id is invalid input (422)

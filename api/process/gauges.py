@@ -75,7 +75,7 @@ class DatabaseGauges:
                     gauge.forget()
                 instruments.DATABASE_UP.set(0)
             else:
-                _show(found)
+                _set_gauges(found)
 
     @asynccontextmanager
     async def refreshing(self) -> AsyncIterator[None]:
@@ -94,7 +94,7 @@ class DatabaseGauges:
             await asyncio.wait([task])
 
 
-def _show(found: GaugeValues) -> None:
+def _set_gauges(found: GaugeValues) -> None:
     instruments.DATABASE_UP.set(1)
     instruments.OUTBOX_BACKLOG.set(found.outbox)
     instruments.OUTBOX_AGE.set(found.oldest_waits.total_seconds())

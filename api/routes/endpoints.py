@@ -107,7 +107,7 @@ async def create_endpoint(
             first = SubscriptionForm(events=events)
             subscription = new_subscription(first, endpoint=endpoint, events=events, at=now)
             await subscriptions.add(connection, subscription)
-        await audit.record(connection, created(endpoint, **_first(subscription)))
+        await audit.record(connection, created(endpoint, **_subscription_members(subscription)))
     return CreatedEndpoint.of(
         endpoint,
         secret=secret,
@@ -240,7 +240,7 @@ async def _ensure_signing_key(
         )
 
 
-def _first(subscription: Subscription | None) -> dict[str, Any]:
+def _subscription_members(subscription: Subscription | None) -> dict[str, Any]:
     """Return the members of an endpoint's first subscription for the audit log."""
     if subscription is None:
         return {}

@@ -70,7 +70,7 @@ class InboxView(InboxSummary):
     )
 
     @classmethod
-    def whole(cls, entry: InboxEntry) -> Self:
+    def from_entry(cls, entry: InboxEntry) -> Self:
         return cls(**entry.model_dump(exclude={"body"}), size=len(entry.body))
 
 
@@ -119,7 +119,7 @@ async def list_inbox(
 async def get_inbox_entry(inbox_id: InboxPath, context: AppContext, principal: Reader) -> InboxView:
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.get(connection, inbox_id), principal)
-    return InboxView.whole(entry)
+    return InboxView.from_entry(entry)
 
 
 _BYTES: dict[str, Any] = {
@@ -168,7 +168,7 @@ async def retry_inbox_entry(
         change = done("inbox.retry", after, before=facts(entry), after=facts(after))
         await audit.record(connection, change)
     context.doorbell.ring()
-    return InboxView.whole(after)
+    return InboxView.from_entry(after)
 
 
 def _parse_again(entry: InboxEntry, source: Source) -> RetryInput:
