@@ -14,10 +14,9 @@ from sqlalchemy import ColumnElement, Select, Table, and_, func, literal_column,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.keyset import created_between, newest_first
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.database.rows import fetch_all
-from hookfast.storage.deliveries.deliveries import created_between
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -136,4 +135,4 @@ def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
         value = getattr(chosen, name)
         if value is not None:
             found.append((_C[name] if name == indexed else Residual(_C[name])) == value)
-    return found + created_between(chosen.since, chosen.until)
+    return found + created_between(_C.id, "dlv", chosen.since, chosen.until)

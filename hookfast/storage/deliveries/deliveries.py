@@ -14,8 +14,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, Select, Table, literal_colum
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.ids import first_id_at
-from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.keyset import created_between, newest_first
 from hookfast.storage.database.planner_hints import Implied, Residual
 from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.tables import Delivery
@@ -59,19 +58,9 @@ async def list_page(
 
 def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> Select[Any]:
     """Return the statement that `list_page` executes."""
-    times = created_between(chosen.since, chosen.until)
+    times = created_between(_C.id, "dlv", chosen.since, chosen.until)
     statement = select(_DELIVERIES).where(*conditions(chosen), *times)
     return newest_first(statement, _C.id, after=after, limit=limit)
-
-
-def created_between(since: datetime | None, until: datetime | None) -> list[ColumnElement[bool]]:
-    """Return the conditions that a delivery was created at or after `since` and before `until`."""
-    found: list[ColumnElement[bool]] = []
-    if since is not None:
-        found.append(_C.id >= first_id_at("dlv", since))
-    if until is not None:
-        found.append(_C.id < first_id_at("dlv", until))
-    return found
 
 
 def conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:

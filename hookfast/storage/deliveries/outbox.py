@@ -8,7 +8,7 @@ skewed clock costs a second start, which Temporal rejects.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -65,20 +65,8 @@ class PendingDelivery:
         return self.wakes > (0 if self.batch_id is None else 1)
 
 
-_OWN = (
-    "event_id",
-    "endpoint_id",
-    "tenant_id",
-    "event_type",
-    "payload",
-    "created_at",
-    "deliver_at",
-    "wakes",
-    "urgency",
-    "batch_id",
-)
-_NAMES = ("delivery_id", *_OWN)
-PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _OWN), *COLUMNS)
+_NAMES = tuple(field.name for field in fields(PendingDelivery) if field.name != "life")
+PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _NAMES[1:]), *COLUMNS)
 """The columns that `pending_from_row` reads, in this order."""
 
 _TIME = _C.leased_until.type
@@ -283,5 +271,5 @@ _WOKEN = {"started_at": None, "leased_until": None, "wakes": _C.wakes + 1}
 
 def pending_from_row(row: Sequence[Any]) -> PendingDelivery:
     """Return the delivery in a row of `PENDING`."""
-    own = dict(zip(_NAMES, row, strict=False))  # the life follows
-    return PendingDelivery(**own, life=life_of(row))
+    columns = dict(zip(_NAMES, row, strict=False))  # the life follows
+    return PendingDelivery(**columns, life=life_of(row))

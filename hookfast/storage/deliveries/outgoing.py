@@ -53,7 +53,7 @@ later, both are read again (see `activities.delivery`), so nothing is sent that 
 a pause or a circuit's opening was committed, however long a worker was frozen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EventBody:
     """An event as an attempt uses it, with the bytes that are signed and sent."""
 
@@ -275,17 +275,9 @@ class OutgoingLoader:
         found = {key: event for key in event_ids if (event := self._events.get(key)) is not None}
         missing = sorted(event_ids - found.keys())
         if missing:
-            rows = await connection.execute(_FIND_EVENTS, {"ids": missing})
-            for event_id, tenant_id, created_at, body, traceparent, inbox_id in rows:
-                found[event_id] = EventBody(
-                    event_id=event_id,
-                    tenant_id=tenant_id,
-                    created_at=created_at,
-                    body=body,
-                    traceparent=traceparent,
-                    inbox_id=inbox_id,
-                )
-                self._events[event_id] = found[event_id]
+            for row in await connection.execute(_FIND_EVENTS, {"ids": missing}):
+                event = EventBody(*row)
+                found[event.event_id] = self._events[event.event_id] = event
         return found
 
     async def _load_raws(

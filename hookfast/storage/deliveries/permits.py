@@ -205,12 +205,7 @@ async def _lock(
         )
         # read again: another worker may have inserted the row first
         row = (await connection.execute(_READ, {"b_endpoint_id": endpoint_id})).one()
-    state = LimitState(
-        next_slot_at=row.next_slot_at,
-        promised_until=row.promised_until,
-        mean_seconds=row.mean_seconds,
-    )
-    return state, clock()
+    return LimitState(**row._mapping), clock()
 
 
 async def _count_others(

@@ -30,9 +30,9 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
-from hookfast.storage.database.keyset import by_name
+from hookfast.storage.database.keyset import by_name, created_between
 from hookfast.storage.database.planner_hints import Residual
-from hookfast.storage.deliveries.deliveries import DeliveryFilter, conditions, created_between
+from hookfast.storage.deliveries.deliveries import DeliveryFilter, conditions
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -108,23 +108,16 @@ class DeliverySelection:
         checks = [Residual(_C[name]) == value for name, value in self._given_columns()]
         return [_C.id.in_(self.ids), *checks]
 
-    def _given_columns(self) -> list[tuple[str, str]]:
+    def _given_columns(self) -> list[tuple[str, Any]]:
         names = ("tenant_id", "endpoint_id", "subscription_id", "event_id", "event_type")
         return [(name, value) for name in names if (value := getattr(self, name)) is not None]
 
     def _filter(self, status: DeliveryStatus | None) -> DeliveryFilter:
-        return DeliveryFilter(
-            status=status,
-            event_id=self.event_id,
-            subscription_id=self.subscription_id,
-            endpoint_id=self.endpoint_id,
-            tenant_id=self.tenant_id,
-            event_type=self.event_type,
-        )
+        return DeliveryFilter(status=status, **dict(self._given_columns()))
 
     def _times(self) -> list[ColumnElement[bool]]:
         """Return the conditions on times, and all others that use no index."""
-        found = created_between(self.since, self.until)
+        found = created_between(_C.id, "dlv", self.since, self.until)
         if self.up_to is not None:
             found.append(_C.id <= self.up_to)
         if self.finished_since is not None:

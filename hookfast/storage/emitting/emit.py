@@ -179,24 +179,19 @@ class Emitter:
         return [[_result(decision, committed) for decision in group] for group in decisions]
 
     async def _look_up(self, requests: Sequence[_Request]) -> _Facts:
-        quick = sum(len(request.events) for request in requests) <= _QUICK_ROWS
-        async with self._database.read(quick=quick) as connection:
-            return await self._read_facts(connection, requests)
-
-    async def _read_facts(
-        self, connection: AsyncConnection, requests: Sequence[_Request]
-    ) -> _Facts:
         events = [event for request in requests for event in request.events]
         keys = {key for request in requests for key in request.scoped_keys()}
-        earlier = await find_by_keys(connection, keys) if keys else {}
-        schemas = await self._schemas.load(connection, {event.type for event in events})
-        audiences = {event.audience for event in events if event.type in schemas}
-        subscribers = await find_subscribers(connection, audiences)
-        # A tenant with a subscription exists, so only the others have to be looked up.
-        tenants = {tenant for (_, tenant), found in subscribers.items() if tenant and found}
-        unseen = {tenant for _, tenant in audiences if tenant} - tenants
-        if unseen:
-            tenants |= await _find_tenants(connection, unseen)
+        quick = len(events) <= _QUICK_ROWS
+        async with self._database.read(quick=quick) as connection:
+            earlier = await find_by_keys(connection, keys) if keys else {}
+            schemas = await self._schemas.load(connection, {event.type for event in events})
+            audiences = {event.audience for event in events if event.type in schemas}
+            subscribers = await find_subscribers(connection, audiences)
+            # A tenant with a subscription exists, so only the others have to be looked up.
+            tenants = {tenant for (_, tenant), found in subscribers.items() if tenant and found}
+            unseen = {tenant for _, tenant in audiences if tenant} - tenants
+            if unseen:
+                tenants |= await _find_tenants(connection, unseen)
         return _Facts(earlier, schemas, subscribers, tenants)
 
     def _decide(

@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.ids import first_id_at
-from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.keyset import created_between, newest_first
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.database.rows import fetch_one
 from hookfast.storage.tables import Event
@@ -103,9 +102,6 @@ def page_statement(chosen: EventFilter, *, after: str | None, limit: int) -> Sel
 def _range(
     chosen: EventFilter, *conditions: ColumnElement[bool], after: str | None, limit: int
 ) -> Select[Any]:
-    statement = select(*_SUMMARY).where(*conditions)
-    if chosen.since is not None:
-        statement = statement.where(_C.id >= first_id_at("evt", chosen.since))
-    if chosen.until is not None:
-        statement = statement.where(_C.id < first_id_at("evt", chosen.until))
+    times = created_between(_C.id, "evt", chosen.since, chosen.until)
+    statement = select(*_SUMMARY).where(*conditions, *times)
     return newest_first(statement, _C.id, after=after, limit=limit)

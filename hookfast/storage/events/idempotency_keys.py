@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Table, and_, or_, select
+from sqlalchemy import Row, Table, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.upsert import insert_into
@@ -16,16 +15,6 @@ from hookfast.storage.tables import IdempotencyKey
 
 _KEYS: Table = IdempotencyKey.__table__
 _C = _KEYS.c
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsedKey:
-    """A used key, with the event that it created and the hash of the request's content."""
-
-    scope: str
-    key: str
-    event_id: str
-    sha256: str
 
 
 async def claim(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> set[str]:
@@ -39,8 +28,11 @@ async def claim(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> 
     return set((await connection.execute(statement, rows)).scalars())
 
 
-async def find(connection: AsyncConnection, keys: Iterable[tuple[str, str]]) -> list[UsedKey]:
-    """Return those of these (scope, key) pairs that were used."""
+async def find(
+    connection: AsyncConnection, keys: Iterable[tuple[str, str]]
+) -> Sequence[Row[str, str, str, str]]:
+    """Return the scope, key, event_id and sha256 of those (scope, key) pairs that were used. The
+    hash is of the request's content."""
     by_scope: dict[str, list[str]] = defaultdict(list)
     for scope, key in keys:
         by_scope[scope].append(key)
@@ -49,7 +41,4 @@ async def find(connection: AsyncConnection, keys: Iterable[tuple[str, str]]) -> 
             or_(*(and_(_C.scope == scope, _C.key.in_(some)) for scope, some in by_scope.items()))
         )
     )
-    return [
-        UsedKey(scope=row.scope, key=row.key, event_id=row.event_id, sha256=row.sha256)
-        for row in rows
-    ]
+    return rows.all()
