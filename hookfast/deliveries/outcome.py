@@ -71,9 +71,7 @@ def parse_reason(text: str, *, pointer: str) -> Reason:
     try:
         return Reason(text)
     except ValueError:
-        raise InvalidInput.at(
-            pointer, f"unknown reason; use one of {', '.join(Reason)}"
-        ) from None
+        raise InvalidInput.at(pointer, f"unknown reason; use one of {', '.join(Reason)}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
