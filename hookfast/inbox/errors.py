@@ -1,4 +1,4 @@
-"""Errors that reject an inbound request. No message holds a secret, a signature or body text."""
+"""Errors that reject an inbound request. No message contains a secret, a signature or body text."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ converts its errors into those of the inbox.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from hookfast.inbox.errors import RequestRejected
@@ -34,26 +33,6 @@ _BY_SECRET: tuple[ProfileName, ...] = ("standard", "nonce", "hook")
 _BY_PUBLIC_KEY: tuple[ProfileName, ...] = ("standard-ed25519",)
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """A source's secrets by kind: `whsec_…` for HMAC, `whpk_…` for ed25519."""
-
-    secrets: tuple[str, ...]
-    public_keys: tuple[str, ...]
-
-
-def usable_keys(secrets: Iterable[str]) -> Keys:
-    """Return the usable secrets of a source; empty or malformed ones verify nothing. Raises
-    RequestRejected (`secret_missing`) when none is usable."""
-    usable = [secret for secret in secrets if _is_key(secret)]
-    if not usable:
-        raise RequestRejected("secret_missing", "the source has no usable secret; add one to it")
-    return Keys(
-        secrets=tuple(key for key in usable if not key.startswith(PUBLIC_KEY_PREFIX)),
-        public_keys=tuple(key for key in usable if key.startswith(PUBLIC_KEY_PREFIX)),
-    )
-
-
 def check_key(secret: str, *, pointer: str) -> None:
     """Raise InvalidInput (`invalid_secret`) unless the secret is `whsec_` or `whpk_` and the base64
     of a key of the right length. The message does not contain the secret."""
@@ -74,28 +53,31 @@ def require_signed(
     headers: RequestHeaders,
     body: bytes,
     *,
-    keys: Keys,
+    secrets: Sequence[str],
     profiles: Sequence[ProfileName],
     tolerance_seconds: int,
     now: datetime,
     allow_sha1: bool = False,
 ) -> None:
-    """Raise RequestRejected unless one of the keys signed this request under one of the profiles
-    (`secret_missing` when no key can verify any of them). Of several signatures, only the one of
-    the strongest profile counts."""
-    for name, _ in headers.items():
-        if name.lower().startswith(("webhook-", "x-webhook-", "x-hook-")):
-            headers.signing(name)  # rejects repeated headers and values that are not visible ASCII
-    possible = (_BY_SECRET if keys.secrets else ()) + (_BY_PUBLIC_KEY if keys.public_keys else ())
+    """Raise RequestRejected unless one of the secrets (`whsec_…` for HMAC, `whpk_…` for ed25519)
+    signed this request under one of the profiles: `secret_missing` when none of them is usable for
+    these profiles. Of several signatures, only the one of the strongest profile counts."""
+    usable = [secret for secret in secrets if _is_key(secret)]
+    public_keys = [secret for secret in usable if secret.startswith(PUBLIC_KEY_PREFIX)]
+    hmac_secrets = [secret for secret in usable if secret not in public_keys]
+    possible = (_BY_SECRET if hmac_secrets else ()) + (_BY_PUBLIC_KEY if public_keys else ())
     verifiable = [profile for profile in profiles if profile in possible]
     if not verifiable:
         raise RequestRejected(
             "secret_missing",
-            "the source has no secret for the signatures that it accepts; add one to it",
+            "the source has no usable secret for the signatures that it accepts; add one to it",
         )
+    for name, _ in headers.items():
+        if name.lower().startswith(("webhook-", "x-webhook-", "x-hook-")):
+            headers.signing(name)  # rejects repeated headers and values that are not visible ASCII
     verifier = Verifier(
-        keys.secrets,
-        public_keys=KeySet.from_public_keys(*keys.public_keys) if keys.public_keys else None,
+        hmac_secrets,
+        public_keys=KeySet.from_public_keys(*public_keys) if public_keys else None,
         profiles=verifiable,
         tolerance=timedelta(seconds=tolerance_seconds),
         allow_sha1=allow_sha1,

@@ -34,7 +34,15 @@ SIGNATURE_HEADERS: dict[ProfileName, str] = {
     "body": "X-Webhook-Signature",
 }
 
-HOOK_HASHES = ("sha1", "sha256", "sha512")
+_SCHEMES: dict[ProfileName, tuple[str, ...]] = {
+    "rsa": ("rsa-sha256",),
+    "standard-ed25519": ("v1a",),
+    "standard": ("v1",),
+    "nonce": ("sha256",),
+    "hook": ("sha1", "sha256", "sha512"),
+    "body": ("sha256",),
+}
+"""The hashes or versions of each profile's signatures."""
 MAX_SIGNATURES = 16
 
 _NONCE = re.compile(r"[A-Za-z0-9_\-+/=]{8,256}")  # without a dot, which separates it from the body
@@ -75,7 +83,7 @@ def signatures(headers: SignedHeaders, profile: ProfileName) -> tuple[Signature,
             f"{SIGNATURE_HEADERS[profile]} has more than {MAX_SIGNATURES} signatures",
             header=SIGNATURE_HEADERS[profile],
         )
-    schemes = _schemes(profile)
+    schemes = _SCHEMES[profile]
     return tuple(Signature(scheme, rest) for scheme, _, rest in parts if scheme in schemes)
 
 
@@ -118,22 +126,6 @@ def signed_message(
         message=message,
         signatures=signatures,
     )
-
-
-def _schemes(profile: ProfileName) -> tuple[str, ...]:
-    match profile:
-        case "standard":
-            return ("v1",)
-        case "standard-ed25519":
-            return ("v1a",)
-        case "hook":
-            return HOOK_HASHES
-        case "rsa":
-            return ("rsa-sha256",)
-        case "nonce" | "body":
-            return ("sha256",)
-        case _:
-            assert_never(profile)
 
 
 def _message_id(headers: SignedHeaders, name: str) -> str:

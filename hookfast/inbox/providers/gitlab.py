@@ -14,7 +14,7 @@ from hookfast.inbox.hmac_check import hmac_keys, require_token
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.options import Tolerance
 from hookfast.inbox.provider import Provider, Unsigned, invalid_secret, member, usable_id
-from hookfast.inbox.receiver_check import check_key, require_signed, usable_keys
+from hookfast.inbox.receiver_check import check_key, require_signed
 from hookfast.inbox.request import InboundRequest
 from hookfast.receiver.secret import PREFIX
 from hookfast.signing.signature import Profile, secret_key, sign
@@ -83,7 +83,7 @@ class GitLab(Provider):
             require_signed(
                 request.headers,
                 request.body,
-                keys=usable_keys(signing),
+                secrets=signing,
                 profiles=["standard"],
                 tolerance_seconds=self.tolerance_seconds,
                 now=now,

@@ -11,7 +11,7 @@ from pydantic import Field
 from hookfast.inbox.naming import valid_event_type
 from hookfast.inbox.options import Tolerance
 from hookfast.inbox.provider import Provider, Unsigned, invalid_secret, member, usable_id
-from hookfast.inbox.receiver_check import check_key, require_signed, signing_key, usable_keys
+from hookfast.inbox.receiver_check import check_key, require_signed, signing_key
 from hookfast.inbox.request import InboundRequest
 from hookfast.receiver import ProfileName
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
@@ -62,7 +62,7 @@ class Hook(Provider):
         require_signed(
             request.headers,
             request.body,
-            keys=usable_keys(secrets),
+            secrets=secrets,
             profiles=accepted,
             tolerance_seconds=self.tolerance_seconds,
             now=now,

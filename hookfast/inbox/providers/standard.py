@@ -15,7 +15,7 @@ from hookfast.inbox.form import JSON
 from hookfast.inbox.naming import event_type_from
 from hookfast.inbox.options import Namespace, Tolerance
 from hookfast.inbox.provider import Provider, Unsigned, member, usable_id
-from hookfast.inbox.receiver_check import check_key, require_signed, signing_key, usable_keys
+from hookfast.inbox.receiver_check import check_key, require_signed, signing_key
 from hookfast.inbox.request import InboundRequest, RequestHeaders
 from hookfast.receiver.keys import PUBLIC_KEY_PREFIX
 from hookfast.receiver.secret import PREFIX
@@ -46,7 +46,7 @@ class Standard(Provider):
         require_signed(
             self._with_specified_names(request.headers),
             request.body,
-            keys=usable_keys([_with_prefix(secret) for secret in secrets]),
+            secrets=[_with_prefix(secret) for secret in secrets],
             profiles=["standard-ed25519", "standard"],
             tolerance_seconds=self.tolerance_seconds,
             now=now,
