@@ -13,6 +13,7 @@ import uvicorn
 from starlette.requests import Request
 
 from api.access.client_address import client_address
+from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 
@@ -27,7 +28,7 @@ def settings(request: pytest.FixtureRequest, sqlite_url: str, tmp_path: Path) ->
 @pytest.fixture
 async def base_url(settings: Settings) -> AsyncIterator[str]:
     """A real server, whose application also answers `/whoami` with the client's address."""
-    config = server_config(settings)
+    config = server_config(create_app(settings))
 
     @config.app.get("/whoami")
     async def whoami(request: Request) -> dict[str, str | None]:
@@ -45,9 +46,9 @@ async def base_url(settings: Settings) -> AsyncIterator[str]:
 
 async def test_only_configured_proxies_are_trusted(base_url: str, settings: Settings) -> None:
     """uvicorn by default trusts every process on the same machine."""
-    told = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
+    headers = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
     async with httpx2.AsyncClient(base_url=base_url) as client:
-        answer = await client.get("/whoami", headers=told)
+        answer = await client.get("/whoami", headers=headers)
     if settings.trusted_proxies:
         assert answer.json() == {"client": "203.0.113.7", "scheme": "https"}
     else:

@@ -48,8 +48,8 @@ async def test_audit_filters_are_sent_and_json_is_the_apis(hookfast: Run, endpoi
     assert "There are more; --limit shows them." in (await hookfast(*by_key)).err
     none = await hookfast("audit", "list", "--until", "1h")
     assert (none.code, none.out, none.err) == (0, "", "No change matches.\n")
-    refused = await hookfast("audit", "list", "--action", "eat")
-    assert (refused.code, refused.out) == (1, "")
+    failed = await hookfast("audit", "list", "--action", "eat")
+    assert (failed.code, failed.out) == (1, "")
 
 
 async def test_removed_and_long_values_stay_on_one_line(

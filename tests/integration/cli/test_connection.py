@@ -84,7 +84,7 @@ async def test_another_server_is_not_taken_for_hookfast(hookfast: Run, receiver:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "message"),
     [
         ("200 OK", "{}", "answered without 'data', which Hookfast "),
         ("200 OK", '{"data": [{}], "next_cursor": null}', "answered without 'id', which Hookfast "),
@@ -95,13 +95,13 @@ async def test_another_server_is_not_taken_for_hookfast(hookfast: Run, receiver:
     ],
 )
 async def test_another_json_server_is_not_taken_for_hookfast(
-    hookfast: Run, receiver: Receiver, status: str, body: str, told: str
+    hookfast: Run, receiver: Receiver, status: str, body: str, message: str
 ) -> None:
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n"
     receiver.routes["/v1/tenants"] = f"/wire/{quote(head + body, safe='')}?close"
     ended = await hookfast("tenants", "list", "--url", receiver.url(""))
     assert (ended.code, ended.out) == (1, "")
-    assert told in ended.error_text
+    assert message in ended.error_text
     assert "Traceback" not in ended.err
 
 

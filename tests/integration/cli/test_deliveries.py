@@ -152,11 +152,11 @@ async def test_an_action_on_many_counts_and_asks_first(
 ) -> None:
     arguments = ("deliveries", "resend", "--status", "dead", "--status", "gone")
     for answer in ("n\n", "\n", ""):
-        asked = await hookfast(*arguments, stdin=answer)
-        assert (asked.code, asked.out) == (1, "")
-        assert "3 deliveries match: 3 dead." in asked.err
-        assert "Resend 3 deliveries? [y/N]" in asked.err
-        assert "Nothing was done." in asked.err
+        declined = await hookfast(*arguments, stdin=answer)
+        assert (declined.code, declined.out) == (1, "")
+        assert "3 deliveries match: 3 dead." in declined.err
+        assert "Resend 3 deliveries? [y/N]" in declined.err
+        assert "Nothing was done." in declined.err
     assert (await client.get("/jobs")).json()["data"] == []
 
     agreed = await hookfast(*arguments, "--no-wait", "--rate", "7", stdin="y\n")

@@ -40,8 +40,8 @@ async def test_wait_returns_once_the_first_attempt_was_made(
     hookfast: Run, served: ApiServer, event: str
 ) -> None:
     waiting = asyncio.create_task(hookfast("deliveries", "wait", "--event", event, "--json"))
-    asked = served.uvicorn.server_state.total_requests + 2
-    await until(lambda: served.uvicorn.server_state.total_requests >= asked)
+    expected = served.uvicorn.server_state.total_requests + 2
+    await until(lambda: served.uvicorn.server_state.total_requests >= expected)
     assert not waiting.done()
     await set_status(served, "retrying")
     ended = await waiting

@@ -217,9 +217,9 @@ async def test_a_replay_counts_new_subscribers_too(
     await client.post("/endpoints", json=form | {"events": ["**"]})
     counted = await hookfast("events", "replay", event["id"], "--include-new", "--dry-run")
     assert counted.out == "No delivery matches. 1 new delivery would be created.\n"
-    asked = await hookfast("events", "replay", event["id"], "--include-new", stdin="n\n")
-    assert asked.code == 1
-    assert "Create 1 new delivery? [y/N]" in asked.err
+    declined = await hookfast("events", "replay", event["id"], "--include-new", stdin="n\n")
+    assert declined.code == 1
+    assert "Create 1 new delivery? [y/N]" in declined.err
     done = await hookfast("events", "replay", event["id"], "--include-new", "--yes", "--no-wait")
     assert "1 new delivery created." in done.err
     assert len((await client.get(f"/events/{event['id']}/deliveries")).json()["data"]) == 1

@@ -58,9 +58,9 @@ async def test_endpoints_are_listed_changed_and_deleted(
     assert f"{endpoint['id']}  enabled  {endpoint['tenant_id']}" in listed.out
     changed = await hookfast("endpoints", "update", endpoint["id"], '{"description": "till"}')
     assert "till" in changed.out
-    refused = await hookfast("endpoints", "delete", endpoint["id"], stdin="n\n")
-    assert refused.code == 1
-    assert endpoint["url"] in refused.err
+    failed = await hookfast("endpoints", "delete", endpoint["id"], stdin="n\n")
+    assert failed.code == 1
+    assert endpoint["url"] in failed.err
     deleted = await hookfast("endpoints", "delete", endpoint["id"], "--yes")
     assert deleted.code == 0, deleted.err
     assert (await client.get("/endpoints")).json()["data"] == []
@@ -229,9 +229,9 @@ async def test_an_endpoint_is_tested_verified_and_counted(
     tested = await hookfast("endpoints", "test", endpoint["id"], TYPE)
     assert tested.code == 1
     assert "503 Service Unavailable" in tested.out
-    refused = await hookfast("endpoints", "verify", endpoint["id"])
-    assert (refused.code, refused.out) == (1, "")
-    assert "503" in refused.err
+    failed = await hookfast("endpoints", "verify", endpoint["id"])
+    assert (failed.code, failed.out) == (1, "")
+    assert "503" in failed.err
     receiver.routes["/hook"] = "/ok"
     tested = await hookfast("endpoints", "test", endpoint["id"], TYPE, "--json")
     assert (tested.code, tested.json["succeeded"]) == (0, True)

@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.settings.settings import Settings
@@ -159,4 +160,4 @@ async def test_many_requests_on_one_connection_are_all_answered(port: int) -> No
 
 
 def test_api_is_served_with_these_limits() -> None:
-    assert server_config(Settings()).http is BoundedHttp
+    assert server_config(create_app(Settings())).http is BoundedHttp

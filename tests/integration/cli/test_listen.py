@@ -19,6 +19,7 @@ import uvicorn
 from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
+from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Event
@@ -256,9 +257,9 @@ async def test_impossible_options_are_reported_in_sentences(
     assert "--allow-remote" in far.error_text
     key = await client.post(f"/tenants/{tenant}/api-keys", json={"scope": "emit", "name": "x"})
     narrow = {"HOOKFAST_API_KEY": key.json()["key"]}
-    refused = await hookfast("listen", "--forward-to", receiver.url(), env=narrow)
-    assert refused.code == 1
-    assert "yours is emit" in refused.error_text
+    failed = await hookfast("listen", "--forward-to", receiver.url(), env=narrow)
+    assert failed.code == 1
+    assert "yours is emit" in failed.error_text
     nowhere = await hookfast("listen", "--resume", "no/such/folder/place.json")
     assert nowhere.code == 1
     assert "place.json cannot be written" in nowhere.error_text
@@ -325,7 +326,7 @@ async def _service(settings: Settings, listener: socket.socket) -> AsyncIterator
     """The API as `hookfast api` serves it; the listener outlives it."""
     from api.access.authentication import ensure_operator_key
 
-    config = server_config(settings)
+    config = server_config(create_app(settings))
     server = uvicorn.Server(config)
     with socket.socket(fileno=socket.dup(listener.fileno())) as own:
         serving = asyncio.create_task(server.serve(sockets=[own]))

@@ -30,10 +30,10 @@ Forwarding = Callable[..., Forwarder]
 @pytest.fixture
 async def forwarding(receiver: Receiver) -> AsyncIterator[Forwarding]:
     """A function that returns a forwarder to a path of the receiver."""
-    made: list[Forwarder] = []
+    forwarders: list[Forwarder] = []
 
     def make(path: str, *, response_seconds: float = PATIENCE) -> Forwarder:
-        made.append(
+        forwarders.append(
             Forwarder(
                 receiver.url(path),
                 secret=generate_secret(),
@@ -41,10 +41,10 @@ async def forwarding(receiver: Receiver) -> AsyncIterator[Forwarding]:
                 response_seconds=response_seconds,
             )
         )
-        return made[-1]
+        return forwarders[-1]
 
     yield make
-    for forwarder in made:
+    for forwarder in forwarders:
         await forwarder.aclose()
 
 

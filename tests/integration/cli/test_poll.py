@@ -80,13 +80,13 @@ def item(n: int, **members: Any) -> dict[str, Any]:
 async def ailing(*answers: bytes) -> AsyncIterator[tuple[str, list[str]]]:
     """Yield the URL of a service that sends these bytes, one per connection, and then lets callers
     wait; and the list of requests."""
-    said, asked = iter(answers), list[str]()
+    said, requests = iter(answers), list[str]()
     over = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
-            asked.append(head.split()[1].decode())
+            requests.append(head.split()[1].decode())
             given = next(said, None)
             if given is None:
                 await over.wait()
@@ -95,7 +95,7 @@ async def ailing(*answers: bytes) -> AsyncIterator[tuple[str, list[str]]]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", requests
     finally:
         over.set()
         server.close()
@@ -112,7 +112,7 @@ async def test_follow_survives_a_restart_of_the_service(tmp_path: Path) -> None:
         answer("502 Bad Gateway", "<h1>Nobody is there</h1>", "text/html"),
         page(item(2), cursor="two"),
     )
-    async with ailing(*answers) as (url, asked):
+    async with ailing(*answers) as (url, requests):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "hookfast.cli", "endpoints", "poll", "ep_1"),
             *("--follow", "--ack"),
@@ -124,18 +124,18 @@ async def test_follow_survives_a_restart_of_the_service(tmp_path: Path) -> None:
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             lines = [(await process.stdout.readline()).decode() for _ in range(2)]
-            while len(asked) < 6:  # noqa: ASYNC110 - what was printed is acknowledged
+            while len(requests) < 6:  # noqa: ASYNC110 - what was printed is acknowledged
                 await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, said = await process.communicate()
     assert [line.split()[-1] for line in lines] == ["evt_1", "evt_2"]
-    told = " ".join(said.decode().split())
-    assert told.count("Trying again in ") == 3
-    assert "Server disconnected without sending a response. Trying" in told
-    assert "The database is away. Trying" in told
-    assert "502 Bad Gateway" in told
-    *_, again, last = asked
-    assert all("cursor=one" in one and "ack=forward" in one for one in (asked[1], again))
+    notes = " ".join(said.decode().split())
+    assert notes.count("Trying again in ") == 3
+    assert "Server disconnected without sending a response. Trying" in notes
+    assert "The database is away. Trying" in notes
+    assert "502 Bad Gateway" in notes
+    *_, again, last = requests
+    assert all("cursor=one" in one and "ack=forward" in one for one in (requests[1], again))
     assert "cursor=two" in last
 
 
@@ -152,14 +152,14 @@ async def test_the_documented_consumer_outlasts_half_an_answer_and_books_raw_req
 ) -> None:
     raw = {"content_type": "application/json", "headers": [], "body": "e30="}
     whole = page(item(1), item(2, event=None, request=raw, payload="raw"), cursor="one")
-    async with ailing(whole[:-20], b"", whole) as (url, asked):
+    async with ailing(whole[:-20], b"", whole) as (url, requests):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, str(EXAMPLE), "ep_1", str(tmp_path / "books.db")),
             env=environment() | {"HOOKFAST_URL": url, "HOOKFAST_API_KEY": OPERATOR_KEY},
         )
         try:
             async with asyncio.timeout(PATIENCE):
-                while len(asked) < 4:
+                while len(requests) < 4:
                     assert process.returncode is None, "it ended by itself"
                     await asyncio.sleep(0.01)
         finally:

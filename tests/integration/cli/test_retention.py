@@ -43,6 +43,6 @@ async def test_retention_shows_ages_runs_and_undropped_partitions(
 
 
 async def test_retention_run_that_cannot_start_is_reported(hookfast: Run) -> None:
-    refused = await hookfast("retention", "run", "--dry-run")
-    assert (refused.code, refused.out) == (1, "")
-    assert "Temporal is away; nothing was started." in refused.error_text
+    failed = await hookfast("retention", "run", "--dry-run")
+    assert (failed.code, failed.out) == (1, "")
+    assert "Temporal is away; nothing was started." in failed.error_text

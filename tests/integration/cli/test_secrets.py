@@ -44,9 +44,9 @@ async def test_a_secret_is_rotated_and_shown_once(
 
 @pytest.mark.parametrize("overlap", ["", "soon", "8d", "-1h", "1.5h"])
 async def test_invalid_overlap_is_rejected(hookfast: Run, endpoint: Json, overlap: str) -> None:
-    refused = await hookfast("endpoints", "rotate-secret", endpoint["id"], f"--overlap={overlap}")
-    assert refused.code != 0
-    assert refused.out == ""
+    failed = await hookfast("endpoints", "rotate-secret", endpoint["id"], f"--overlap={overlap}")
+    assert failed.code != 0
+    assert failed.out == ""
 
 
 async def test_rekey_seals_everything_with_the_newest_key(
@@ -54,9 +54,9 @@ async def test_rekey_seals_everything_with_the_newest_key(
 ) -> None:
     old = (settings.home / "encryption.key").read_text().strip()
     both, alone = (service | {"HOOKFAST_ENCRYPTION_KEYS": keys} for keys in (f"{NEW},{old}", NEW))
-    refused = await hookfast("secrets", "rekey", env=alone)
-    assert refused.code == 1
-    assert f"opens {endpoint['id']}; nothing was changed" in refused.error_text
+    failed = await hookfast("secrets", "rekey", env=alone)
+    assert failed.code == 1
+    assert f"opens {endpoint['id']}; nothing was changed" in failed.error_text
     looked = await hookfast("secrets", "rekey", "--dry-run", env=both)
     assert looked.out == "1 value: 0 under the newest key, 1 under older ones.\n"
     done = await hookfast("secrets", "rekey", env=both)
@@ -83,6 +83,6 @@ async def test_database_without_schema_is_rejected_with_what_to_run(
 ) -> None:
     empty = service | {"HOOKFAST_DATABASE_URL": f"sqlite:///{settings.home / 'empty.db'}"}
     for command in ("rekey", "rotate-signing-key"):
-        refused = await hookfast("secrets", command, env=empty)
-        assert refused.code == 1
-        assert "hookfast migrate" in refused.error_text
+        failed = await hookfast("secrets", command, env=empty)
+        assert failed.code == 1
+        assert "hookfast migrate" in failed.error_text

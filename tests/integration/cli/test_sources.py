@@ -44,8 +44,8 @@ async def test_source_is_created_used_rotated_and_deleted(
     ].split()[:4]
     shown = await hookfast("inbox", "show", first["id"])
     assert first["event_id"] in shown.out
-    refused = await hookfast("inbox", "retry", first["id"])
-    assert (refused.code, "this one is accepted" in refused.error_text) == (1, True)
+    failed = await hookfast("inbox", "retry", first["id"])
+    assert (failed.code, "this one is accepted" in failed.error_text) == (1, True)
 
     rotated = await hookfast("sources", "rotate-secret", source, "--overlap", "0s")
     assert (await send(f"{served.url}/in/{source}", {}))["status"] == 401

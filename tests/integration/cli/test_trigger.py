@@ -60,9 +60,9 @@ async def test_inbox_entry_is_printed_if_the_response_body_is_the_providers(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     form = {"tenant_id": tenant, "name": "x", "provider": "slack", "secrets": [SECRET]}
-    made = (await client.post("/sources", json=form)).json()["id"]
+    source_id = (await client.post("/sources", json=form)).json()["id"]
     ended = await hookfast(
-        *("trigger", "slack.slash_command.deploy", "--source", made), env=WITH_SECRET
+        *("trigger", "slack.slash_command.deploy", "--source", source_id), env=WITH_SECRET
     )
     assert ended.code == 0, ended.err
     (entry,) = await inbox(client)

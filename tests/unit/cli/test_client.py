@@ -34,15 +34,15 @@ _KEY = "hf_" + "k" * 40
     ],
 )
 def test_invalid_url_is_named_in_the_error(url: str) -> None:
-    with pytest.raises(NotHookfast) as refused:
+    with pytest.raises(NotHookfast) as failed:
         Api(url, key=_KEY, key_origin="here")
-    assert url in refused.value.message
+    assert url in failed.value.message
 
 
 def test_url_with_a_password_is_rejected_without_repeating_it() -> None:
-    with pytest.raises(NotHookfast) as refused:
+    with pytest.raises(NotHookfast) as failed:
         Api("https://me:hunter2@example.com", key=_KEY, key_origin="here")
-    assert "hunter2" not in refused.value.message
+    assert "hunter2" not in failed.value.message
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])

@@ -63,9 +63,9 @@ def test_every_command_on_a_running_hookfast_has_help_and_prints_json(noun: str)
         assert "HOOKFAST_API_KEY" in printed.stdout
 
 
-@pytest.mark.parametrize("asked", ["version", "--version"])
-def test_version_prints_the_version(asked: str) -> None:
-    assert CliRunner().invoke(app, [asked]).stdout == f"{VERSION}\n"
+@pytest.mark.parametrize("argument", ["version", "--version"])
+def test_version_prints_the_version(argument: str) -> None:
+    assert CliRunner().invoke(app, [argument]).stdout == f"{VERSION}\n"
 
 
 def test_nothing_heavy_is_imported_before_a_command_needs_it() -> None:

@@ -31,9 +31,9 @@ def test_an_event_with_a_key_of_its_own_keeps_it() -> None:
 
 
 def test_a_request_takes_a_thousand_events() -> None:
-    made = _chunks(b'{"data": 1}\n' * (2 * MAX_EVENTS + 1))
-    assert [len(events) for events, _ in made] == [MAX_EVENTS, MAX_EVENTS, 1]
-    assert [lines[0] for _, lines in made] == [1, MAX_EVENTS + 1, 2 * MAX_EVENTS + 1]
+    batches = _chunks(b'{"data": 1}\n' * (2 * MAX_EVENTS + 1))
+    assert [len(events) for events, _ in batches] == [MAX_EVENTS, MAX_EVENTS, 1]
+    assert [lines[0] for _, lines in batches] == [1, MAX_EVENTS + 1, 2 * MAX_EVENTS + 1]
 
 
 def test_a_request_stays_well_under_the_largest_body() -> None:
@@ -49,10 +49,10 @@ def test_a_run_can_begin_at_a_later_line() -> None:
 
 @pytest.mark.parametrize("line", [b"nonsense", b"[1]", b"{}", b"\xff", b"[" * 100_000])
 def test_events_before_an_invalid_line_are_sent(line: bytes) -> None:
-    made = chunks(io.BytesIO(b'{"data": 1}\n' + line), key="run", from_line=1)
-    assert next(made).lines == [1]
+    batches = chunks(io.BytesIO(b'{"data": 1}\n' + line), key="run", from_line=1)
+    assert next(batches).lines == [1]
     with pytest.raises(HookfastError, match=r"^Line 2 is not"):
-        next(made)
+        next(batches)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_events_before_an_invalid_line_are_sent(line: bytes) -> None:
 )
 def test_json_that_the_api_would_reject_is_reported_with_its_line(line: bytes, why: str) -> None:
     """The API would reject the whole request, without naming the line."""
-    made = chunks(io.BytesIO(b'{"data": 1}\n\n' + line), key="run", from_line=1)
-    assert next(made).lines == [1]
-    with pytest.raises(HookfastError) as told:
-        next(made)
-    assert told.value.message.startswith("Line 3 is not JSON: ")
-    assert why in told.value.message
+    batches = chunks(io.BytesIO(b'{"data": 1}\n\n' + line), key="run", from_line=1)
+    assert next(batches).lines == [1]
+    with pytest.raises(HookfastError) as raised:
+        next(batches)
+    assert raised.value.message.startswith("Line 3 is not JSON: ")
+    assert why in raised.value.message

@@ -36,10 +36,10 @@ def test_dev_server_gets_our_search_attributes_and_no_temporal_variables(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_API_KEY", "of another server")
     part = _part(tmp_path)
-    told = [
+    registered = [
         after
         for word, after in zip(part.command, part.command[1:], strict=False)
         if word == "--search-attribute"
     ]
-    assert told == ["HookTenant=Keyword", "HookState=Keyword"]
+    assert registered == ["HookTenant=Keyword", "HookState=Keyword"]
     assert "TEMPORAL_API_KEY" not in part.environment

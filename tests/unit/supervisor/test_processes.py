@@ -20,12 +20,12 @@ pytestmark = pytest.mark.anyio
 _TOGETHER = """
 import pathlib, signal, sys, time
 folder, name, others = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3].split()
-asked = []
-signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+signalled = []
+signal.signal(signal.SIGTERM, lambda *_: signalled.append(1))
 (folder / f"{name}.runs").touch()
-while not asked: time.sleep(0.02)
-(folder / f"{name}.asked").touch()
-while not all((folder / f"{one}.asked").exists() for one in others): time.sleep(0.02)
+while not signalled: time.sleep(0.02)
+(folder / f"{name}.signalled").touch()
+while not all((folder / f"{one}.signalled").exists() for one in others): time.sleep(0.02)
 """
 
 
@@ -54,7 +54,9 @@ async def test_parts_started_together_are_stopped_together(tmp_path: Path) -> No
         assert supervisor.exits("two") == 0
 
     await within(PATIENCE, run())
-    assert _asked(tmp_path, "first") > _asked(tmp_path, "one"), "the first is stopped last"
+    assert _stopped_at(tmp_path, "first") > _stopped_at(tmp_path, "one"), (
+        "the first is stopped last"
+    )
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -85,6 +87,6 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-def _asked(folder: Path, name: str) -> int:
+def _stopped_at(folder: Path, name: str) -> int:
     """Return the time at which this part got SIGTERM."""
-    return (folder / f"{name}.asked").stat().st_mtime_ns
+    return (folder / f"{name}.signalled").stat().st_mtime_ns
