@@ -18,12 +18,12 @@ from aiosmtplib import (
     SMTPResponseException,
 )
 
+from hookfast.mail.message import one_line
 from hookfast.mail.smtp_url import SmtpServer, parse_smtp_url
 from hookfast.mail.transport import AddressRejected, MailDelayed
 
 _COMMAND_SECONDS = 20.0
 _DEADLINE_SECONDS = 60.0
-_MAX_WORDS = 300
 # "Authenticate first", "encrypt first" and the like (RFC 4954): about the sender, in any answer.
 _SENDER_REJECTED = frozenset({530, 534, 535, 538})
 # "Relay access denied" and the like, for a recipient: security or policy (RFC 3463, section 3.8).
@@ -138,21 +138,15 @@ async def _leave(client: aiosmtplib.SMTP) -> None:
 
 def _rejected(answer: SMTPResponseException) -> None:
     if 500 <= answer.code <= 599 and answer.code not in _SENDER_REJECTED:
-        raise AddressRejected(f"{answer.code} {_one_line(answer.message)}".strip()) from None
+        raise AddressRejected(f"{answer.code} {one_line(answer.message)}".strip()) from None
     raise _delayed(answer) from None
 
 
 def _away(error: Exception) -> MailDelayed:
-    words = _one_line(str(error)) or type(error).__name__
+    words = one_line(str(error)) or type(error).__name__
     return MailDelayed(f"The mail server cannot be used now ({type(error).__name__}).", words=words)
 
 
 def _delayed(answer: SMTPResponseException) -> MailDelayed:
-    words = f"{answer.code} {_one_line(answer.message)}".strip()
+    words = f"{answer.code} {one_line(answer.message)}".strip()
     return MailDelayed(f"The mail server answered {answer.code}.", words=words)
-
-
-def _one_line(words: str) -> str:
-    """Return the server's words without line breaks and control characters, at most 300 long."""
-    printable = "".join(char if char.isprintable() else " " for char in words)
-    return " ".join(printable.split())[:_MAX_WORDS]
