@@ -11,6 +11,7 @@ from contextlib import closing
 import structlog
 import typer
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
 from hookfast.cli.console import print_operator_key, read_settings
@@ -56,10 +57,10 @@ def warn_if_links_are_local(settings: Settings) -> None:
         )
 
 
-def server_config(settings: Settings) -> uvicorn.Config:
+def server_config(app: FastAPI) -> uvicorn.Config:
     """Return the configuration with which uvicorn serves the API."""
     return uvicorn.Config(
-        create_app(settings),
+        app,
         loop="auto",  # uvloop if it is installed
         http=BoundedHttp,
         lifespan="on",
@@ -74,7 +75,7 @@ def server_config(settings: Settings) -> uvicorn.Config:
 
 
 def _serve(settings: Settings, listener: socket.socket) -> None:
-    config = server_config(settings)
+    config = server_config(create_app(settings))
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal again once it has shut down; the process then exits with 0
         signal.signal(number, lambda *_: None)

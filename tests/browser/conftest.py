@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, sync_playwright
 
+from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
@@ -74,7 +75,7 @@ def site(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
         listener.bind(("127.0.0.1", 0))
         scene = asyncio.run(_prepared(settings, url))
-        server = uvicorn.Server(server_config(settings))
+        server = uvicorn.Server(server_config(create_app(settings)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
