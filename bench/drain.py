@@ -23,17 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import psutil
 import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.delivery.events import BATCH, EVENT_TYPE, create_endpoints, create_tenant, event
 from bench.drain_plot import drain_plot
-from bench.parts import Bench, running_bench, spent_since
+from bench.parts import Bench, machine_seconds, running_bench, spent_since
 from hookfast.endpoints.circuit import RAMP_STEP, ramp_rate
 
-EVENT_TYPE = "order.invoice.paid"
-BATCH = 100
 PLOT = Path(__file__).parent / "results" / "drain.svg"
 console = Console()
 
@@ -106,19 +104,13 @@ def ramp_at(second: float) -> float:
 @asynccontextmanager
 async def measured(bench: Bench, phase: Phase) -> AsyncIterator[None]:
     """Measure the time and CPU of the block for a phase."""
-    before, busy, own = bench.cpu_now(), _busy(), time.process_time()
+    before, busy, own = bench.cpu_now(), machine_seconds(), time.process_time()
     begun = time.perf_counter()
     yield
     phase.seconds = time.perf_counter() - begun
     phase.cpu = spent_since(before, bench.cpu_now())
     ours = sum(phase.cpu.values()) + time.process_time() - own
-    phase.elsewhere = max(0.0, _busy() - busy - ours)
-
-
-def _busy() -> float:
-    """Return the CPU seconds that the whole machine has spent."""
-    times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system)
+    phase.elsewhere = max(0.0, machine_seconds() - busy - ours)
 
 
 async def idle(bench: Bench, seconds: float) -> Phase:
@@ -185,9 +177,8 @@ async def _until(
 
 
 async def _emit(bench: Bench, count: int) -> None:
-    event = {"type": EVENT_TYPE, "data": {"filler": "x" * 300}}
     for start in range(0, count, BATCH):
-        events = [event] * min(BATCH, count - start)
+        events = [event()] * min(BATCH, count - start)
         answer = await _post(bench, "/v1/events/batch", {"events": events})
         assert answer["accepted"] == len(events), answer
 
@@ -223,23 +214,19 @@ async def _tell_sink(bench: Bench, what: str) -> httpx2.Response:
 
 async def _register(bench: Bench) -> str:
     """Create a tenant with one endpoint, the sink, and return the endpoint's id."""
-    await bench.client.put(f"{bench.api}/v1/event-types/{EVENT_TYPE}", json={})
-    tenant = (await _post(bench, "/v1/tenants", {"name": "Bench"}))["id"]
-    form = {
-        "url": f"{bench.sink}/product",
-        "tenant_id": tenant,
-        "events": ["order.**"],
-        "verification": "none",
-        # One failure opens the circuit, and only the run itself probes it. The failed delivery is
-        # retried after an hour, when the run is over.
-        "circuit": {
-            "failure_threshold": 1,
-            "min_span_seconds": 0,
-            "probe_delays_seconds": [3600],
-        },
-        "retry_plan": {"delays_seconds": [3600], "jitter": 0},
-    }
-    return str((await _post(bench, "/v1/endpoints", form))["id"])
+    tenant = await create_tenant(bench, "Bench")
+    # One failure opens the circuit, and only the run itself probes it. The failed delivery is
+    # retried after an hour, when the run is over.
+    circuit = {"failure_threshold": 1, "min_span_seconds": 0, "probe_delays_seconds": [3600]}
+    (endpoint,) = await create_endpoints(
+        bench,
+        ["/product"],
+        tenant=tenant,
+        event_type=EVENT_TYPE,
+        circuit=circuit,
+        retry_plan={"delays_seconds": [3600], "jitter": 0},
+    )
+    return endpoint
 
 
 # -- the report --------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class _Plot:
     def _labels(self) -> list[str]:
         middle = _TOP + self._height / 2
         legend = _WIDTH - _RIGHT - 178
-        title = f"{sum(self._measured):,} held deliveries, let go after an outage"
+        title = f"{sum(self._measured):,} held deliveries, released after an outage"
         return [
             f'<text class="title" x="{_LEFT}" y="24">{title}</text>',
             f'<rect class="bar" x="{legend}" y="14" width="12" height="12"/>',

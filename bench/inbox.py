@@ -31,6 +31,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.delivery.events import create_tenant
 from bench.parts import OPERATOR_KEY, Bench, running_bench, spent_since
 
 SECRET = "the-secret-of-the-benchmark-0123456789"  # noqa: S105 - of nothing but this
@@ -125,9 +126,9 @@ async def _send(bench: Bench, waiting: Iterator[bytes], side: Side) -> None:
 
 async def _prepare(bench: Bench) -> str:
     """Create a tenant, its source and an event type. Return the source's id."""
-    tenant = await bench.client.post(f"{bench.api}/v1/tenants", json={"name": "Bench"})
+    tenant = await create_tenant(bench, "Bench")
     await bench.client.put(f"{bench.api}/v1/event-types/bench.thing.made", json={})
-    form = {"tenant_id": tenant.json()["id"], "name": "x", "provider": "github"}
+    form = {"tenant_id": tenant, "name": "x", "provider": "github"}
     answer = await bench.client.post(f"{bench.api}/v1/sources", json=form | {"secrets": [SECRET]})
     answer.raise_for_status()
     return str(answer.json()["id"])

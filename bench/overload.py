@@ -25,9 +25,9 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.delivery.events import BATCH, create_endpoints, create_tenant
 from bench.parts import Bench, running_bench
 
-BATCH = 100
 DELAY = 20
 PATIENCE = 5 * DELAY
 NAMES = ("retried", "asked", "new")
@@ -123,20 +123,15 @@ class Side:
         return int(answer.json()["matching"])
 
     async def _register(self) -> None:
-        post = self.bench.client.post
-        made = await post(f"{self.bench.api}/v1/tenants", json={"name": self.name})
-        self.tenant = made.json()["id"]
+        self.tenant = await create_tenant(self.bench, self.name)
         for name in NAMES:
-            await self.bench.client.put(f"{self.bench.api}/v1/event-types/{_type(name)}", json={})
-            form = {
-                "url": f"{self.bench.sink}/{name}",
-                "tenant_id": self.tenant,
-                "events": [_type(name)],
-                "verification": "none",
-                "retry_plan": {"delays_seconds": [DELAY] * 3, "jitter": 0},
-            }
-            answer = await post(f"{self.bench.api}/v1/endpoints", json=form)
-            assert answer.status_code == 201, answer.text
+            await create_endpoints(
+                self.bench,
+                [f"/{name}"],
+                tenant=self.tenant,
+                event_type=_type(name),
+                retry_plan={"delays_seconds": [DELAY] * 3, "jitter": 0},
+            )
 
 
 async def _is_over_after(seconds: float, over: asyncio.Event) -> bool:

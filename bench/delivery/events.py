@@ -45,13 +45,13 @@ async def create_tenant(bench: Bench, name: str) -> str:
 
 async def create_endpoints(
     bench: Bench, paths: list[str], *, tenant: str, event_type: str, **form: Any
-) -> None:
+) -> list[str]:
     """Register an event type, and create endpoints that subscribe to it at these paths of the sink.
-    `form` is added to each request."""
+    `form` is added to each request. Return the endpoints' ids."""
     await bench.client.put(f"{bench.api}/v1/event-types/{event_type}", json={})
     slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def create(path: str) -> None:
+    async def create(path: str) -> str:
         body = {
             "url": bench.sink + path,
             "tenant_id": tenant,
@@ -62,10 +62,9 @@ async def create_endpoints(
         async with slots:
             answer = await bench.client.post(f"{bench.api}/v1/endpoints", json=body)
         assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
 
-    async with asyncio.TaskGroup() as group:
-        for path in paths:
-            group.create_task(create(path))
+    return list(await asyncio.gather(*map(create, paths)))
 
 
 async def register(bench: Bench) -> str:
