@@ -8,6 +8,9 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
+THAWED_ENDED = "The steps that were frozen have ended."
+"""The line that a frozen worker prints some time after SIGCONT."""
+
 Call = Callable[..., Awaitable[Any]]
 Action = Callable[[], Awaitable[None]]
 

@@ -36,7 +36,7 @@ def arrange_death(step: str) -> None:
     """Make this process die right after the step."""
     match step:
         case "verified":
-            inbound._read = after(inbound._read)  # type: ignore[assignment]
+            inbound._verify = after(inbound._verify)  # type: ignore[assignment]
         case "claimed":
             inbox_keys.claim = after(inbox_keys.claim)  # type: ignore[assignment]
         case "stored":

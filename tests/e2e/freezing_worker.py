@@ -26,21 +26,30 @@ from activities.batch import BatchActivities
 from activities.delivery import DeliveryActivities
 from hookfast.sender import Sender
 from hookfast.storage.deliveries.recorder import Recorder
-from tests.e2e.breakpoints import after, before
+from tests.e2e.breakpoints import THAWED_ENDED, after, before
 
 _COUNT = int(os.environ["COUNT"])
-_arrived: set[asyncio.Task[Any] | None] = set()
+_arrived: set[asyncio.Task[Any]] = set()
 _thawed = asyncio.Event()
+
+
+async def _report_end(tasks: set[asyncio.Task[Any]]) -> None:
+    """Print THAWED_ENDED when the steps that were frozen have ended."""
+    await asyncio.wait(tasks)
+    print(THAWED_ENDED, flush=True)
 
 
 async def _freeze() -> None:
     """Wait for the other deliveries; the last one to arrive stops the process."""
     if _thawed.is_set():
         return
-    _arrived.add(asyncio.current_task())
+    task = asyncio.current_task()
+    assert task is not None
+    _arrived.add(task)
     if len(_arrived) == _COUNT:
         os.kill(os.getpid(), signal.SIGSTOP)
         _thawed.set()
+        asyncio.create_task(_report_end(_arrived.copy()))  # noqa: RUF006 - the loop outlives it
     await _thawed.wait()
 
 

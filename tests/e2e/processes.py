@@ -65,6 +65,14 @@ def worker(
     return running(sys.executable, "worker.py", env=env, log=log)
 
 
+async def run_dying_worker(env: Mapping[str, str], log: Path, *, die_at: str) -> None:
+    """Run a worker until it kills itself at this point; see `tests/e2e/dying_worker.py`."""
+    command = (sys.executable, "-m", "tests.e2e.dying_worker")
+    async with running(*command, env={**env, "DIE_AT": die_at}, log=log) as process:
+        ended = await process.wait()
+    assert ended == -signal.SIGKILL, f"see {log}"
+
+
 @asynccontextmanager
 async def temporal_process(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a Temporal dev server that keeps its data in a file and can be killed."""

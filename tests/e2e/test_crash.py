@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from sqlalchemy import select
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery
-from tests.e2e.processes import environment, kill, running, worker
+from tests.e2e.processes import environment, kill, run_dying_worker, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 from tests.support.waiting import eventually
@@ -67,9 +66,7 @@ async def test_a_worker_killed_between_two_steps_loses_nothing(
     async with Receiver() as receiver:
         endpoint = await seed_endpoint(database, receiver.url("/ok"))
         delivery = await seed_delivery(database, endpoint)
-        command = (sys.executable, "-m", "tests.e2e.dying_worker")
-        async with running(*command, env=env | {"DIE_AT": die_at}, log=log) as dying:
-            assert await dying.wait() == -signal.SIGKILL, log.read_text()
+        await run_dying_worker(env, log, die_at=die_at)
         async with worker(env, log):
             row = await until_delivered(database, delivery)
 

@@ -26,6 +26,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
 from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.endpoints import endpoint_state
+from tests.e2e.breakpoints import THAWED_ENDED
 from tests.e2e.processes import environment, running, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
@@ -33,7 +34,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
-_SETTLE_SECONDS = 4  # for requests that must not come, and so have no event to wait for
+_SETTLE_SECONDS = 4  # for requests that must not be made, so there is no event to wait for
 _POINTS = ("admitted", "held", "requested", "answered", "recording", "recorded")
 _SLOW = ("admitted", "answered", "recording", "recorded")
 
@@ -161,7 +162,12 @@ async def test_thawed_worker_never_sends_cancelled_paused_or_disabled_deliveries
         await frozen.seed(paused=point == "held")
         command = (sys.executable, "-m", "tests.e2e.freezing_worker")
         freezing = env | {"FREEZE_AT": point, "COUNT": "5"}
-        async with running(*command, env=freezing, log=tmp_path / "frozen.log") as first:
+        log = tmp_path / "frozen.log"
+
+        async def thawed_steps_have_ended() -> bool:
+            return THAWED_ENDED in log.read_text()
+
+        async with running(*command, env=freezing, log=log) as first:
             await until_stopped(first.pid)
             workflow_ids = await frozen.workflow_ids()
             async with worker(env, tmp_path / "worker.log"):
@@ -170,7 +176,7 @@ async def test_thawed_worker_never_sends_cancelled_paused_or_disabled_deliveries
                 await frozen.disable()
                 await until_taken_over(temporal.client, workflow_ids)
                 first.send_signal(signal.SIGCONT)
-                await asyncio.sleep(_SETTLE_SECONDS)
+                await eventually(thawed_steps_have_ended)
                 await frozen.resume_endpoints()
                 await frozen.until("plain", "delivered")
                 await frozen.until("resend", "delivered")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +14,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, selection
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
-from tests.e2e.processes import environment, kill, running, worker
+from tests.e2e.processes import environment, kill, run_dying_worker, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import seed_endpoint
 from tests.support.seed_jobs import job_row, seed_ended, seed_job, statuses
@@ -84,9 +82,7 @@ async def test_a_chunk_whose_transaction_is_cut_off_is_resent_once(
         endpoint = await seed_endpoint(database, receiver.url("/ok"))
         ids = await seed_ended(database, endpoint, 20)
         job_id = await seed_job(database, rate_per_second=40)
-        command = (sys.executable, "-m", "tests.e2e.dying_worker")
-        async with running(*command, env=env | {"DIE_AT": "requested"}, log=log) as dying:
-            assert await dying.wait() == -signal.SIGKILL, log.read_text()
+        await run_dying_worker(env, log, die_at="requested")
         left = await job_row(database, job_id)
         assert (left.status, left.done, left.cursor) == ("running", 0, None)
         assert set(await statuses(database, ids)) == {"dead"}

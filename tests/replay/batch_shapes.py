@@ -50,8 +50,7 @@ async def a_batch_that_began_before_its_deliveries(stack: Stack) -> str:
 
 async def a_batch_that_was_recorded_later(stack: Stack) -> str:
     with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
-        delivery = await stack.deliver(await stack.endpoint("/ok"))
-        await stack.until_status(delivery, "delivered")
+        delivery = await stack.deliver_until("delivered", "/ok")
     return await _batch_of(stack, [delivery])
 
 
@@ -70,8 +69,7 @@ async def a_batch_that_could_not_work(stack: Stack) -> str:
 
 async def an_attempt_that_its_batch_could_not_wait_for(stack: Stack) -> str:
     with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
-        delivery = await stack.deliver(await stack.endpoint("/slow/2"))
-        await stack.until_status(delivery, "delivered")
+        delivery = await stack.deliver_until("delivered", "/slow/2")
     batch = (await stack.row(delivery)).batch_id
     return f"{workflow_id(batch)}/{delivery}"
 

@@ -76,10 +76,8 @@ async def resent_by_a_job_and_failed(stack: Stack) -> str:
 async def paused_while_held(stack: Stack) -> str:
     endpoint, failed = await broken(stack, circuit=ON_REQUEST)
     [delivery] = await hold(stack, endpoint, 1)
-    await stack.workflow(delivery).signal("pause")
-    await stack.until_status(delivery, "paused")
-    await stack.workflow(delivery).signal("resume")
-    await stack.until_status(delivery, "held")
+    await stack.signal(delivery, "pause", until="paused")
+    await stack.signal(delivery, "resume", until="held")
     await _heal(stack, failed[0])
     return delivery
 

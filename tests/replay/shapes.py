@@ -83,8 +83,7 @@ async def cancelled_while_scheduled(stack: Stack) -> str:
 
 
 async def paused_and_cancelled_through_its_row(stack: Stack) -> str:
-    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
-    await stack.until_status(delivery, "retrying")
+    delivery = await stack.deliver_until("retrying", "/status/500", plan=PATIENT)
     await stack.request(delivery, "pause")
     await stack.until_relayed(delivery)
     await stack.request(delivery, "cancel")
@@ -92,8 +91,7 @@ async def paused_and_cancelled_through_its_row(stack: Stack) -> str:
 
 
 async def resent_through_its_row_after_it_had_ended(stack: Stack) -> str:
-    delivery = await stack.deliver(await stack.endpoint("/status/410"))
-    await stack.until_status(delivery, "gone")
+    delivery = await stack.deliver_until("gone", "/status/410")
     await stack.until_closed(delivery)
     async with stack.database.write() as connection:
         row = await stack.row(delivery)
@@ -104,8 +102,7 @@ async def resent_through_its_row_after_it_had_ended(stack: Stack) -> str:
 
 
 async def cancelled_by_temporal(stack: Stack) -> str:
-    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
-    await stack.until_status(delivery, "retrying")
+    delivery = await stack.deliver_until("retrying", "/status/500", plan=PATIENT)
     await stack.workflow(delivery).cancel()
     return delivery
 
@@ -120,23 +117,19 @@ async def moved_to_the_regular_lane_when_the_database_failed(stack: Stack) -> st
         return await load(*args, **options)
 
     with patch.object(OutgoingLoader, "load", failing_once):
-        delivery = await stack.deliver(await stack.endpoint("/ok"))
-        await stack.until_status(delivery, "delivered")
+        delivery = await stack.deliver_until("delivered", "/ok")
     return delivery
 
 
 async def recorded_later_when_the_database_failed(stack: Stack) -> str:
     with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
-        delivery = await stack.deliver(await stack.endpoint("/ok"))
-        await stack.until_status(delivery, "delivered")
+        delivery = await stack.deliver_until("delivered", "/ok")
     return delivery
 
 
 async def paused_resent_and_resumed(stack: Stack) -> str:
-    delivery = await stack.deliver(await stack.endpoint("/fail-first/2", plan=QUICK))
-    await stack.until_status(delivery, "retrying")
-    await stack.workflow(delivery).signal("pause")
-    await stack.until_status(delivery, "paused")
+    delivery = await stack.deliver_until("retrying", "/fail-first/2", plan=QUICK)
+    await stack.signal(delivery, "pause", until="paused")
     await stack.workflow(delivery).signal("resend")
     await stack.receiver.wait_for(2)
     await stack.workflow(delivery).signal("resume")
@@ -144,8 +137,7 @@ async def paused_resent_and_resumed(stack: Stack) -> str:
 
 
 async def resent_while_waiting(stack: Stack) -> str:
-    delivery = await stack.deliver(await stack.endpoint("/fail-first/2", plan=PATIENT))
-    await stack.until_status(delivery, "retrying")
+    delivery = await stack.deliver_until("retrying", "/fail-first/2", plan=PATIENT)
     for count in (2, 3):
         await stack.workflow(delivery).signal("resend")
         await stack.receiver.wait_for(count)

@@ -50,8 +50,7 @@ async def limited_resend_while_held(stack: Stack) -> str:
     await stack.change_endpoint(endpoint_state.pause, endpoint)
     first, second = [await stack.deliver(endpoint) for _ in range(2)]
     await stack.until_all([first, second], "held")
-    await stack.workflow(first).signal("resend")
-    await stack.until_status(first, "delivered")
+    await stack.signal(first, "resend", until="delivered")
     await stack.workflow(second).signal("resend")
     return second
 
@@ -61,8 +60,7 @@ async def limited_resend_while_paused(stack: Stack) -> str:
     endpoint = await stack.endpoint("/hook", plan=PATIENT, rate_limit_per_second=0.5)
     delivery = await stack.deliver(endpoint)
     await stack.until_status(delivery, "retrying")
-    await stack.workflow(delivery).signal("pause")
-    await stack.until_status(delivery, "paused")
+    await stack.signal(delivery, "pause", until="paused")
     stack.receiver.routes["/hook"] = "/ok"
     await stack.workflow(delivery).signal("resend")
     return delivery
@@ -87,10 +85,8 @@ async def limited_probe(stack: Stack) -> str:
 async def resumed_while_resent(stack: Stack) -> str:
     stack.receiver.routes["/hook"] = "/status/500"
     plan = PATIENT | {"delays_seconds": [4, 60]}
-    delivery = await stack.deliver(await stack.endpoint("/hook", plan=plan, timeout=20))
-    await stack.until_status(delivery, "retrying")
-    await stack.workflow(delivery).signal("pause")
-    await stack.until_status(delivery, "paused")
+    delivery = await stack.deliver_until("retrying", "/hook", plan=plan, timeout=20)
+    await stack.signal(delivery, "pause", until="paused")
     stack.receiver.routes["/hook"] = "/slow/1?status=500"
     await stack.workflow(delivery).signal("resend")
     await stack.receiver.wait_for(2)

@@ -100,6 +100,17 @@ class Stack:
     async def deliver(self, endpoint_id: str, **options: Any) -> str:
         return await seed_delivery(self.database, endpoint_id, **options)
 
+    async def deliver_until(self, status: str, path: str, **options: Any) -> str:
+        """Store a delivery to a new endpoint, wait for this status, and return its id."""
+        delivery = await self.deliver(await self.endpoint(path, **options))
+        await self.until_status(delivery, status)
+        return delivery
+
+    async def signal(self, delivery_id: str, name: str, *, until: str) -> Any:
+        """Signal the delivery's workflow, wait for this status, and return the row."""
+        await self.workflow(delivery_id).signal(name)
+        return await self.until_status(delivery_id, until)
+
     async def deliver_together(self, endpoint_id: str, count: int = 1) -> list[str]:
         """Store deliveries and only then tell the relay; return their ids."""
         ids = [await self.deliver(endpoint_id) for _ in range(count)]

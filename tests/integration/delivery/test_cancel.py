@@ -10,11 +10,12 @@ from tests.integration.delivery.plans import PATIENT
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
-async def test_cancel_ends_a_waiting_delivery(stack: Stack) -> None:
-    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
-    await stack.until_status(delivery, "retrying")
+@pytest.mark.parametrize("by", ["signal", "temporal"])
+async def test_cancel_ends_a_waiting_delivery(stack: Stack, by: str) -> None:
+    delivery = await stack.deliver_until("retrying", "/status/500", plan=PATIENT)
 
-    await stack.workflow(delivery).signal("cancel")
+    handle = stack.workflow(delivery)
+    await (handle.signal("cancel") if by == "signal" else handle.cancel())
 
     row = await stack.until_status(delivery, "cancelled")
     assert row.next_attempt_at is None

@@ -11,11 +11,13 @@ from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables import Endpoint, Notice
+from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import (
     QUICK,
     broken,
     circuit,
+    hold,
+    notices,
     until_circuit,
     until_workflow_waits,
 )
@@ -29,8 +31,7 @@ async def test_open_circuit_holds_deliveries_and_sends_them_after_recovery(stack
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60, 0.5, 30]})
     assert len(stack.receiver.requests) == 3
 
-    held = [await stack.deliver(endpoint) for _ in range(10)]
-    await stack.until_all(held, "held")
+    held = await hold(stack, endpoint, 10)
     await stack.change_endpoint(endpoint_state.probe_now, endpoint)
 
     async def probed_twice() -> bool:
@@ -53,16 +54,13 @@ async def test_open_circuit_holds_deliveries_and_sends_them_after_recovery(stack
     assert sorted(row.attempts for row in rows) == [1] * 8 + [2] * 2
     state = await stack.client.get_workflow_handle(workflow_id(endpoint)).result()
     assert state["state"] == "closed"
-    async with stack.database.read() as connection:
-        kinds = (await connection.execute(select(Notice.__table__.c.kind))).scalars().all()
-    assert sorted(kinds) == ["opened", "recovered"]
+    assert [kind for kind, _ in await notices(stack, endpoint)] == ["opened", "recovered"]
 
 
 async def test_endpoint_without_a_success_for_too_long_is_disabled(stack: Stack) -> None:
     hurried = {"disable_after_seconds": 12, "probe_delays_seconds": [7, 0.5]}
     endpoint, _ = await broken(stack, circuit=QUICK | hurried)
-    held = [await stack.deliver(endpoint) for _ in range(5)]
-    await stack.until_all(held, "held")
+    held = await hold(stack, endpoint, 5)
     await stack.until_all(held, "dead")
     rows = [await stack.row(one) for one in held]
     assert {row.reason for row in rows} == {"endpoint_disabled"}
@@ -70,30 +68,27 @@ async def test_endpoint_without_a_success_for_too_long_is_disabled(stack: Stack)
     async with stack.database.read() as connection:
         table = Endpoint.__table__
         row = (await connection.execute(select(table).where(table.c.id == endpoint))).one()
-        kinds = (await connection.execute(select(Notice.__table__.c.kind))).scalars().all()
     assert row.state == "disabled"
     assert "without a success" in row.state_reason
-    assert sorted(kinds) == ["disabled", "opened", "still_failing"]
+    kinds = [kind for kind, _ in await notices(stack, endpoint)]
+    assert kinds == ["disabled", "opened", "still_failing"]
 
 
 async def test_a_paused_endpoint_holds_and_a_resumed_one_sends(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     await stack.change_endpoint(endpoint_state.pause, endpoint)
-    held = [await stack.deliver(endpoint) for _ in range(5)]
-    await stack.until_all(held, "held")
+    held = await hold(stack, endpoint, 5)
     assert {(await stack.row(one)).reason for one in held} == {"endpoint_paused"}
     assert stack.receiver.requests == []
     await stack.change_endpoint(endpoint_state.resume, endpoint)
     await stack.until_all(held, "delivered")
     await until_circuit(stack, endpoint, "closed")
-    async with stack.database.read() as connection:
-        assert (await connection.execute(select(Notice.__table__.c.kind))).first() is None
+    assert await notices(stack, endpoint) == []
 
 
 async def test_disabling_an_endpoint_turns_held_deliveries_into_dead_letters(stack: Stack) -> None:
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60]})
-    held = [await stack.deliver(endpoint) for _ in range(5)]
-    await stack.until_all(held, "held")
+    held = await hold(stack, endpoint, 5)
     sent = len(stack.receiver.requests)
     await stack.change_endpoint(
         endpoint_state.disable, endpoint, cause=Cause.DISABLED, reason="Disabled by request."
@@ -117,8 +112,7 @@ async def test_a_persons_resend_passes_an_open_circuit_and_its_success_closes_it
     stack: Stack,
 ) -> None:
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60]})
-    held = [await stack.deliver(endpoint) for _ in range(3)]
-    await stack.until_all(held, "held")
+    held = await hold(stack, endpoint, 3)
     await stack.workflow(held[1]).signal("resend")
     await stack.receiver.wait_for(4)
     await stack.until_status(held[1], "held")  # it failed, and waits with the others

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from typing import Any
 
 import pytest
+from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.deliveries.facts import Action
@@ -34,6 +36,17 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 async def until_held_again(stack: Stack, delivery: str, *, since: datetime) -> None:
     await stack.until(
         delivery, lambda row: row.status == "held" and not row.released and row.updated_at > since
+    )
+
+
+async def start_circuit_workflow(stack: Stack, endpoint: str) -> WorkflowHandle[Any, OutageState]:
+    return await stack.client.start_workflow(
+        WORKFLOW_TYPE,
+        CircuitInput(endpoint),
+        id=workflow_id(endpoint),
+        task_queue=CONTROL_QUEUE,
+        start_signal=WAKE,
+        result_type=OutageState,
     )
 
 
@@ -101,8 +114,7 @@ async def test_a_release_of_a_delivery_that_has_ended_changes_nothing(
 async def test_paused_delivery_is_never_chosen_as_the_probe(stack: Stack, control: Control) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     [delivery, other] = await hold(stack, endpoint, 2)
-    await stack.workflow(delivery).signal("pause")
-    await stack.until_status(delivery, "paused")
+    await stack.signal(delivery, "pause", until="paused")
     await stack.wake(delivery)
     await stack.request_many([delivery], Action.RELEASE)
     stack.receiver.routes["/hook"] = "/ok"
@@ -110,8 +122,7 @@ async def test_paused_delivery_is_never_chosen_as_the_probe(stack: Stack, contro
     await until_over(stack, endpoint)
     assert (await stack.row(delivery)).status == "paused"
     assert times_sent(stack, [delivery, other]) == [0, 1]
-    await stack.workflow(delivery).signal("resume")
-    await stack.until_status(delivery, "delivered")
+    await stack.signal(delivery, "resume", until="delivered")
     await stack.until_closed(delivery)
     assert times_sent(stack, [delivery]) == [1]
 
@@ -164,14 +175,7 @@ async def test_repeated_and_late_wakes_of_a_circuit_change_nothing(
     first = await until_over(stack, endpoint)
     assert (first.episode, first.drained) == (1, 1)
 
-    again = await stack.client.start_workflow(  # as a slow workflow starter does
-        WORKFLOW_TYPE,
-        CircuitInput(endpoint),
-        id=workflow_id(endpoint),
-        task_queue=CONTROL_QUEUE,
-        start_signal=WAKE,
-        result_type=OutageState,
-    )
+    again = await start_circuit_workflow(stack, endpoint)  # as a slow workflow starter does
     await again.result()
     late = await until_over(stack, endpoint)
     assert (late.episode, late.drained) == (1, 1)
@@ -180,14 +184,7 @@ async def test_repeated_and_late_wakes_of_a_circuit_change_nothing(
 
 async def test_wake_of_an_endpoint_that_never_failed_ends_at_once(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
-    handle = await stack.client.start_workflow(
-        WORKFLOW_TYPE,
-        CircuitInput(endpoint),
-        id=workflow_id(endpoint),
-        task_queue=CONTROL_QUEUE,
-        start_signal=WAKE,
-        result_type=OutageState,
-    )
+    handle = await start_circuit_workflow(stack, endpoint)
     async with asyncio.timeout(PATIENCE):
         state = await handle.result()
     assert (state.state, state.episode) == ("closed", 0)

@@ -21,8 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 async def test_finished_delivery_declines_every_action_but_resend(
     stack: Stack, action: Any
 ) -> None:
-    delivery = await stack.deliver(await stack.endpoint("/ok"))
-    await stack.until_status(delivery, "delivered")
+    delivery = await stack.deliver_until("delivered", "/ok")
 
     with pytest.raises(Conflict, match="ended as delivered"):
         await stack.request(delivery, action)
@@ -42,8 +41,7 @@ async def test_action_takes_effect_although_the_workflow_was_terminated(
     stack: Stack, status: str, action: Any, then: str
 ) -> None:
     stack.receiver.routes["/hook"] = "/status/500"
-    delivery = await stack.deliver(await stack.endpoint("/hook", plan=PATIENT))
-    await stack.until_status(delivery, "retrying")
+    delivery = await stack.deliver_until("retrying", "/hook", plan=PATIENT)
     if status == "paused":
         await stack.request(delivery, "pause")
         await stack.until_status(delivery, "paused")
@@ -97,10 +95,8 @@ async def test_delivery_paused_before_its_first_attempt_stays_paused_when_a_rese
 async def test_a_resend_that_crosses_the_end_of_the_workflow_begins_the_plan_again(
     stack: Stack,
 ) -> None:
-    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
-    await stack.until_status(delivery, "retrying")
-    await stack.workflow(delivery).signal("cancel")
-    await stack.until_status(delivery, "cancelled")
+    delivery = await stack.deliver_until("retrying", "/status/500", plan=PATIENT)
+    await stack.signal(delivery, "cancel", until="cancelled")
 
     await stack.request(delivery, "resend")
 

@@ -15,10 +15,11 @@ from temporalio.worker import Worker
 
 from activities.daily import DailyActivities
 from hookfast.dispatch.schedules import ensure_daily
+from hookfast.ids import new_id
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.retention import dead_letter_upkeep
+from hookfast.storage.retention import daily_dead_letters
 from hookfast.storage.tables import Attempt, Delivery, EndpointHealth, Notice
 from hookfast.workflow_request import CONTROL_QUEUE
 from tests.integration.delivery.conftest import SANDBOX
@@ -53,7 +54,7 @@ async def ended(
         database, endpoint_id, status=status, finished_at=at, next_attempt_at=None
     )
     for number in range(attempts):
-        await add_attempt(database, delivery_id, at, number=number + 1)
+        await add_attempt(database, delivery_id, at, number=number + 1, id=new_id("att"))
     return delivery_id
 
 
@@ -131,7 +132,7 @@ async def test_old_dead_letters_are_deleted_with_their_attempts(database: Databa
 
     async def expire() -> int:
         async with database.write() as connection:
-            return await dead_letter_upkeep.expire(
+            return await daily_dead_letters.expire(
                 connection, finished_before=NOW - 30 * DAY, limit=3
             )
 

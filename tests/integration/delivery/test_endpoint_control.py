@@ -82,7 +82,7 @@ async def test_an_endpoint_paused_in_an_outage_is_sent_nothing_until_it_is_resum
             and requests == sum(one.attempts for one in rows)
         )
 
-    await until_workflow_waits(stack, endpoint, seconds=3600)  # it releases no more
+    await until_workflow_waits(stack, endpoint, seconds=600)  # it releases no more
     await eventually(settled)
     assert sum(times_sent(stack, deliveries)) < 20
 

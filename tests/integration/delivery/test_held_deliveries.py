@@ -31,11 +31,9 @@ async def test_a_held_delivery_can_be_paused_and_is_held_again_when_it_is_resume
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     deliveries = await hold(stack, endpoint, 2)
     for _ in range(2):
-        await stack.workflow(deliveries[0]).signal("pause")
-        await stack.until_status(deliveries[0], "paused")
+        await stack.signal(deliveries[0], "pause", until="paused")
         assert await count_held(stack, endpoint) == 1
-        await stack.workflow(deliveries[0]).signal("resume")
-        await stack.until_status(deliveries[0], "held")
+        await stack.signal(deliveries[0], "resume", until="held")
     assert times_sent(stack, deliveries) == [0, 0]
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
@@ -49,14 +47,12 @@ async def test_a_delivery_resumed_after_its_circuit_closed_is_sent(
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     [paused, other] = await hold(stack, endpoint, 2)
-    await stack.workflow(paused).signal("pause")
-    await stack.until_status(paused, "paused")
+    await stack.signal(paused, "pause", until="paused")
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
     await until_over(stack, endpoint)
     assert times_sent(stack, [paused, other]) == [0, 1]
-    await stack.workflow(paused).signal("resume")
-    await stack.until_status(paused, "delivered")
+    await stack.signal(paused, "resume", until="delivered")
     assert times_sent(stack, [paused]) == [1]
 
 

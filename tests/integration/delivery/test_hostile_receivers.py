@@ -101,8 +101,7 @@ async def test_a_worker_never_connects_to_networks_and_ports_that_its_settings_b
 ) -> None:
     narrow = settings.model_copy(update=narrowed)
     async with running_stack(temporal, narrow, database, receiver) as stack:
-        delivery = await stack.deliver(await stack.endpoint("/ok", plan=ONCE))
-        await stack.until_status(delivery, "dead")
+        delivery = await stack.deliver_until("dead", "/ok", plan=ONCE)
         [attempt] = await stack.attempts(delivery)
     assert attempt.result == "address"
     assert receiver.connections == 0

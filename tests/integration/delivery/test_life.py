@@ -21,7 +21,7 @@ from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
 from hookfast.storage.tables import Endpoint, EndpointHealth
 from tests.integration.delivery.conftest import Stack
-from tests.integration.delivery.plans import PATIENT, QUICK
+from tests.integration.delivery.plans import QUICK
 from tests.support.seed import EVENT_TYPE, SECRET
 from tests.support.waiting import eventually
 
@@ -184,8 +184,7 @@ async def test_scheduled_delivery_waits_and_can_be_resent_early(stack: Stack) ->
 
     await stack.until_relayed(delivery)
     assert stack.receiver.requests == []
-    await stack.workflow(delivery).signal("resend")
-    row = await stack.until_status(delivery, "delivered")
+    row = await stack.signal(delivery, "resend", until="delivered")
     assert row.attempts == 1
 
 
@@ -251,8 +250,7 @@ async def test_a_record_that_fails_briefly_is_tried_again_at_once(stack: Stack) 
         return await record(*args, **options)
 
     with patch.object(Recorder, "record", failing_at_first):
-        delivery = await stack.deliver(await stack.endpoint("/ok"))
-        await stack.until_status(delivery, "delivered")
+        delivery = await stack.deliver_until("delivered", "/ok")
 
     assert len(stack.receiver.requests) == 1
     assert len(await stack.attempts(delivery)) == 1
@@ -275,13 +273,3 @@ async def test_a_delivery_continues_when_the_database_was_unavailable_before_the
 
     assert row.attempts == 1
     assert len(stack.receiver.requests) == 1
-
-
-async def test_temporals_cancel_button_cancels_a_waiting_delivery(stack: Stack) -> None:
-    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
-    await stack.until_status(delivery, "retrying")
-
-    await stack.workflow(delivery).cancel()
-
-    row = await stack.until_status(delivery, "cancelled")
-    assert row.next_attempt_at is None

@@ -22,10 +22,8 @@ SLOW = {"rate_limit_per_second": 0.5}
 async def paused_after_a_failure(stack: Stack) -> str:
     """Return a paused delivery whose endpoint takes no request for the next two seconds."""
     stack.receiver.routes["/hook"] = "/status/500"
-    delivery = await stack.deliver(await stack.endpoint("/hook", plan=PATIENT, **SLOW))
-    await stack.until_status(delivery, "retrying")
-    await stack.workflow(delivery).signal("pause")
-    await stack.until_status(delivery, "paused")
+    delivery = await stack.deliver_until("retrying", "/hook", plan=PATIENT, **SLOW)
+    await stack.signal(delivery, "pause", until="paused")
     return delivery
 
 

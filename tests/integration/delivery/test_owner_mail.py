@@ -82,7 +82,7 @@ async def test_an_owner_gets_one_mail_and_the_workflow_ends(
     assert mail.message_id == row.message_id
     text = mail.part("plain")
     assert "Last error: The receiver answered 500." in text
-    assert "Waiting: 1 delivery" in text
+    assert "Held: 1 delivery" in text
     (sig,) = re.findall(r"More: https://hooks.example/dashboard/portal\?sig=(\S+)", text)
     link = open_link(sig, KEYRING, now=utc_now())
     assert (link.endpoint_id, link.scope) == (endpoint_id, "tenant:read")
@@ -278,7 +278,7 @@ async def test_nothing_is_sent_about_a_deleted_endpoint_or_to_a_former_owner(
 async def test_long_workflow_continues_as_new_and_loses_no_mail(
     stack: MailStack, server: MailServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.owner_mail._LOOKS_PER_RUN", 1)
+    monkeypatch.setattr("workflows.owner_mail._ROUNDS_PER_RUN", 1)
     stack.digest_every = timedelta(seconds=2)
     # the sandbox would import the module again, without the change
     async with stack.running(SmtpTransport(server.url()), runner=UnsandboxedWorkflowRunner()):

@@ -34,12 +34,9 @@ async def test_a_failed_resend_neither_ends_nor_moves_the_plan(stack: Stack) -> 
 
 
 async def test_a_resend_that_succeeds_ends_the_delivery(stack: Stack) -> None:
-    delivery = await stack.deliver(await stack.endpoint("/fail-first/1", plan=PATIENT))
-    await stack.until_status(delivery, "retrying")
+    delivery = await stack.deliver_until("retrying", "/fail-first/1", plan=PATIENT)
 
-    await stack.workflow(delivery).signal("resend")
-
-    row = await stack.until_status(delivery, "delivered")
+    row = await stack.signal(delivery, "resend", until="delivered")
     assert row.attempts == 2
 
 

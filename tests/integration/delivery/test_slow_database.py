@@ -188,6 +188,5 @@ async def test_worker_with_a_frozen_database_still_shuts_down(
         )
         async with asyncio.timeout(PATIENCE):
             async with running_stack(temporal, settings, database, receiver) as stack:
-                delivery = await stack.deliver(await stack.endpoint("/ok"))
-                await stack.until_status(delivery, "delivered")
+                await stack.deliver_until("delivered", "/ok")
                 line.freeze()
