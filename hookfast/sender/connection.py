@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import h11
 
 from hookfast.sender.failure import broken, invalid_response, not_http
-from hookfast.sender.progress import Phase, Progress
+from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.stream import Stream
 
 MAX_HEAD = 64 * 1024
@@ -31,7 +31,7 @@ _END = h11.EndOfMessage()
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class Answer:
     """A final response with its raw body; `cut` means that only the body's start was read."""
 
     status: int
@@ -53,11 +53,11 @@ class Connection:
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD * 2)
         self._not_reusable = False
 
-    async def exchange(self, request: h11.Request, body: bytes, progress: Progress) -> Response:
+    async def exchange(self, request: h11.Request, body: bytes) -> Answer:
         """Send a request and read its response. Headers and body leave in one segment if they fit.
         Raises RequestFailed, any error of `confirm`, and h11.LocalProtocolError when the body's
         length is not the request's Content-Length."""
-        self._progress = progress
+        progress = self._progress = current_progress()
         progress.phase = Phase.WAITING
         parts = [self._protocol.send(event) for event in (request, h11.Data(data=body), _END)]
         if progress.confirm is not None:
@@ -70,7 +70,7 @@ class Connection:
             received, cut = await self._receive_body(head)
         except h11.RemoteProtocolError as error:
             raise invalid_response(self._peer, progress) from error
-        return Response(head.status_code, head.headers.raw_items(), received, cut)
+        return Answer(head.status_code, head.headers.raw_items(), received, cut)
 
     def prepare_reuse(self) -> bool:
         """Prepare for another request, and return whether the connection can send one. Call it once

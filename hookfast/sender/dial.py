@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from hookfast.deliveries.outcome import Result
 from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network, is_address
 from hookfast.sender.failure import RequestFailed, address_blocked, not_connected, unresolved
-from hookfast.sender.progress import Phase, Progress
+from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 
@@ -35,14 +35,13 @@ class Dialer:
         self._resolver = resolver
         self._connect = connect or connect_tcp
 
-    async def dial(
-        self, host: str, port: int, *, within: Sequence[Network], progress: Progress
-    ) -> socket.socket:
+    async def dial(self, host: str, port: int, *, within: Sequence[Network]) -> socket.socket:
         """Return a non-blocking socket connected to `host`, in one of the networks `within` if any.
 
         Raises RequestFailed, and OSError when this process lacks resources, e.g. file descriptors.
         The caller cancels it at its deadline.
         """
+        progress = current_progress()
         progress.phase = Phase.RESOLVING
         addresses = await self.allowed_addresses(host, port, within=within)
         progress.phase = Phase.CONNECTING

@@ -19,10 +19,10 @@ from typing import Any
 import h11
 
 from hookfast.sender.address_guard import Network
-from hookfast.sender.connection import Connection, Response
+from hookfast.sender.connection import Answer, Connection
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import handshake_failed
-from hookfast.sender.progress import Phase, Progress
+from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.stream import Stream
 from hookfast.sender.url import peer_name
 
@@ -63,18 +63,18 @@ class Origin:
         # the least likely to have closed it.
         self._idle: deque[tuple[float, Connection]] = deque()
 
-    async def exchange(self, request: h11.Request, body: bytes, progress: Progress) -> Response:
+    async def exchange(self, request: h11.Request, body: bytes) -> Answer:
         """Wait for a free connection, send a request and read its response. Raises the errors of
         `Dialer.dial` and `Connection.exchange`."""
         async with self._slots:
-            connection = self._take_idle() or await self._open(progress)
+            connection = self._take_idle() or await self._open()
             try:
-                response = await connection.exchange(request, body, progress)
+                answer = await connection.exchange(request, body)
             except BaseException:
                 connection.close()
                 raise
             self._keep(connection)
-            return response
+            return answer
 
     def _take_idle(self) -> Connection | None:
         self._drop_expired()
@@ -99,15 +99,13 @@ class Origin:
         while self._idle and self._idle[0][0] < now:
             self._idle.popleft()[1].close()
 
-    async def _open(self, progress: Progress) -> Connection:
-        connected = await self._dialer.dial(
-            self._host, self._port, within=self._networks, progress=progress
-        )
+    async def _open(self) -> Connection:
+        connected = await self._dialer.dial(self._host, self._port, within=self._networks)
         if self._ssl_context is None:
             return await self._connect(connected)
         # Nothing has been read yet, so a plain-text greeting reaches the handshake, which can tell
         # a server that does not speak TLS from a silent one.
-        progress.phase = Phase.HANDSHAKE
+        current_progress().phase = Phase.HANDSHAKE
         try:
             return await self._connect(connected, ssl=self._ssl_context, server_hostname=self._host)
         except OSError as error:

@@ -1,8 +1,14 @@
-"""The progress of a request, for the message of its deadline and for reading its response."""
+"""The progress of a request, for the message of its deadline and for reading its response.
+
+httpx2's transport interface, between the sender and the code that dials and reads, has no place for
+state that changes during a request. The whole request runs in one task, so it is a context
+variable.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -28,3 +34,18 @@ class Progress:
     phase: Phase = Phase.QUEUED
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
+
+
+_current: ContextVar[Progress] = ContextVar("progress")
+
+
+def begin_progress(confirm: Callable[[], Awaitable[None]] | None = None) -> Progress:
+    """Return the progress of a new request of this task."""
+    progress = Progress(confirm=confirm)
+    _current.set(progress)
+    return progress
+
+
+def current_progress() -> Progress:
+    """Return the progress of the request that this task is sending."""
+    return _current.get()
