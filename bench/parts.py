@@ -57,7 +57,7 @@ def cpu_seconds(process: psutil.Process) -> float:
     for child in process.children():
         with suppress(psutil.NoSuchProcess):  # it has ended since: from now on its parent has it
             spent += cpu_seconds(child)
-    return spent
+    return float(spent)
 
 
 def machine_seconds() -> float:

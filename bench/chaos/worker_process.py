@@ -37,6 +37,6 @@ async def _start_and_perhaps_die(self: Client, workflow: Any, *args: Any, **opti
 
 
 headers._USER_AGENT += f" worker/{os.getpid()}"
-Client.start_workflow = _start_and_perhaps_die  # type: ignore[method-assign, assignment]
+Client.start_workflow = _start_and_perhaps_die  # type: ignore[method-assign]
 signal.signal(signal.SIGUSR1, _arm)
 worker.main()
