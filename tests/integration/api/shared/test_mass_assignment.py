@@ -10,15 +10,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.app import create_app
-from hookfast.settings.settings import Settings
 from tests.integration.api.shared import test_isolation as isolation
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
+from tests.integration.api.shared.operations import DOCUMENT
 from tests.support.api_client import Json, assert_problem
 
 pytestmark = pytest.mark.anyio
 
-DOCUMENT = create_app(Settings()).openapi()
 WRITING = [each for each in isolation.OPERATIONS if "requestBody" in each.document]
 
 # members that rows or responses have somewhere, and that a framework might let through
