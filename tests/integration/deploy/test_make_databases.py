@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import is_current, migrate
-from tests.integration.doctor.conftest import bad, installation, look
+from tests.integration.doctor.conftest import installation, problems, run_check
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_hookfast_and_temporal_can_only_use_their_own_databases(
     async with Database(url) as database:
         await migrate(database)
         assert await is_current(database)
-    found = bad(await look("database", installation(tmp_path, url)))
+    found = problems(await run_check("database", installation(tmp_path, url)))
     assert "superuser" not in str(found)  # unlike the role of other tests
 
     for other in ("temporal", "temporal_visibility"):
