@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 _SETTLE_SECONDS = 4  # for requests that must not be made, so there is no event to wait for
 _POINTS = ("admitted", "held", "requested", "answered", "recording", "recorded")
-_SLOW = ("admitted", "answered", "recording", "recorded")
+_QUICK = {("held", "workflow"), ("requested", "batch")}
 
 
 class Frozen:
@@ -134,15 +134,10 @@ async def until_taken_over(client: Client, workflow_ids: set[str]) -> None:
 @pytest.mark.parametrize(
     ("point", "first_attempts"),
     [
-        *(
-            pytest.param(one, "workflow", marks=[pytest.mark.slow] if one in _SLOW else [])
-            for one in _POINTS
-        ),
-        *(
-            pytest.param(one, "batch", marks=[pytest.mark.slow] if one in _SLOW else [])
-            for one in _POINTS
-            if one != "held"  # a batch takes no delivery that would be held
-        ),
+        pytest.param(one, mode, marks=[] if (one, mode) in _QUICK else [pytest.mark.slow])
+        for mode in ("workflow", "batch")
+        for one in _POINTS
+        if (one, mode) != ("held", "batch")  # a batch takes no delivery that would be held
     ],
 )
 async def test_thawed_worker_never_sends_cancelled_paused_or_disabled_deliveries(
