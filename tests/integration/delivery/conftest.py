@@ -98,7 +98,10 @@ class Stack:
         return await seed_endpoint(self.database, self.receiver.url(path), **options)
 
     async def deliver(self, endpoint_id: str, **options: Any) -> str:
-        return await seed_delivery(self.database, endpoint_id, **options)
+        """Store a delivery and tell the relay, as the API does; return its id."""
+        delivery_id = await seed_delivery(self.database, endpoint_id, **options)
+        await self.ring_doorbell()
+        return delivery_id
 
     async def deliver_until(self, status: str, path: str, **options: Any) -> str:
         """Store a delivery to a new endpoint, wait for this status, and return its id."""
@@ -113,7 +116,7 @@ class Stack:
 
     async def deliver_together(self, endpoint_id: str, count: int = 1) -> list[str]:
         """Store deliveries and only then tell the relay; return their ids."""
-        ids = [await self.deliver(endpoint_id) for _ in range(count)]
+        ids = [await seed_delivery(self.database, endpoint_id) for _ in range(count)]
         await self.ring_doorbell()
         return ids
 

@@ -258,7 +258,6 @@ async def test_deliveries_that_may_wait_start_in_their_own_workflow(
             await stack.until_status(failed, "retrying")
     stack.receiver.routes["/hook"] = "/ok"
     delivery = await stack.deliver(endpoint, **options)
-    await stack.ring_doorbell()
     await stack.until_status(delivery, "held" if reason == "paused endpoint" else "delivered")
     assert (await stack.row(delivery)).batch_id is None
     assert await has_workflow(stack, delivery)

@@ -258,7 +258,7 @@ async def test_the_doorbell_wakes_the_relay(no_idle_reads: None, stack: Stack) -
     bell = doorbell_for(stack.database)
     try:
         for _ in range(3):
-            delivery = await stack.deliver(endpoint)
+            delivery = await seed_delivery(stack.database, endpoint)
             bell.ring()
             await stack.until_status(delivery, "delivered")
     finally:
