@@ -25,8 +25,8 @@ from playwright.sync_api import Browser, sync_playwright
 
 FOLDER = Path(__file__).parent / "pictures"
 _PORTS = {"PORT": "18080", "TEMPORAL_PORT": "17233", "TEMPORAL_UI_PORT": "18233"}
-_PATIENCE_SECONDS = 180
-_TRAFFIC_SECONDS = 120  # so that the charts are not empty
+_PATIENCE_SECONDS = 360  # the demo has an outage every five minutes
+_TRAFFIC_SECONDS = 120  # then the first outage is over, and the charts show some traffic
 _VIEW = {"width": 1280, "height": 800}
 
 
