@@ -27,7 +27,7 @@ check: $(VENV)/.dev-ready   ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-quick: $(VENV)/.dev-ready   ## unit tests and one pass over SQLite, within a minute
+quick: $(VENV)/.dev-ready   ## unit tests and one pass over SQLite, in about a minute
 	HOOKFAST_EXAMPLES=10 $(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not heavy" -k "not postgresql" \
 	  tests/unit tests/replay tests/integration/storage
 
