@@ -15,6 +15,7 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import RetentionRunInput, SweepInput, Swept
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.partitions import DAYS_AHEAD, PARTITIONED
 from hookfast.storage.deliveries import attempts
 from hookfast.storage.retention import retention_runs
@@ -31,6 +32,7 @@ from tests.integration.storage.retention.old_rows import (
     in_daily_partitions,
     left,
 )
+from tests.support.postgresql import PostgresqlServer
 from tests.support.query_plan import explain
 
 pytestmark = pytest.mark.anyio
@@ -59,15 +61,23 @@ async def sweep(database: Database, name: str, **ages: timedelta) -> tuple[Swept
     return swept, rows[name].pinned
 
 
-async def test_days_ahead_have_partitions_from_the_start(postgresql: Database) -> None:
-    today = datetime.now(UTC)
-    days = [f"{today + DAY * day:%Y%m%d}" for day in range(DAYS_AHEAD + 1)]
-    for name in PARTITIONED:
-        expected = [f"{name}_{day}" for day in days]
-        assert await names(postgresql, name) == [*expected, f"{name}_default"]
-    assert await partitions.create_ahead(postgresql, now=today) == 0
-    # the next day one more is created for each table
-    assert await partitions.create_ahead(postgresql, now=today + DAY) == len(PARTITIONED)
+async def test_days_ahead_have_partitions_from_the_start(
+    postgresql_server: PostgresqlServer,
+) -> None:
+    with postgresql_server.without_tables() as url:
+        async with Database(url) as database:
+            before = datetime.now(UTC)
+            await migrate(database)
+            first = min(await names(database, "events"))
+            today = datetime.strptime(first.rpartition("_")[2], "%Y%m%d").replace(tzinfo=UTC)
+            assert today.date() in {before.date(), datetime.now(UTC).date()}
+            days = [f"{today + DAY * day:%Y%m%d}" for day in range(DAYS_AHEAD + 1)]
+            for name in PARTITIONED:
+                expected = [f"{name}_{day}" for day in days]
+                assert await names(database, name) == [*expected, f"{name}_default"]
+            assert await partitions.create_ahead(database, now=today) == 0
+            # the next day one more is created for each table
+            assert await partitions.create_ahead(database, now=today + DAY) == len(PARTITIONED)
 
 
 async def test_row_is_stored_in_the_partition_of_its_day(postgresql: Database) -> None:
