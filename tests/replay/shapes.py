@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -40,6 +41,7 @@ from tests.support.temporal_server import temporal_server
 from tests.support.waiting import PATIENCE
 
 HISTORIES = Path(__file__).with_name("histories")
+_LIBRARIES = re.compile(r'(File \\")/[^"\\]*/(?:site-packages|python3\.\d+)/')
 LONG = {"delays_seconds": [0.02] * 30, "jitter": 0, "retry_on": "all"}
 
 
@@ -225,8 +227,13 @@ async def _first_run(stack: Stack, workflow: str) -> str:
     description = await stack.client.get_workflow_handle(workflow).describe()
     run_id = description.raw_description.workflow_execution_info.first_run_id
     handle = stack.client.get_workflow_handle(workflow, run_id=run_id)
-    history = (await handle.fetch_history()).to_json()
-    return history.replace(f"{Path.cwd()}/", "")  # stack traces name this machine's folders
+    return without_folders((await handle.fetch_history()).to_json())
+
+
+def without_folders(history: str) -> str:
+    """Return the history without this machine's folders, which its stack traces name."""
+    root = Path(__file__).parents[2]
+    return _LIBRARIES.sub(r"\1", history).replace(f"{root}/", "")
 
 
 _KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="  # tests.support.seed.KEY
