@@ -149,7 +149,7 @@ async def drain(bench: Bench, endpoint: str) -> tuple[Phase, Drain]:
     """Repair the sink, request a probe, and watch until the circuit is closed."""
     phase = Phase("drain")
     await _tell_sink(bench, "reset")
-    await _tell_sink(bench, "mend")
+    await _tell_sink(bench, "repair")
     held: list[tuple[float, int]] = []
 
     async def health() -> dict[str, Any]:

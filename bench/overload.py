@@ -56,7 +56,7 @@ class Side:
         await self._emit("retried", retries)
         while await self._count("retried", "retrying") < retries:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.1)
-        await get(f"{self.bench.sink}/mend")
+        await get(f"{self.bench.sink}/repair")
         await get(f"{self.bench.sink}/reset")
         self.bench.processes["worker"].kill()  # so that the deliveries are in no worker's cache
         begun, over = time.monotonic(), asyncio.Event()

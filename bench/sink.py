@@ -10,7 +10,7 @@ its port. Requests to paths that begin with `/hole` are never answered. Answers 
     GET /paths            all latencies by path
     GET /arrivals         the times of arrival in monotonic nanoseconds
     GET /duplicates       how many requests had an `X-Hook-Id` that came before
-    GET /break, /mend     from now on answers 503 and records nothing; ends that
+    GET /break, /repair   from now on answers 503 and records nothing; ends that
     GET /swallowed        the number of requests to `/hole`
 """
 
@@ -94,7 +94,7 @@ class Sink(asyncio.Protocol):
                 _arrivals.clear()
                 _seen.clear()
                 Sink.duplicates = Sink.swallowed = 0
-            case b"/break" | b"/mend":
+            case b"/break" | b"/repair":
                 Sink.broken = path == b"/break"
             case b"/report":
                 return _latencies

@@ -2,9 +2,9 @@
 
 `python -m bench.telemetry [COUNT]` creates the spans and takes the measures of COUNT deliveries
 (default 5000), each delivered at its first attempt, and prints one table. It does so in a process
-of its own with no collector, with one that accepts everything, and with one that is away. "in the
-way" is the CPU of the thread that delivers, for which a delivery waits; "beside it" that of the
-thread that exports. A whole delivery takes 5 to 10 ms of CPU (`make bench`).
+of its own for each of: no collector, a collector that accepts everything, an unreachable collector.
+"in the way" is the CPU of the thread that delivers, for which a delivery waits; "beside it" that of
+the thread that exports. A whole delivery takes 5 to 10 ms of CPU (`make bench`).
 """
 
 from __future__ import annotations

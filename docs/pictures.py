@@ -1,8 +1,8 @@
 """Takes the README's pictures from the running demo: `make pictures`.
 
 Starts `hookfast demo` in a new folder, waits for its outage, and takes screenshots of the
-dashboard's overview and of a delivery in the Temporal UI. Needs Chromium (Debian's, or the one that
-CHROMIUM names).
+dashboard's overview and of a delivery in the Temporal UI. Needs Chromium: the program
+that CHROMIUM names, or Debian's.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class AuditView(BaseModel):
         "link; `system`: Hookfast itself; `cli`: a command on the database."
     )
     key_id: str | None = Field(
-        description="The API key, or the one that created the portal link. A tenant sees only its "
-        "own keys."
+        description="Id of the API key; for a portal link, of the key that created it. "
+        "A tenant sees only its own keys."
     )
     # not the enumeration: during an upgrade, a newer version may log actions unknown to this one
     action: str = Field(description="The kind of change, e.g. `endpoint.update`.")

@@ -45,8 +45,8 @@ async def get_signing_keys(
         str | None, Query(description="Add the ed25519 keys that sign for this endpoint.")
     ] = None,
 ) -> KeySet:
-    """The RSA keys of this service: the current signing key, a new one that will soon replace it,
-    and older keys whose signatures may still arrive. No API key is needed."""
+    """The RSA keys of this service: the current signing key, its announced successor, and older
+    keys whose signatures may still arrive. No API key is needed."""
     now = context.clock()
     async with context.database.read() as connection:
         keys = await signing_keys.public_keys(connection, now=now)

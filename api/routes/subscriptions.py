@@ -219,7 +219,7 @@ async def _verify_new_topics(context: Context, endpoint: Endpoint, events: list[
 
 async def _lock_verified(connection: AsyncConnection, verified: Endpoint) -> None:
     """Lock the endpoint until the transaction ends. Raises Conflict if its URL was changed since
-    the verification: the receiver that agreed must be the one that gets the events."""
+    the verification: events must not go to a receiver that has not agreed to get them."""
     locked = found(await endpoints.get(connection, verified.id, lock=True))
     if any(getattr(locked, name) != getattr(verified, name) for name in VERIFIED):
         raise changed_meanwhile()

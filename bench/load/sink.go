@@ -130,7 +130,7 @@ func (s *sink) asked(path string) any {
 	switch path {
 	case "/reset":
 		s.reset()
-	case "/break", "/mend":
+	case "/break", "/repair":
 		s.broken = path == "/break"
 	case "/report":
 		return s.latencies

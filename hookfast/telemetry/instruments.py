@@ -8,6 +8,7 @@ except `tenant_id` with `HOOKFAST_METRICS_BY_TENANT`. Until a MeterProvider is s
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter as Counts
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -35,7 +36,7 @@ CATALOGUE: dict[str, Metric] = {}
 _Key: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class Metric:
+class Metric(ABC):
     """A metric's name, unit, description and labels, and the processes that export it (`by`)."""
 
     def __init__(
@@ -55,9 +56,9 @@ class Metric:
         CATALOGUE[name] = self
         self._create()
 
+    @abstractmethod
     def _create(self) -> None:
         """Create the OpenTelemetry instrument."""
-        raise NotImplementedError
 
 
 class _Total(Metric):

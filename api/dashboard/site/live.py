@@ -82,7 +82,7 @@ async def messages(view: View, render: Render, *, every: float) -> AsyncGenerato
 
 
 def refresh_delay(every: float, *, took: float) -> float:
-    """Return the seconds until the next rendering, after one that `took` so many seconds.
+    """Return the seconds to wait before the next rendering. `took`: seconds that the last one took.
 
     Slow renderings are less frequent, so that live parts together use a small part of the process,
     which has events to accept.

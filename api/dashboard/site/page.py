@@ -109,7 +109,7 @@ class View:
 
     @property
     def tenant_id(self) -> str | None:
-        """The tenant to show: the visitor's own, or the one that an operator chose; None: all."""
+        """The id of the tenant to show: the visitor's own, or an operator's choice. None: all."""
         if self.visitor is None:
             return None
         return self.visitor.session.tenant_id or self.visitor.session.chosen_tenant_id

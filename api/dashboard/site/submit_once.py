@@ -98,7 +98,7 @@ async def _await_result(view: View, key: FormKey, earlier: SentFormState) -> Sen
 
 def _answer_repeated(view: View, earlier: SentFormState) -> Response:
     if earlier.led_to is None:
-        # a form without `back` is on a page below the one that shows its result
+        # a form without the field `back` is on a page directly below the page of its result
         back = dashboard_path(view.form.text("back") or view.path.rpartition("/")[0])
         return view.render("already_submitted.html", status=HTTPStatus.CONFLICT, back=back)
     notice = "This was already done: the form was sent before."

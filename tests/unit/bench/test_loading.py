@@ -71,7 +71,7 @@ async def test_unexpected_answer_is_an_error(load: Load, sink: str) -> None:
     with pytest.raises(AssertionError, match="503"):
         await load.send(plan(sink))
     assert ask(sink, "count") == 0
-    ask(sink, "mend")
+    ask(sink, "repair")
     with pytest.raises(AssertionError, match="200: "):
         await load.send(plan(sink, expect="accepted"))
 
