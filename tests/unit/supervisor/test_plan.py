@@ -32,7 +32,8 @@ def test_plan_survives_a_command_line_without_secrets(
     assert "sssssss" not in plan.to_json()
 
 
-def test_plan_has_the_search_attributes_with_their_types() -> None:
+def test_plan_has_the_search_attributes_with_their_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEMPORAL_ADDRESS", raising=False)  # then `up` runs a Temporal of its own
     plan = make_plan(Settings())
     assert plan.temporal is not None
     assert "HookTenant=Keyword" in plan.temporal.search_attributes
