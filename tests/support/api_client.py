@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
 from fastapi import FastAPI
+from pydantic import SecretStr
 
 from api.access.authentication import ensure_operator_key
+from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
 
 OPERATOR_KEY = "hf_" + "operator-key-of-the-tests-" * 2
 
 Json = dict[str, Any]
+
+_IDLE_APPS: defaultdict[object, list[FastAPI]] = defaultdict(list)
 
 
 def client_with(app: FastAPI, key: str) -> httpx2.AsyncClient:
@@ -30,14 +36,42 @@ def client_with(app: FastAPI, key: str) -> httpx2.AsyncClient:
 
 def development_settings(database_url: str, home: Path) -> Settings:
     """Return settings that allow unverified endpoints on loopback, over HTTP."""
+    return _any_development_settings().model_copy(
+        update={"home": home, "database_url": SecretStr(database_url)}
+    )
+
+
+@cache
+def _any_development_settings() -> Settings:
+    """Settings take longer to read than most tests take."""
     return Settings(
-        home=home,
-        database_url=database_url,
         operator_key=OPERATOR_KEY,
         allowed_private_networks="127.0.0.0/8",
         allow_http=True,
         allow_unverified=True,
     )
+
+
+@contextmanager
+def borrowed_app(settings: Settings) -> Iterator[FastAPI]:
+    """Lend an application, not started, that nothing else uses now.
+
+    FastAPI builds an application's routes at its first request, which takes longer than most tests.
+    It reads its settings at each start, except for the trusted proxies.
+    """
+    idle = _IDLE_APPS[settings.trusted_proxies]
+    app = idle.pop() if idle else create_app(settings)
+    app.state.settings = settings
+    yield app
+    idle.append(app)
+
+
+@asynccontextmanager
+async def running_app(settings: Settings) -> AsyncIterator[FastAPI]:
+    """Run a borrowed application with these settings, and create its operator key."""
+    with borrowed_app(settings) as app:
+        async with started(app, settings):
+            yield app
 
 
 @asynccontextmanager

@@ -12,13 +12,11 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.access.authentication import ensure_operator_key
-from api.app import create_app
 from api.process.context import Context
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
+from tests.support.api_client import borrowed_app
 from tests.support.waiting import PATIENCE
-
-_IDLE_APPS: list[FastAPI] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,13 @@ class ApiServer:
 @asynccontextmanager
 async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
     """Run an API server on a free loopback port, and create its operator key."""
-    app = _borrow_app(settings)
+    with borrowed_app(settings) as app:
+        async with _serving(app, settings) as server:
+            yield server
+
+
+@asynccontextmanager
+async def _serving(app: FastAPI, settings: Settings) -> AsyncIterator[ApiServer]:
     config = server_config(app)
     server = uvicorn.Server(config)
     server.capture_signals = nullcontext  # type: ignore[method-assign] # pytest keeps its own
@@ -53,16 +57,3 @@ async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
         finally:
             server.should_exit = True
             await task
-    if not settings.trusted_proxies:
-        _IDLE_APPS.append(app)
-
-
-def _borrow_app(settings: Settings) -> FastAPI:
-    """Return an application that no other server runs. FastAPI builds an application's routes at
-    its first request, which takes longer than most tests; its settings are read at each start,
-    except for the trusted proxies."""
-    if settings.trusted_proxies or not _IDLE_APPS:
-        return create_app(settings)
-    app = _IDLE_APPS.pop()
-    app.state.settings = settings
-    return app

@@ -15,10 +15,15 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
-from tests.support.api_client import OPERATOR_KEY, KeyClient, client_with, key_client_maker, started
+from tests.support.api_client import (
+    OPERATOR_KEY,
+    KeyClient,
+    client_with,
+    key_client_maker,
+    running_app,
+)
 from tests.support.postgresql import PostgresqlServer
 
 
@@ -51,7 +56,7 @@ async def app(settings: Settings) -> AsyncIterator[FastAPI]:
     (discard) is closed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-        async with started(create_app(settings), settings) as app:
+        async with running_app(settings) as app:
             yield app
 
 

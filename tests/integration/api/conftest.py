@@ -23,6 +23,7 @@ from tests.support.api_client import (
     event_type_maker,
     key_client_maker,
     maker,
+    running_app,
     started,
 )
 from tests.support.receiver import Receiver
@@ -40,17 +41,10 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
     return development_settings(database_url, tmp_path)
 
 
-@pytest.fixture(scope="session")
-def application() -> FastAPI:
-    """The application before it is started. All tests share it, because creating it is slow:
-    FastAPI inspects every route."""
-    return create_app(Settings())
-
-
 @pytest.fixture
-async def app(application: FastAPI, settings: Settings) -> AsyncIterator[FastAPI]:
+async def app(settings: Settings) -> AsyncIterator[FastAPI]:
     """The application, started, with its operator key."""
-    async with started(application, settings) as app:
+    async with running_app(settings) as app:
         yield app
 
 

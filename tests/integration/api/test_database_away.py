@@ -8,10 +8,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from fastapi import FastAPI
 
 from tests.integration.api.inbound import SECRET, send
-from tests.support.api_client import OPERATOR_KEY, client_with, development_settings, started
+from tests.support.api_client import OPERATOR_KEY, client_with, development_settings, running_app
 from tests.support.database_proxy import DatabaseProxy
 
 pytestmark = pytest.mark.anyio
@@ -24,11 +23,9 @@ async def line(postgresql_url: str) -> AsyncIterator[DatabaseProxy]:
 
 
 @pytest.fixture
-async def client(
-    application: FastAPI, line: DatabaseProxy, tmp_path: Path
-) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(line: DatabaseProxy, tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     settings = development_settings(line.url, tmp_path)
-    async with started(application, settings) as app, client_with(app, OPERATOR_KEY) as client:
+    async with running_app(settings) as app, client_with(app, OPERATOR_KEY) as client:
         yield client
 
 

@@ -19,7 +19,13 @@ from structlog.testing import capture_logs
 from api.access.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.storage.database.engine import Database
-from tests.support.api_client import OPERATOR_KEY, assert_problem, client_with, development_settings
+from tests.support.api_client import (
+    OPERATOR_KEY,
+    assert_problem,
+    borrowed_app,
+    client_with,
+    development_settings,
+)
 from tests.support.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +34,7 @@ OpenClient: TypeAlias = Callable[[], AbstractAsyncContextManager[httpx2.AsyncCli
 
 
 @pytest.fixture
-async def open_client(application: FastAPI, postgresql_url: str, tmp_path: Path) -> OpenClient:
+async def open_client(postgresql_url: str, tmp_path: Path) -> AsyncIterator[OpenClient]:
     """Open a client of the application with new database connections."""
     settings = development_settings(postgresql_url, tmp_path)
     async with Database(postgresql_url) as database:
@@ -36,14 +42,11 @@ async def open_client(application: FastAPI, postgresql_url: str, tmp_path: Path)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[httpx2.AsyncClient]:
-        application.state.settings = settings
-        async with (
-            application.router.lifespan_context(application),
-            client_with(application, OPERATOR_KEY) as client,
-        ):
+        async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
             yield client
 
-    return opened
+    with borrowed_app(settings) as app:
+        yield opened
 
 
 @pytest.fixture

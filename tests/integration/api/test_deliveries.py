@@ -12,7 +12,6 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, select, update
 
-from api.app import create_app
 from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.messages import Urgency
@@ -27,6 +26,7 @@ from tests.support.api_client import (
     MakeEventType,
     assert_problem,
     client_with,
+    running_app,
 )
 
 pytestmark = pytest.mark.anyio
@@ -210,8 +210,8 @@ async def test_delivery_links_to_its_workflow_if_the_ui_is_configured(
     settings: Settings, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     delivery = await emit(client, tenant)
-    app = create_app(settings.model_copy(update={"temporal_ui_url": "http://127.0.0.1:8233/"}))
-    async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as other:
+    linked = settings.model_copy(update={"temporal_ui_url": "http://127.0.0.1:8233/"})
+    async with running_app(linked) as app, client_with(app, OPERATOR_KEY) as other:
         shown = (await other.get(f"/deliveries/{delivery['id']}")).json()
     assert shown["workflow"]["url"] == (
         "http://127.0.0.1:8233/namespaces/default/workflows/delivery%2F" + delivery["id"]

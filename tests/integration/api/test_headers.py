@@ -7,6 +7,7 @@ import base64
 import hashlib
 import re
 from html.parser import HTMLParser
+from ipaddress import ip_network
 
 import httpx2
 import pytest
@@ -14,9 +15,8 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
 from api.answers.page_policy import inline_scripts, page_policy, source_of
-from api.app import create_app
 from hookfast.settings.settings import Settings
-from tests.support.api_client import OPERATOR_KEY, client_with
+from tests.support.api_client import OPERATOR_KEY, borrowed_app, client_with
 
 pytestmark = pytest.mark.anyio
 
@@ -43,17 +43,12 @@ HSTS = "strict-transport-security"
         ("GET", "/openapi.json", 200),
         ("GET", "/nothing", 404),
         ("GET", "/", 307),
-        ("GET", "/boom", 500),
     ],
 )
 async def test_every_response_has_security_headers(
-    own_app: FastAPI, method: str, path: str, status: int
+    app: FastAPI, method: str, path: str, status: int
 ) -> None:
-    @own_app.get("/boom")
-    async def boom() -> None:
-        raise RuntimeError("boom")
-
-    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
+    transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
         answer = await client.request(
             method,
@@ -62,6 +57,23 @@ async def test_every_response_has_security_headers(
             headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
         )
     assert answer.status_code == status
+    assert_secure(answer)
+
+
+async def test_unexpected_error_has_security_headers(own_app: FastAPI) -> None:
+    @own_app.get("/boom")
+    async def boom() -> None:
+        raise RuntimeError("boom")
+
+    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        answer = await client.get("/boom")
+    assert answer.status_code == 500
+    assert_secure(answer)
+
+
+def assert_secure(answer: httpx2.Response) -> None:
+    """Check the headers of a response over HTTP that no one may cache."""
     assert ALWAYS.items() <= dict(answer.headers).items()
     assert answer.headers["cache-control"] == "no-store"
     assert "camera=()" in answer.headers["permissions-policy"]
@@ -102,12 +114,12 @@ async def test_public_documents_keep_their_own_caching(client: httpx2.AsyncClien
 async def test_hsts_is_sent_over_https_only(
     settings: Settings, url: str, peer: str, scheme: str | None, is_https: bool
 ) -> None:
-    trusted = Settings(trusted_proxies="10.0.0.0/8").trusted_proxies
-    app = create_app(settings.model_copy(update={"trusted_proxies": trusted}))
-    transport = httpx2.ASGITransport(app, client=(peer, 1234))
+    trusted = (ip_network("10.0.0.0/8"),)
     headers = {} if scheme is None else {"X-Forwarded-Proto": scheme}
-    async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers) as client:
-        answers = [await client.get("/healthz"), await client.get("/nothing")]
+    with borrowed_app(settings.model_copy(update={"trusted_proxies": trusted})) as app:
+        transport = httpx2.ASGITransport(app, client=(peer, 1234))
+        async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers) as client:
+            answers = [await client.get("/healthz"), await client.get("/nothing")]
     assert [HSTS in answer.headers for answer in answers] == [is_https] * 2
 
 

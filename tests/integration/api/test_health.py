@@ -8,10 +8,10 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.figures import workers
+from tests.support.api_client import borrowed_app
 
 pytestmark = pytest.mark.anyio
 
@@ -57,9 +57,10 @@ async def test_an_old_schema_is_not_ready(app: FastAPI, context: Context) -> Non
 
 
 async def test_a_database_that_is_away_is_not_ready(tmp_path: Path) -> None:
-    app = create_app(Settings(home=tmp_path, database_url="postgresql://127.0.0.1:1/hookfast"))
-    async with app.router.lifespan_context(app):
-        answer = await _get(app, "/readyz")
+    settings = Settings(home=tmp_path, database_url="postgresql://127.0.0.1:1/hookfast")
+    with borrowed_app(settings) as app:
+        async with app.router.lifespan_context(app):
+            answer = await _get(app, "/readyz")
     assert answer.status_code == 503
     assert answer.json()["missing"] == ["database", "temporal"]
 

@@ -9,7 +9,6 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries.jobs import JobWorkflowRequests
@@ -21,6 +20,7 @@ from tests.support.api_client import (
     Make,
     assert_problem,
     client_with,
+    running_app,
 )
 
 pytestmark = pytest.mark.anyio
@@ -112,8 +112,8 @@ async def test_job_links_to_its_workflow_if_the_ui_is_configured(
     settings: Settings, client: httpx2.AsyncClient
 ) -> None:
     job = await make_job(client)
-    app = create_app(settings.model_copy(update={"temporal_ui_url": "http://127.0.0.1:8233/"}))
-    async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as other:
+    linked = settings.model_copy(update={"temporal_ui_url": "http://127.0.0.1:8233/"})
+    async with running_app(linked) as app, client_with(app, OPERATOR_KEY) as other:
         shown = (await other.get(f"/jobs/{job['id']}")).json()
     assert shown["workflow"]["url"] == (
         "http://127.0.0.1:8233/namespaces/default/workflows/job%2F" + job["id"]

@@ -16,7 +16,7 @@ from api.process.gauges import DatabaseGauges
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.telemetry import exposition
-from tests.support.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, started
+from tests.support.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, running_app
 
 pytestmark = pytest.mark.anyio
 
@@ -42,10 +42,10 @@ def _values(text: str) -> dict[str, float]:
 
 
 @pytest.fixture
-async def guarded(application: FastAPI, settings: Settings) -> AsyncIterator[FastAPI]:
+async def guarded(settings: Settings) -> AsyncIterator[FastAPI]:
     """The application with a token for its metrics."""
     settings = settings.model_copy(update={"metrics_token": SecretStr(TOKEN)})
-    async with started(application, settings) as app:
+    async with running_app(settings) as app:
         yield app
 
 

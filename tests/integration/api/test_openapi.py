@@ -11,7 +11,7 @@ import pytest
 
 from api.app import create_app
 from hookfast.settings.settings import Settings
-from tests.support.api_client import Json
+from tests.support.api_client import Json, borrowed_app
 
 pytestmark = pytest.mark.anyio
 
@@ -80,10 +80,13 @@ def test_request_bodies_reject_unknown_members() -> None:
 
 
 async def test_the_document_and_its_page_are_served(sqlite_url: str) -> None:
-    transport = httpx2.ASGITransport(create_app(Settings(database_url=sqlite_url)))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
-        assert (await client.get("/openapi.json")).json() == json.loads(json.dumps(DOCUMENT))
-        assert "/openapi.json" in (await client.get("/docs")).text
+    with borrowed_app(Settings(database_url=sqlite_url)) as app:
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://hookfast.test"
+        ) as client:
+            assert (await client.get("/openapi.json")).json() == json.loads(json.dumps(DOCUMENT))
+            assert "/openapi.json" in (await client.get("/docs")).text
 
 
 async def test_docs_page_loads_nothing_from_other_hosts(client: httpx2.AsyncClient) -> None:

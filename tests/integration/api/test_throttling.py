@@ -11,13 +11,10 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import select
 
-from api.access.authentication import ensure_operator_key
-from api.app import create_app
-from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Tenant
 from tests.integration.dashboard.visitor import browser, sign_in
-from tests.support.api_client import OPERATOR_KEY, assert_problem, client_with
+from tests.support.api_client import OPERATOR_KEY, assert_problem, client_with, running_app
 
 pytestmark = pytest.mark.anyio
 
@@ -33,9 +30,7 @@ def started(settings: Settings) -> Started:
 
     @asynccontextmanager
     async def start(**changes: object) -> AsyncIterator[FastAPI]:
-        app = create_app(settings.model_copy(update=changes))
-        async with app.router.lifespan_context(app):
-            await ensure_operator_key(app.state.context.database, settings, clock=utc_now)
+        async with running_app(settings.model_copy(update=changes)) as app:
             yield app
 
     return start

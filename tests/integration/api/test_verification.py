@@ -9,11 +9,15 @@ from ipaddress import ip_network
 import httpx2
 import pytest
 
-from api.access.authentication import ensure_operator_key
-from api.app import create_app
-from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
-from tests.support.api_client import OPERATOR_KEY, Json, Make, assert_problem, client_with
+from tests.support.api_client import (
+    OPERATOR_KEY,
+    Json,
+    Make,
+    assert_problem,
+    client_with,
+    running_app,
+)
 from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
@@ -41,9 +45,7 @@ async def verified(make_endpoint: Make, receiver: Receiver, tenant_id: str) -> J
 async def strict_client(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a server with the default settings: only https and verified endpoints."""
     strict = settings.model_copy(update={"allow_unverified": False, "allow_http": False})
-    app = create_app(strict)
-    async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
-        await ensure_operator_key(app.state.context.database, strict, clock=utc_now)
+    async with running_app(strict) as app, client_with(app, OPERATOR_KEY) as client:
         yield client
 
 
@@ -312,9 +314,8 @@ async def test_url_outside_its_allowed_networks_fails_verification(
 async def test_settings_restrict_the_addresses_of_endpoints(
     settings: Settings, receiver: Receiver, narrowed: dict[str, object]
 ) -> None:
-    app = create_app(settings.model_copy(update=narrowed))
-    async with app.router.lifespan_context(app), client_with(app, OPERATOR_KEY) as client:
-        await ensure_operator_key(app.state.context.database, settings, clock=utc_now)
+    narrow = settings.model_copy(update=narrowed)
+    async with running_app(narrow) as app, client_with(app, OPERATOR_KEY) as client:
         tenant = (await client.post("/tenants", json={"name": "Acme"})).json()
         for mode in ("none", "header"):
             body = {"tenant_id": tenant["id"], "url": receiver.url("/challenge")}
