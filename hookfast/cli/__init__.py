@@ -70,8 +70,10 @@ def _api(
     ] = None,
 ) -> None:
     """Run one API process. Migrates the database first."""
-    from hookfast.cli import api
+    from hookfast.process import lasting_imports
 
+    with lasting_imports():
+        from hookfast.cli import api
     api.main(fd=fd)
 
 
@@ -79,13 +81,14 @@ def _api(
 def _worker() -> None:
     """Run one worker; any number may run. Migrates the database first."""
     from hookfast.cli.console import read_settings
+    from hookfast.process import lasting_imports
 
     settings = read_settings()  # reports an invalid setting in a sentence
     from hookfast.cli.database import check_database
 
     asyncio.run(check_database(settings))  # and this a database that does not answer
-    import worker
-
+    with lasting_imports():
+        import worker
     worker.main()
 
 
