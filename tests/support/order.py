@@ -1,7 +1,8 @@
-"""The order of the tests: every xdist worker runs its long tests first.
+"""The order of the tests: every xdist worker alternates between long and short tests.
 
-Otherwise a long test may start last, and one worker runs it while the others are idle. Long tests
-mostly wait for timers, which leaves the processors to the tests that run beside them.
+Long tests mostly wait, for timers and processes; short ones keep a processor busy. Mixed, they use
+all processors all the time. Only short tests are left for the end: otherwise one worker would still
+run a long test while the others are idle.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import pytest
 
 # Whole processes, browsers and workflows; other tests take milliseconds.
 _LONG = ("docs", "browser", "e2e", "integration/delivery", "integration/cli")
+_SHORT_AT_THE_END = 0.2
+"""The part of the short tests that runs after all long ones."""
 _TESTS = Path(__file__).parents[1]
 
 
 def order_for_workers(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Return the tests in an order in which each worker runs its share of the long ones first.
+    """Return the tests in an order in which each worker alternates between files of long tests and
+    equal parts of its short ones.
 
-    xdist's `worksteal` gives each worker an equal, contiguous part of the list. The tests of a file
-    stay together, for the fixtures that they share.
+    xdist's `worksteal` gives each worker an equal, contiguous part of the list. The long tests of a
+    file stay together, for the fixtures that they share.
     """
     long = [item for item in items if _is_long(item)]
     short = iter([item for item in items if not _is_long(item)])
@@ -28,10 +32,17 @@ def order_for_workers(items: list[pytest.Item], workers: int) -> list[pytest.Ite
     ordered: list[pytest.Item] = []
     for worker in range(workers):
         size = len(items) * (worker + 1) // workers - len(ordered)
-        long_share = [item for file in files[worker::workers] for item in file]
-        ordered += long_share
-        ordered += islice(short, max(0, size - len(long_share)))
+        long_share = files[worker::workers]
+        short_share = list(islice(short, max(0, size - sum(map(len, long_share)))))
+        ordered += _alternating(long_share, short_share)
     return ordered + list(short)
+
+
+def _alternating(files: list[list[pytest.Item]], short: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the files' tests with a part of the short ones after each file."""
+    part = int(len(short) * (1 - _SHORT_AT_THE_END) / max(1, len(files)))
+    rest = iter(short)
+    return [item for file in files for item in (*file, *islice(rest, part))] + list(rest)
 
 
 def _is_long(item: pytest.Item) -> bool:
