@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from tests.support import postgresql
+from tests.support import one_dialect, postgresql
 from tests.support.order import order_for_workers
 from tests.support.postgresql import PostgresqlServer
 from tests.support.time_limit import cancelled_after, time_limit_of
@@ -27,6 +27,8 @@ from tests.support.variants import mark_second_variants
 # tested here must react to Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+one_dialect.use()
 
 # No deadline: the time of one example depends more on the load of the machine than on the code.
 # Every run has the same examples, so that a failure comes from the change and not from chance.
