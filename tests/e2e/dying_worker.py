@@ -12,13 +12,18 @@ emptied   nothing is held by a draining circuit any more; it is not closed
 closed    the circuit is closed and that is committed; its workflow does not know
 disabled  the endpoint is disabled and that is committed; its circuit's workflow does not know
 
-With `never` it runs on. `HEARTBEAT_TIMEOUT`, in seconds, replaces the longer timeouts after which
+With `never` it runs on. With `each`, `STEPS` (JSON) names one of the first four points for each of
+four deliveries, and the worker kills itself when each has reached its own.
+
+`HEARTBEAT_TIMEOUT`, in seconds, replaces the longer timeouts after which
 the death of a worker is noticed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import json
 import os
 from datetime import timedelta
 from typing import Any
@@ -30,6 +35,7 @@ import worker
 from activities import heartbeat
 from activities.circuit_breaker import CircuitActivities
 from hookfast.deliveries.facts import Trigger
+from hookfast.deliveries.messages import workflow_id
 from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.sender import Sender
 from hookfast.storage.deliveries import jobs
@@ -66,6 +72,54 @@ def at_commit_of(disable: Call) -> Call:
     return dying
 
 
+class EachAtItsStep:
+    """Holds each delivery of `steps` at its step, and kills the process when all have reached
+    theirs. The one at `started` is the last: it would go on while the others are on their way."""
+
+    def __init__(self, steps: dict[str, str]) -> None:
+        self._steps = steps
+        self._missing = set(steps.values()) - {"started"}
+        self._others_wait = asyncio.Event()
+
+    async def reach(self, step: str) -> None:
+        """Wait for the end of the process."""
+        self._missing.discard(step)
+        if not self._missing:
+            self._others_wait.set()
+        await asyncio.Event().wait()
+
+    def starting(self, call: Call) -> Call:
+        async def wrapped(*args: Any, **options: Any) -> Any:
+            match self._steps.get(options["id"].removeprefix(workflow_id(""))):
+                case "claimed":
+                    await self.reach("claimed")
+                case "started":
+                    await self._others_wait.wait()
+                    await call(*args, **options)
+                    kill_process()
+            return await call(*args, **options)
+
+        return wrapped
+
+    def posting(self, call: Call) -> Call:
+        async def wrapped(*args: Any, headers: dict[str, str], **options: Any) -> Any:
+            outcome = await call(*args, headers=headers, **options)
+            if self._steps.get(headers["webhook-id"]) == "sent":
+                await self.reach("sent")
+            return outcome
+
+        return wrapped
+
+    def recording(self, call: Call) -> Call:
+        async def wrapped(recorder: Recorder, attempt: AttemptRecord, **options: Any) -> Any:
+            change = await call(recorder, attempt, **options)
+            if self._steps.get(attempt.delivery_id) == "recorded":
+                await self.reach("recorded")
+            return change
+
+        return wrapped
+
+
 def shorten_timeouts(timeout: timedelta) -> None:
     """Make Temporal notice the death of a worker, this one or another, within this time."""
     heartbeat._EVERY_SECONDS = timeout.total_seconds() / 4
@@ -80,6 +134,11 @@ if "HEARTBEAT_TIMEOUT" in os.environ:
     shorten_timeouts(timedelta(seconds=float(os.environ["HEARTBEAT_TIMEOUT"])))
 
 match os.environ["DIE_AT"]:
+    case "each":
+        each = EachAtItsStep(json.loads(os.environ["STEPS"]))
+        Client.start_workflow = each.starting(Client.start_workflow)  # type: ignore[method-assign]
+        Sender.post = each.posting(Sender.post)  # type: ignore[method-assign]
+        Recorder.record = each.recording(Recorder.record)  # type: ignore[method-assign]
     case "claimed":
         Client.start_workflow = before(Client.start_workflow)  # type: ignore[method-assign]
     case "started":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections import Counter
 from pathlib import Path
@@ -50,15 +51,43 @@ async def until_any_delivered(database: Database) -> None:
     await eventually(any_delivered)
 
 
-@pytest.mark.parametrize(
-    ("die_at", "requests"),
-    [
-        ("claimed", 1),  # the lease ends and another relay starts it
-        ("started", 1),  # Temporal declines the second start
-        ("sent", 2),  # at least once: nothing says that it arrived
-        ("recorded", 1),  # the record says that it was sent
-    ],
-)
+REQUESTS = {
+    "claimed": 1,  # the lease ends and another relay starts it
+    "started": 1,  # Temporal declines the second start
+    "sent": 2,  # at least once: nothing says that it arrived
+    "recorded": 1,  # the record says that it was sent
+}
+"""How often a delivery is sent if a worker is killed after this step."""
+
+
+async def test_a_worker_killed_with_deliveries_at_every_step_loses_none(
+    temporal_address: str, tmp_path: Path, database_url: str, database: Database
+) -> None:
+    log = tmp_path / "worker.log"
+    async with Receiver() as receiver:
+        endpoint = await seed_endpoint(database, receiver.url("/ok"))
+        step_of = {await seed_delivery(database, endpoint): step for step in REQUESTS}
+        env = environment(
+            tmp_path,
+            database_url,
+            temporal_address,
+            HOOKFAST_FIRST_ATTEMPTS="workflow",
+            STEPS=json.dumps(step_of),
+        )
+        await run_dying_worker(env, log, die_at="each")
+        async with worker(env, log):
+            await receiver.wait_for(sum(REQUESTS.values()))
+            rows = [await until_delivered(database, one) for one in step_of]
+
+    sent = Counter(step_of[request.message_id or ""] for request in receiver.requests)
+    assert sent == REQUESTS
+    assert [row.attempts for row in rows] == [1, 1, 1, 1]
+    assert [len(await attempt_rows(database, one)) for one in step_of] == [1, 1, 1, 1]
+    assert {request.headers["x-hook-attempt"] for request in receiver.requests} == {"1"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("die_at", "requests"), REQUESTS.items())
 async def test_a_worker_killed_between_two_steps_loses_nothing(
     env: dict[str, str], database: Database, tmp_path: Path, die_at: str, requests: int
 ) -> None:
