@@ -80,7 +80,8 @@ async def count_held(stack: Stack, endpoint: str) -> int:
 
 
 async def deliver_many(stack: Stack, endpoint: str, count: int) -> list[str]:
-    """Store deliveries of one event to this endpoint; return their ids, oldest first."""
+    """Store deliveries of one event to this endpoint and tell the relay, as the API does; return
+    their ids, oldest first."""
     first = await stack.row(await stack.deliver(endpoint))
     now = first.created_at
     pending = dict(first._mapping) | {
@@ -99,6 +100,7 @@ async def deliver_many(stack: Stack, endpoint: str, count: int) -> list[str]:
     if ids:
         async with stack.database.write() as connection:
             await connection.execute(insert(_DELIVERIES), [pending | {"id": id} for id in ids])
+        stack.doorbell.ring()
     return [first.id, *ids]
 
 

@@ -24,8 +24,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import DeliveryState, workflow_id
+from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter_for
 from hookfast.settings.settings import Settings
-from hookfast.storage.database.doorbell import doorbell_for
+from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, outbox
 from hookfast.storage.deliveries.actions import UserAction
@@ -93,6 +94,8 @@ class Stack:
     client: Client
     database: Database
     receiver: Receiver
+    doorbell: Doorbell
+    workflow_starter: WorkflowStarter
 
     async def endpoint(self, path: str, **options: Any) -> str:
         return await seed_endpoint(self.database, self.receiver.url(path), **options)
@@ -100,7 +103,7 @@ class Stack:
     async def deliver(self, endpoint_id: str, **options: Any) -> str:
         """Store a delivery and tell the relay, as the API does; return its id."""
         delivery_id = await seed_delivery(self.database, endpoint_id, **options)
-        await self.ring_doorbell()
+        self.doorbell.ring()
         return delivery_id
 
     async def deliver_until(self, status: str, path: str, **options: Any) -> str:
@@ -117,13 +120,14 @@ class Stack:
     async def deliver_together(self, endpoint_id: str, count: int = 1) -> list[str]:
         """Store deliveries and only then tell the relay; return their ids."""
         ids = [await seed_delivery(self.database, endpoint_id) for _ in range(count)]
-        await self.ring_doorbell()
+        self.doorbell.ring()
         return ids
 
     async def change_endpoint(self, change: Any, endpoint_id: str, **options: Any) -> None:
-        """Change the endpoint's row, as the API does, without starting any workflow."""
+        """Change the endpoint's row and start or wake its circuit's workflow, as the API does."""
         async with self.database.write() as connection:
             assert await change(connection, endpoint_id, now=utc_now(), **options)
+        await self.workflow_starter.start_requested()
 
     def workflow(self, delivery_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(workflow_id(delivery_id))
@@ -139,26 +143,19 @@ class Stack:
         """Request an action, as the API does for a person."""
         async with self.database.write() as connection:
             await actions.request(connection, delivery_id, action, now=utc_now())
-        await self.ring_doorbell()
+        self.doorbell.ring()
 
     async def request_many(self, delivery_ids: list[str], action: Action) -> None:
         """Request an action for many deliveries, as jobs and circuits do."""
         async with self.database.write() as connection:
             await actions.request_many(connection, delivery_ids, action, now=utc_now())
-        await self.ring_doorbell()
+        self.doorbell.ring()
 
     async def wake(self, delivery_id: str) -> None:
         """Wake the workflow through its row, so that it reads the row."""
         async with self.database.write() as connection:
             await outbox.wake(connection, [delivery_id])
-        await self.ring_doorbell()
-
-    async def ring_doorbell(self) -> None:
-        """Tell the worker's relay to read the outbox now."""
-        doorbell = doorbell_for(self.database)
-        doorbell.ring()
-        await asyncio.sleep(0)  # PostgreSQL's rings in a task
-        await doorbell.close()
+        self.doorbell.ring()
 
     async def row(self, delivery_id: str) -> Any:
         return await delivery_row(self.database, delivery_id)
@@ -225,11 +222,27 @@ class Stack:
 
 
 @asynccontextmanager
+async def idle_stack(
+    client: Client, settings: Settings, database: Database, receiver: Receiver
+) -> AsyncIterator[Stack]:
+    """What tests act with, without a worker."""
+    doorbell = doorbell_for(database)
+    try:
+        starter = workflow_starter_for(settings, client, database)
+        yield Stack(client, database, receiver, doorbell, starter)
+    finally:
+        await doorbell.close()
+
+
+@asynccontextmanager
 async def running_stack(
     environment: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> AsyncIterator[Stack]:
-    async with running_worker(settings, environment.client, database, workflow_runner=SANDBOX):
-        yield Stack(environment.client, database, receiver)
+    async with (
+        running_worker(settings, environment.client, database, workflow_runner=SANDBOX),
+        idle_stack(environment.client, settings, database, receiver) as stack,
+    ):
+        yield stack
 
 
 @pytest.fixture
@@ -254,9 +267,9 @@ async def skipping_stack(
 
 
 @pytest.fixture
-def control(stack: Stack, settings: Settings) -> Control:
+def control(stack: Stack) -> Control:
     """The endpoint actions of people, carried out as the API does."""
-    return Control(stack.client, stack.database, settings)
+    return Control(stack)
 
 
 def _base64_key() -> str:

@@ -340,7 +340,7 @@ async def test_delivery_that_its_batch_did_not_attempt_can_be_resent(
     if fate == "returned":
         async with stack.database.write() as connection:
             await outbox.return_from_batch(connection, [delivery], batch_id="btc_1")
-    await stack.ring_doorbell()
+    stack.doorbell.ring()
     await stack.until_status(delivery, "retrying")
     await stack.until_relayed(delivery)
     assert (await stack.row(delivery)).batch_id is None
@@ -371,7 +371,7 @@ async def test_relay_crash_after_a_batch_does_not_start_a_workflow_twice(stack: 
             .where(Delivery.__table__.c.id == delivery)
             .values(started_at=None)
         )
-    await stack.ring_doorbell()
+    stack.doorbell.ring()
     await stack.until_relayed(delivery)
     after = await stack.workflow(delivery).describe()
     assert after.run_id == before.run_id

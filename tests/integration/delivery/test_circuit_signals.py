@@ -24,7 +24,7 @@ from tests.integration.delivery.circuits import (
     until_circuit,
     until_over,
 )
-from tests.integration.delivery.conftest import Stack, running_stack
+from tests.integration.delivery.conftest import Stack, idle_stack, running_stack
 from tests.integration.delivery.control import Control
 from tests.integration.delivery.plans import PATIENT, SOON
 from tests.support.receiver import Receiver
@@ -53,11 +53,11 @@ async def start_circuit_workflow(stack: Stack, endpoint: str) -> WorkflowHandle[
 async def test_release_before_the_workflow_starts_sends_the_delivery_once(
     temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> None:
-    stack = Stack(temporal.client, database, receiver)
-    delivery = await stack.deliver(await stack.endpoint("/ok"))
-    await stack.request_many([delivery], Action.RELEASE)
-    await stack.wake(delivery)
-    async with running_stack(temporal, settings, database, receiver):
+    async with idle_stack(temporal.client, settings, database, receiver) as stack:
+        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        await stack.request_many([delivery], Action.RELEASE)
+        await stack.wake(delivery)
+    async with running_stack(temporal, settings, database, receiver) as stack:
         await stack.until_status(delivery, "delivered")
         await stack.until_closed(delivery)
     assert times_sent(stack, [delivery]) == [1]
@@ -168,7 +168,7 @@ async def test_repeated_and_late_wakes_of_a_circuit_change_nothing(
     for _ in range(3):
         await workflow.signal(WAKE)
     for _ in range(2):
-        await control.start_requested()
+        await stack.workflow_starter.start_requested()
     stack.receiver.routes["/hook"] = "/ok"
     await control.probe(endpoint)
     await workflow.signal(WAKE)

@@ -118,7 +118,7 @@ async def test_endpoint_disabled_and_enabled_at_once_is_sent_all_held_deliveries
             connection, endpoint, cause=Cause.DISABLED, reason="By mistake.", now=utc_now()
         )
         await endpoint_state.enable(connection, endpoint, now=utc_now())
-    await control.start_requested()
+    await stack.workflow_starter.start_requested()
     await stack.until_all(deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1] * 5

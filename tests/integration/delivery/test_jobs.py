@@ -17,14 +17,14 @@ from activities import job as job_module
 from hookfast.clock import utc_now
 from hookfast.deliveries.job import JobProgress
 from hookfast.dispatch import relay, sweep
-from hookfast.dispatch.workflow_starter import stopped, workflow_starter_for
+from hookfast.dispatch.workflow_starter import stopped
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint, Job
-from tests.integration.delivery.conftest import Stack, running_stack
+from tests.integration.delivery.conftest import Stack, idle_stack, running_stack
 from tests.support.receiver import Receiver
 from tests.support.seed_jobs import job_row, seed_ended, seed_job, statuses
 from tests.support.temporal_server import temporal_server
@@ -39,10 +39,10 @@ def short_stints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_module, "STINT", timedelta(seconds=0.3))
 
 
-async def start(stack: Stack, settings: Settings, **members: Any) -> str:
+async def start(stack: Stack, **members: Any) -> str:
     """Store a job and start its workflow; return the job's id."""
     job_id = await seed_job(stack.database, **members)
-    await workflow_starter_for(settings, stack.client, stack.database).start_requested()
+    await stack.workflow_starter.start_requested()
     return job_id
 
 
@@ -67,11 +67,11 @@ async def until_some_are_done(database: Database, job_id: str) -> None:
 
 
 async def test_300_dead_letters_are_redriven_under_their_message_ids(
-    stack: Stack, settings: Settings, short_stints: None
+    stack: Stack, short_stints: None
 ) -> None:
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 300)
 
-    job_id = await start(stack, settings, rate_per_second=150)
+    job_id = await start(stack, rate_per_second=150)
     assert (await job_row(stack.database, job_id)).total == 300
     seen = [("pending", 0)]
 
@@ -90,10 +90,10 @@ async def test_300_dead_letters_are_redriven_under_their_message_ids(
 
 
 async def test_the_temporal_ui_shows_the_progress_of_a_job(
-    stack: Stack, settings: Settings, short_stints: None
+    stack: Stack, short_stints: None
 ) -> None:
     await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
-    job_id = await start(stack, settings, rate_per_second=30)
+    job_id = await start(stack, rate_per_second=30)
     await until_ended(stack, job_id)
     handle = workflow_of(stack.client, job_id)
     await handle.result()
@@ -113,9 +113,9 @@ async def test_the_temporal_ui_shows_the_progress_of_a_job(
 
 
 @pytest.mark.parametrize("how", ["row", "signal", "temporal"])
-async def test_a_job_stops_when_it_is_cancelled(stack: Stack, settings: Settings, how: str) -> None:
+async def test_a_job_stops_when_it_is_cancelled(stack: Stack, how: str) -> None:
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 300)
-    job_id = await start(stack, settings, rate_per_second=40)
+    job_id = await start(stack, rate_per_second=40)
     await until_some_are_done(stack.database, job_id)
 
     handle = workflow_of(stack.client, job_id)
@@ -140,9 +140,9 @@ async def test_a_job_stops_when_it_is_cancelled(stack: Stack, settings: Settings
 async def test_job_cancelled_before_it_begins_changes_no_delivery(
     temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
 ) -> None:
-    idle = Stack(temporal.client, database, receiver)
-    ids = await seed_ended(database, await idle.endpoint("/ok"), 3)
-    job_id = await start(idle, settings)
+    async with idle_stack(temporal.client, settings, database, receiver) as idle:
+        ids = await seed_ended(database, await idle.endpoint("/ok"), 3)
+        job_id = await start(idle)
     await workflow_of(temporal.client, job_id).signal("cancel")
     async with database.write() as connection:
         await jobs.request_cancel(connection, job_id, now=utc_now())
@@ -159,7 +159,7 @@ async def test_a_job_continues_where_it_was_when_its_worker_is_replaced(
 ) -> None:
     async with running_stack(temporal, settings, database, receiver) as stack:
         ids = await seed_ended(database, await stack.endpoint("/ok"), 200)
-        job_id = await start(stack, settings, rate_per_second=50)
+        job_id = await start(stack, rate_per_second=50)
         await until_some_are_done(database, job_id)
     left = await job_row(database, job_id)
     assert left.finished_at is None
@@ -174,10 +174,10 @@ async def test_a_job_continues_where_it_was_when_its_worker_is_replaced(
 
 
 async def test_a_job_whose_workflow_was_lost_continues_where_it_was(
-    stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
-    job_id = await start(stack, settings, rate_per_second=40)
+    job_id = await start(stack, rate_per_second=40)
     await until_some_are_done(stack.database, job_id)
     await workflow_of(stack.client, job_id).terminate("lost with Temporal's data")
     # so that a minute and an hour need not pass
@@ -201,7 +201,7 @@ async def test_a_job_with_a_long_history_continues_as_new(
         running_stack(temporal, settings, database, receiver) as stack,
     ):
         ids = await seed_ended(database, await stack.endpoint("/ok"), 60)
-        job_id = await start(stack, settings, rate_per_second=30)
+        job_id = await start(stack, rate_per_second=30)
         job = await until_ended(stack, job_id)
         handle = workflow_of(stack.client, job_id)
         assert await handle.result() == JobProgress("done", 60, 60)
@@ -215,9 +215,7 @@ async def _first_run(handle: WorkflowHandle[Any, Any]) -> str:
     return str(description.raw_description.workflow_execution_info.first_run_id)
 
 
-async def test_jobs_pause_resume_and_cancel_many_deliveries(
-    stack: Stack, settings: Settings
-) -> None:
+async def test_jobs_pause_resume_and_cancel_many_deliveries(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     due = utc_now() + timedelta(days=1)
     ids = [await stack.deliver(endpoint, deliver_at=due) for _ in range(8)]
@@ -225,7 +223,7 @@ async def test_jobs_pause_resume_and_cancel_many_deliveries(
     chosen = DeliverySelection(ids=(*ids, ended, "dlv_" + "0" * 32))
 
     for action, status in (("pause", "paused"), ("resume", "pending"), ("cancel", "cancelled")):
-        job_id = await start(stack, settings, action=action, chosen=chosen)
+        job_id = await start(stack, action=action, chosen=chosen)
         job = await until_ended(stack, job_id)
         assert (job.status, job.done, job.skipped, job.failed) == ("done", 8, 1, 0)
         await stack.until_all(ids, status)
@@ -233,9 +231,7 @@ async def test_jobs_pause_resume_and_cancel_many_deliveries(
     assert stack.receiver.requests == []
 
 
-async def test_dead_letters_of_a_disabled_or_deleted_endpoint_are_skipped(
-    stack: Stack, settings: Settings
-) -> None:
+async def test_dead_letters_of_a_disabled_or_deleted_endpoint_are_skipped(stack: Stack) -> None:
     endpoints = [await stack.endpoint("/ok") for _ in range(3)]
     ids = [await seed_ended(stack.database, endpoint, 4) for endpoint in endpoints]
     table = Endpoint.__table__
@@ -246,7 +242,7 @@ async def test_dead_letters_of_a_disabled_or_deleted_endpoint_are_skipped(
         ):
             await connection.execute(update(table).where(table.c.id == endpoint).values(values))
 
-    job = await until_ended(stack, await start(stack, settings))
+    job = await until_ended(stack, await start(stack))
 
     assert (job.status, job.total, job.done, job.skipped) == ("done", 12, 4, 8)
     await stack.until_all(ids[0], "delivered")
@@ -254,13 +250,13 @@ async def test_dead_letters_of_a_disabled_or_deleted_endpoint_are_skipped(
     assert len(stack.receiver.requests) == 4
 
 
-async def test_a_job_without_deliveries_is_done_at_once(stack: Stack, settings: Settings) -> None:
-    job = await until_ended(stack, await start(stack, settings))
+async def test_a_job_without_deliveries_is_done_at_once(stack: Stack) -> None:
+    job = await until_ended(stack, await start(stack))
     assert (job.status, job.total, job.done) == ("done", 0, 0)
 
 
 async def test_a_job_waits_for_temporal_and_loses_no_delivery(
-    stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Temporal fails for the first eight starts."""
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 20)
@@ -274,7 +270,7 @@ async def test_a_job_waits_for_temporal_and_loses_no_delivery(
 
     monkeypatch.setattr(relay, "start_or_wake", flaky)
 
-    job = await until_ended(stack, await start(stack, settings))
+    job = await until_ended(stack, await start(stack))
 
     assert (job.status, job.done, job.skipped, job.failed) == ("done", 20, 0, 0)
     assert next(away, None) is None
@@ -283,12 +279,12 @@ async def test_a_job_waits_for_temporal_and_loses_no_delivery(
 
 
 async def test_a_job_limits_its_deliveries_in_flight(
-    stack: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_module, "_MOST_UNDER_WAY", 5)
     stack.receiver.routes["/hook"] = "/slow/0.3"
     ids = await seed_ended(stack.database, await stack.endpoint("/hook", timeout=20), 20)
-    job_id = await start(stack, settings, rate_per_second=1_000)
+    job_id = await start(stack, rate_per_second=1_000)
     most = 0
 
     async def ended() -> bool:
@@ -305,38 +301,35 @@ async def test_a_job_limits_its_deliveries_in_flight(
     assert (await job_row(stack.database, job_id)).done == 20
 
 
-async def test_deliveries_to_a_paused_endpoint_do_not_hold_up_a_job(
-    stack: Stack, settings: Settings
-) -> None:
+async def test_deliveries_to_a_paused_endpoint_do_not_hold_up_a_job(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
     await stack.change_endpoint(endpoint_state.pause, endpoint)
     ids = await seed_ended(stack.database, endpoint, 20)
-    job = await until_ended(stack, await start(stack, settings))
+    job = await until_ended(stack, await start(stack))
     assert (job.status, job.done) == ("done", 20)
     assert set(await statuses(stack.database, ids)) == {"held"}
     assert stack.receiver.requests == []
 
 
-async def test_a_persons_resend_overtakes_a_job(stack: Stack, settings: Settings) -> None:
+async def test_a_persons_resend_overtakes_a_job(stack: Stack) -> None:
     stack.receiver.routes["/hook"] = "/slow/0.2"
     await seed_ended(stack.database, await stack.endpoint("/hook", timeout=20), 300)
     [one] = await seed_ended(stack.database, await stack.endpoint("/ok"), 1)
-    job_id = await start(stack, settings, rate_per_second=1_000)
+    job_id = await start(stack, rate_per_second=1_000)
     await until_some_are_done(stack.database, job_id)
     await stack.request(one, "resend")
     await stack.until_all([one], "delivered")
     assert (await job_row(stack.database, job_id)).finished_at is None
 
 
-async def test_job_whose_row_is_missing_ends_as_failed(stack: Stack, settings: Settings) -> None:
+async def test_job_whose_row_is_missing_ends_as_failed(stack: Stack) -> None:
     """The database was restored from a backup older than the job."""
     job_id = await seed_job(stack.database)
     table = Job.__table__
-    workflow_starter = workflow_starter_for(settings, stack.client, stack.database)
     async with stack.database.read() as connection:
         [request] = await jobs.JobWorkflowRequests().find(connection, limit=10)
     async with stack.database.write() as connection:
         await connection.execute(table.delete().where(table.c.id == job_id))
-    await workflow_starter._start_or_wake(request)
+    await stack.workflow_starter._start_or_wake(request)
     result = await workflow_of(stack.client, job_id).result()
     assert result.status == "failed"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.dispatch.workflow_starter import workflow_starter_for
-from hookfast.settings.settings import Settings
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import QUICK, until_circuit
 from tests.integration.delivery.conftest import Stack
@@ -108,9 +106,7 @@ async def test_limited_resend_of_a_cancelled_delivery_begins_its_plan_again(
     assert row.next_attempt_at > utc_now()
 
 
-async def test_probe_that_waits_at_a_limit_is_still_a_probe(
-    stack: Stack, settings: Settings
-) -> None:
+async def test_probe_that_waits_at_a_limit_is_still_a_probe(stack: Stack) -> None:
     stack.receiver.routes["/hook"] = "/status/500"
     options = QUICK | {"failure_threshold": 1, "probe_delays_seconds": [600]}
     endpoint = await stack.endpoint("/hook", plan=PATIENT, circuit=options, max_in_flight=1)
@@ -122,7 +118,6 @@ async def test_probe_that_waits_at_a_limit_is_still_a_probe(
     await stack.workflow(failed).signal("resend")
     await stack.receiver.wait_for(2)  # max_in_flight is reached now
     await stack.change_endpoint(endpoint_state.probe_now, endpoint)
-    await workflow_starter_for(settings, stack.client, stack.database).start_requested()
 
     assert await triggers(stack, delivery, 1) == ["probe"]
 

@@ -18,7 +18,7 @@ async def test_burst_to_a_receiver_that_succeeds_at_the_second_retry_opens_no_ci
     plan = {"delays_seconds": [1] * 5, "jitter": 0, "retry_on": "all"}
     endpoint = await stack.endpoint("/fail-first/2", plan=plan)
     deliveries = await deliver_many(stack, endpoint, 200)
-    await stack.ring_doorbell()
+    stack.doorbell.ring()
 
     await stack.until_all(deliveries, "delivered")
 

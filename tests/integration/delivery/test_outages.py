@@ -38,7 +38,7 @@ from tests.integration.delivery.circuits import (
     triggers,
     until_circuit,
 )
-from tests.integration.delivery.conftest import SANDBOX, Stack
+from tests.integration.delivery.conftest import SANDBOX, Stack, idle_stack
 from tests.support.receiver import Receiver
 from tests.support.seed_jobs import seed_job
 
@@ -98,8 +98,11 @@ async def outages(
 
     monkeypatch.setattr(worker, "workflow_starter_for", workflow_starter)
     client = await skipping_temporal.connect_client(data_converter=DATA_CONVERTER)
-    async with worker.running_worker(settings, client, database, workflow_runner=SANDBOX):
-        yield Outages(Stack(client, database, receiver), starting)
+    async with (
+        worker.running_worker(settings, client, database, workflow_runner=SANDBOX),
+        idle_stack(client, settings, database, receiver) as stack,
+    ):
+        yield Outages(stack, starting)
 
 
 async def break_down(stack: Stack, waiting: int, **policy: Any) -> tuple[str, list[str], int]:

@@ -7,11 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
-from tests.integration.delivery.conftest import Stack, running_stack
+from tests.integration.delivery.conftest import Stack, idle_stack, running_stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -90,10 +89,9 @@ async def test_pause_before_the_workflow_starts_takes_effect(
     temporal: Any, settings: Settings, database: Any, receiver: Any
 ) -> None:
     """No worker runs yet: the delivery is paused before its first attempt, and stays so."""
-    client: Client = temporal.client
-    stack = Stack(client, database, receiver)
-    delivery = await stack.deliver(await stack.endpoint("/ok"))
-    await stack.request(delivery, "pause")
+    async with idle_stack(temporal.client, settings, database, receiver) as stack:
+        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        await stack.request(delivery, "pause")
 
     async with running_stack(temporal, settings, database, receiver) as stack:
         await stack.until_status(delivery, "paused")

@@ -8,7 +8,6 @@ from sqlalchemy import update
 from hookfast.clock import utc_now
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries import permits
 from hookfast.storage.deliveries.selection import DeliverySelection
@@ -60,7 +59,7 @@ async def test_raised_limit_sends_deliveries_that_waited_at_the_old_one(
             reason="endpoint_limit",
         ),
     )
-    await workflow_starter_for(settings, stack.client, stack.database).start_requested()
+    await stack.workflow_starter.start_requested()
 
     await stack.until_all(deliveries, "delivered")
     assert sorted(request.message_id or "" for request in stack.receiver.requests) == deliveries

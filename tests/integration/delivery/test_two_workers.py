@@ -12,7 +12,6 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.endpoints.outage import workflow_id
 from hookfast.events.operational import Kind
 from hookfast.settings.settings import Settings
-from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Event
 from hookfast.temporal.payloads import DATA_CONVERTER
@@ -25,7 +24,7 @@ from tests.integration.delivery.circuits import (
     recover,
     until_circuit,
 )
-from tests.integration.delivery.conftest import SANDBOX, Stack
+from tests.integration.delivery.conftest import SANDBOX, Stack, idle_stack
 from tests.support.receiver import Receiver, Request
 from worker import running_worker
 
@@ -56,17 +55,9 @@ async def stack(
         Database(database_url) as second,
         running_worker(settings_with(WORKERS[0]), temporal.client, first, workflow_runner=SANDBOX),
         running_worker(settings_with(WORKERS[1]), other, second, workflow_runner=SANDBOX),
+        idle_stack(temporal.client, settings, database, receiver) as stack,
     ):
-        yield Stack(temporal.client, database, receiver)
-
-
-@pytest.fixture
-async def doorbell(database: Database) -> AsyncIterator[Doorbell]:
-    """A doorbell that tests ring after storing deliveries, as the API does. Without it, the relay
-    that reads the outbox first may take all of them."""
-    doorbell = doorbell_for(database)
-    yield doorbell
-    await doorbell.close()
+        yield stack
 
 
 def senders(requests: Iterable[Request]) -> set[str]:
@@ -90,9 +81,7 @@ async def events(stack: Stack, kind: Kind) -> int:
         return int(rows.scalar_one())
 
 
-async def test_circuit_that_two_workers_open_at_once_is_one_outage(
-    stack: Stack, doorbell: Doorbell
-) -> None:
+async def test_circuit_that_two_workers_open_at_once_is_one_outage(stack: Stack) -> None:
     # All first requests are in flight when the first of them fails, and they fail together.
     stack.receiver.routes["/hook"] = "/slow/1?status=500"
     endpoint = await stack.endpoint(
@@ -107,7 +96,6 @@ async def test_circuit_that_two_workers_open_at_once_is_one_outage(
         },
     )
     deliveries = await deliver_many(stack, endpoint, 40)
-    doorbell.ring()
     await stack.until_all(deliveries, "held")
 
     failed = list(stack.receiver.requests)
@@ -134,13 +122,12 @@ async def test_circuit_that_two_workers_open_at_once_is_one_outage(
 
 
 async def test_two_workers_together_stay_within_an_endpoints_rate(
-    stack: Stack, doorbell: Doorbell, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slots = record_slots(monkeypatch)
     endpoint = await stack.endpoint("/ok", payload="thin", rate_limit_per_second=20)
 
     deliveries = await deliver_many(stack, endpoint, 100)
-    doorbell.ring()
     await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests
@@ -149,13 +136,10 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(
     assert_within_rate(requests, 20, slots)
 
 
-async def test_two_workers_together_stay_within_an_endpoints_max_in_flight(
-    stack: Stack, doorbell: Doorbell
-) -> None:
+async def test_two_workers_together_stay_within_an_endpoints_max_in_flight(stack: Stack) -> None:
     endpoint = await stack.endpoint("/slow/0.2", payload="thin", max_in_flight=2)
 
     deliveries = await deliver_many(stack, endpoint, 40)
-    doorbell.ring()
     await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests
