@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+
+import psutil
 
 from tests.support.waiting import PATIENCE
 
@@ -37,10 +38,10 @@ def free_ports(count: int) -> list[int]:
 
 def lives(pid: int) -> bool:
     """Return whether the process runs. A zombie, for which nobody has waited yet, does not."""
-    listed = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], check=False, capture_output=True, text=True
-    )
-    return listed.stdout.strip() != "" and not listed.stdout.startswith("Z")
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def eventually(condition: Callable[[], bool], *, patience: float = PATIENCE) -> None:
