@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
@@ -30,13 +30,13 @@ from tests.e2e.breakpoints import THAWED_ENDED
 from tests.e2e.processes import environment, running, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 _SETTLE_SECONDS = 4  # for requests that must not be made, so there is no event to wait for
 _POINTS = ("admitted", "held", "requested", "answered", "recording", "recorded")
-_QUICK = {("held", "workflow"), ("requested", "batch")}
+_QUICK = ("requested", "batch")
 
 
 class Frozen:
@@ -117,24 +117,20 @@ async def until_stopped(pid: int) -> None:
 async def until_taken_over(client: Client, workflow_ids: set[str]) -> None:
     """Wait until Temporal has given up the frozen worker's tasks, after 10 s, and another worker
     has completed a task of each workflow."""
-    for one in workflow_ids:
-        handle = client.get_workflow_handle(one)
-
-        async def taken_over(handle: WorkflowHandle[Any, Any] = handle) -> bool:
-            types = [event.event_type for event in (await handle.fetch_history()).events]
-            timed_out = EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT
-            if timed_out not in types:
-                return False
-            later = types[types.index(timed_out) :]
-            return EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED in later
-
-        await eventually(taken_over)
+    async with asyncio.timeout(PATIENCE):
+        for one in workflow_ids:
+            timed_out = False
+            history = client.get_workflow_handle(one).fetch_history_events(wait_new_event=True)
+            async for event in history:
+                timed_out |= event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT
+                if timed_out and event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                    break
 
 
 @pytest.mark.parametrize(
     ("point", "first_attempts"),
     [
-        pytest.param(one, mode, marks=[] if (one, mode) in _QUICK else [pytest.mark.slow])
+        pytest.param(one, mode, marks=[] if (one, mode) == _QUICK else [pytest.mark.slow])
         for mode in ("workflow", "batch")
         for one in _POINTS
         if (one, mode) != ("held", "batch")  # a batch takes no delivery that would be held
