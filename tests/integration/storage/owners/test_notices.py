@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from hookfast.clock import utc_now
+from hookfast.ids import new_id
 from hookfast.owners.digest import MailInput
 from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.storage.database.engine import Database
@@ -159,17 +160,12 @@ async def test_notice_added_after_the_read_still_requests_its_workflow(database:
 async def test_more_notices_than_a_statement_has_parameters_are_marked(
     database: Database,
 ) -> None:
-    endpoint_id = await endpoint_of(database, ANN)
+    await add(database, await endpoint_of(database, ANN))
     async with database.write() as connection:
-        for episode in range(2_100):
-            await notices.add(
-                connection,
-                endpoint_id=endpoint_id,
-                episode=episode,
-                kind=NoticeKind.OPENED,
-                facts={},
-                at=utc_now(),
-            )
+        table = Notice.__table__
+        [first] = (await connection.execute(select(table))).mappings()
+        copies = [{**first, "id": new_id("ntc"), "episode": n} for n in range(2, 2_101)]
+        await connection.execute(insert(table), copies)
     requests = await find(database)
     assert [len(one.key) for one in requests] == [2_100]
     await mark(database, requests)
