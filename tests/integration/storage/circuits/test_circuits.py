@@ -154,8 +154,12 @@ async def test_owners_are_notified_once_of_an_outage_and_of_the_recovery(
 # -- holding ------------------------------------------------------------------------------------
 
 
+ROUNDS = pytest.mark.parametrize("rounds", [2, pytest.param(8, marks=pytest.mark.slow)])
+
+
+@ROUNDS
 async def test_no_delivery_stays_held_when_the_circuit_has_closed(
-    workers: list[Database], endpoint: str
+    workers: list[Database], endpoint: str, rounds: int
 ) -> None:
     async def hold_and_drain(index: int, delivery: str) -> None:
         database = workers[index % 3]
@@ -168,7 +172,7 @@ async def test_no_delivery_stays_held_when_the_circuit_has_closed(
         while not await close(workers[1], endpoint):
             pass
 
-    for _ in range(8):
+    for _ in range(rounds):
         await draining(workers[0], endpoint)
         waiting, *deliveries = [await seed_due(workers[0], endpoint) for _ in range(17)]
         assert not await admitted(workers[0], endpoint, waiting)
@@ -181,11 +185,12 @@ async def test_no_delivery_stays_held_when_the_circuit_has_closed(
         assert await held_count(workers[0], endpoint) == 0
 
 
+@ROUNDS
 async def test_no_delivery_stays_held_when_its_endpoint_was_resumed(
-    workers: list[Database],
+    workers: list[Database], rounds: int
 ) -> None:
     """An endpoint that never failed has no row of its circuit that could be locked."""
-    for _ in range(8):
+    for _ in range(rounds):
         endpoint = await seed_endpoint(workers[0], "https://example.com/hook", state="paused")
         deliveries = [await seed_due(workers[0], endpoint) for _ in range(8)]
 

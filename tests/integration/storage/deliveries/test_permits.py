@@ -96,22 +96,22 @@ async def send_all(
 
 async def test_a_rate_limit_applies_across_workers(workers: list[Database]) -> None:
     limits = Limits(rate_per_second=40)
-    starts, _ = await send_all(workers, limits, number=60)
-    assert len(starts) == 60
+    starts, _ = await send_all(workers, limits, number=24)
+    assert len(starts) == 24
     assert min(later - earlier for earlier, later in pairwise(starts)) >= limits.spacing
 
 
 async def test_max_in_flight_applies_across_workers(workers: list[Database]) -> None:
-    starts, most = await send_all(workers, Limits(max_in_flight=3), number=40)
-    assert len(starts) == 40
+    starts, most = await send_all(workers, Limits(max_in_flight=3), number=20)
+    assert len(starts) == 20
     assert most <= 3
     assert await in_flight(workers[0]) == 0
 
 
 async def test_both_limits_apply_together(workers: list[Database]) -> None:
     limits = Limits(rate_per_second=50, max_in_flight=2)
-    starts, most = await send_all(workers, limits, number=30)
-    assert len(starts) == 30
+    starts, most = await send_all(workers, limits, number=16)
+    assert len(starts) == 16
     assert most <= 2
     assert min(later - earlier for earlier, later in pairwise(starts)) >= limits.spacing
 
