@@ -78,15 +78,11 @@ def test_nothing_heavy_is_imported_before_a_command_needs_it() -> None:
     assert set(_HEAVY).isdisjoint(listed.stdout.split())
 
 
-@pytest.mark.parametrize("path", ["/v1/events", "/v1/deliveries/{delivery_id}", "/readyz"])
-def test_openapi_prints_the_document_of_the_api(path: str) -> None:
-    printed = CliRunner().invoke(app, ["openapi"])
-    document = json.loads(printed.stdout)
+def test_openapi_prints_the_document_of_the_api_which_is_the_committed_one() -> None:
+    printed = CliRunner().invoke(app, ["openapi"]).stdout
+    document = json.loads(printed)
     assert document["openapi"].startswith("3.1")
     assert document["info"]["version"] == VERSION
-    assert path in document["paths"]
-
-
-def test_committed_openapi_document_is_current() -> None:
+    assert {"/v1/events", "/v1/deliveries/{delivery_id}", "/readyz"} <= document["paths"].keys()
     committed = Path(__file__).parents[3] / "docs/openapi.json"
-    assert CliRunner().invoke(app, ["openapi"]).stdout == committed.read_text(), "run make openapi"
+    assert printed == committed.read_text(), "run make openapi"
