@@ -57,9 +57,9 @@ async def victim(client: httpx2.AsyncClient) -> dict[str, str]:
     return await one_of_everything(client)
 
 
-@pytest.fixture
-async def fresh_victim(client: httpx2.AsyncClient) -> dict[str, str]:
-    """The ids of another such tenant, for a test that changes it."""
+@pytest.fixture(scope="session")
+async def changing_victim(client: httpx2.AsyncClient) -> dict[str, str]:
+    """The ids of another such tenant, whose objects tests may change but not delete."""
     return await one_of_everything(client)
 
 

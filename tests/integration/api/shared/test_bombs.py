@@ -9,8 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from api.process.context import Context
 from tests.integration.api.shared import test_isolation as isolation
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
+from tests.integration.api.shared.rows import rows_of
 from tests.integration.api.shared.test_mass_assignment import BODIES, DOCUMENT, WRITING, _resolved
 from tests.support.api_client import assert_problem
 
@@ -43,16 +45,19 @@ def _path(operation: isolation.Operation, victim: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("operation", WRITING, ids=str)
 async def test_every_route_rejects_json_that_is_not_strict(
-    client: httpx2.AsyncClient, victim: dict[str, str], operation: isolation.Operation
+    client: httpx2.AsyncClient,
+    context: Context,
+    victim: dict[str, str],
+    operation: isolation.Operation,
 ) -> None:
-    before = await isolation._everything(client, victim)
+    before = await rows_of(context, victim["tenant_id"])
     for raw in NOT_STRICT:
         answer = await client.request(
             operation.method, _path(operation, victim), content=raw, headers=JSON
         )
         assert_problem(answer, 422, code="invalid_json")
         assert len(answer.content) < 2_000
-    assert await isolation._everything(client, victim) == before
+    assert await rows_of(context, victim["tenant_id"]) == before
 
 
 @pytest.mark.parametrize("operation", WRITING, ids=str)

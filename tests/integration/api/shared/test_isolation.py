@@ -9,8 +9,10 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from api.process.context import Context
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 from tests.integration.api.shared.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
+from tests.integration.api.shared.rows import rows_of
 from tests.support.api_client import Json, KeyClient, Make, client_with
 
 pytestmark = pytest.mark.anyio
@@ -44,36 +46,6 @@ BODIES: dict[str, Json] = {
 }
 
 
-async def _everything(client: httpx2.AsyncClient, victim: dict[str, str]) -> list[Any]:
-    paths = [
-        f"/tenants/{victim['tenant_id']}",
-        f"/tenants/{victim['tenant_id']}/api-keys",
-        f"/endpoints/{victim['endpoint_id']}",
-        f"/subscriptions/{victim['subscription_id']}",
-        f"/events/{victim['event_id']}",
-        f"/deliveries/{victim['delivery_id']}",
-        f"/jobs/{victim['job_id']}",
-        f"/sources/{victim['source_id']}",
-        f"/inbox/{victim['inbox_id']}",
-        "/endpoints",
-        "/subscriptions",
-        "/events",
-        "/deliveries",
-        "/dead-letters",
-        "/jobs",
-        "/sources",
-        "/inbox",
-    ]
-    documents = []
-    for path in paths:
-        answer = await client.get(path)
-        assert answer.status_code == 200, answer.text
-        documents.append(answer.json())
-    for key in documents[1]["data"]:
-        del key["last_used_at"]  # recorded some time after the use
-    return documents
-
-
 def _filled(value: Any, ids: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {name: _filled(member, ids) for name, member in value.items()}
@@ -83,6 +55,7 @@ def _filled(value: Any, ids: dict[str, str]) -> Any:
 @pytest.mark.parametrize("operation", OWNED, ids=str)
 async def test_id_of_another_tenant_answers_404(
     client: httpx2.AsyncClient,
+    context: Context,
     make_tenant: Make,
     key_client: KeyClient,
     victim: dict[str, str],
@@ -90,7 +63,7 @@ async def test_id_of_another_tenant_answers_404(
 ) -> None:
     body = BODIES.get(str(operation))
     assert body is not None or "requestBody" not in operation.document, "add a body above"
-    before = await _everything(client, victim)
+    before = await rows_of(context, victim["tenant_id"])
     unknown = {name: value.partition("_")[0] + "_" + UNKNOWN for name, value in victim.items()}
     attacker = await make_tenant(name="Attacker")
     async with key_client(attacker["id"]) as theirs:
@@ -106,23 +79,24 @@ async def test_id_of_another_tenant_answers_404(
     assert answers[0].status_code in (403, 404), answers[0].text
     assert answers[0].status_code == answers[1].status_code
     assert answers[0].json() == answers[1].json()
-    assert await _everything(client, victim) == before
+    assert await rows_of(context, victim["tenant_id"]) == before
 
 
 @pytest.mark.parametrize("path", ["/endpoints", "/subscriptions", "/events", "/sources"])
 async def test_id_of_another_tenant_in_a_body_answers_404(
     client: httpx2.AsyncClient,
+    context: Context,
     make_tenant: Make,
     key_client: KeyClient,
     victim: dict[str, str],
     path: str,
 ) -> None:
-    before = await _everything(client, victim)
+    before = await rows_of(context, victim["tenant_id"])
     attacker = await make_tenant()
     async with key_client(attacker["id"]) as theirs:
         answer = await theirs.post(path, json=_filled(BODIES[f"POST {path}"], victim))
     assert answer.status_code == 404, answer.text
-    assert await _everything(client, victim) == before
+    assert await rows_of(context, victim["tenant_id"]) == before
 
 
 async def test_batch_rejects_only_items_for_another_tenant(
