@@ -28,7 +28,7 @@ from hookfast.cli.demo.scene import ENDPOINTS, Behaviour
 _SLOW_SECONDS = 2.0
 _FAILURES = 2
 _TOLERANCE_SECONDS = 300
-_OUTAGE_EVERY, _OUTAGE_SECONDS = 300.0, 25.0
+_OUTAGE_EVERY, _OUTAGE_SECONDS = 300.0, 15.0
 
 _BEHAVIOURS = {endpoint.name: endpoint.behaviour for endpoint in ENDPOINTS}
 
