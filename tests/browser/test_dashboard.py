@@ -112,8 +112,8 @@ def test_every_page_passes_the_accessibility_checks(
                 look = f"{file_name(path)}-{place:02}-{theme}-{viewport['width']}"
                 if found := page.evaluate(ACCESSIBILITY):
                     problems[look] = found
+                    page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
                 page.evaluate(OPEN.format("false"))
-                page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
     assert problems == {}
 
 
