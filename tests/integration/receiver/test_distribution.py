@@ -66,11 +66,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # in a copy, because the build creates folders beside the sources
     ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
     shutil.copytree(PACKAGE, folder / "source", ignore=ignored)
-    options = ["--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", *options, str(folder / "source")],
-        check=True,
-    )
+    # as `pip wheel` does, in a third of the time
+    build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
     (built,) = folder.glob("*.whl")
     return built
 

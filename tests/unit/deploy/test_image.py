@@ -41,10 +41,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             shutil.copy(source, context / name)
     wheels = tmp_path_factory.mktemp("wheels")
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check"]
-    subprocess.run(
-        [*command, "--no-deps", "--no-build-isolation", "-w", str(wheels), str(context)], check=True
-    )
+    # as `pip wheel` does, in a third of the time
+    build = f"from setuptools.build_meta import build_wheel; build_wheel({str(wheels)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=context, check=True)
     (wheel,) = wheels.iterdir()
     target = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(wheel) as archive:
