@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -154,10 +155,7 @@ SELECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("chosen", "expected"), SELECTIONS)
-async def test_selected_deliveries_are_counted_and_read_oldest_first(
-    database: Database, chosen: DeliverySelection, expected: list[int]
-) -> None:
+async def test_selected_deliveries_are_counted_and_read_oldest_first(database: Database) -> None:
     ids = await add_deliveries(
         database,
         {"status": "dead", "reason": "retries_exhausted", "finished_at": NOW},
@@ -172,12 +170,14 @@ async def test_selected_deliveries_are_counted_and_read_oldest_first(
         {"status": "pending", "event_type": "order.refund.made", "reason": "endpoint_limit"},
         {"status": "paused", "tenant_id": OTHER, "resend_not_before": LATER},
     )
-    for limit in (1, 2, 50):
-        assert await all_chunks(database, chosen, limit=limit) == [ids[n] for n in expected]
-    async with database.read() as connection:
-        counted = await selection.count(connection, chosen)
-    assert sum(counted.values()) == len(expected)
-    assert all(counted.values())
+    for chosen, expected in SELECTIONS:
+        for limit in (1, 2, 50):
+            found = await all_chunks(database, chosen, limit=limit)
+            assert found == [ids[n] for n in expected], chosen
+        async with database.read() as connection:
+            counted = await selection.count(connection, chosen)
+        assert sum(counted.values()) == len(expected), chosen
+        assert all(counted.values()), chosen
 
 
 async def test_selected_deliveries_are_counted_by_status(database: Database) -> None:
@@ -229,9 +229,8 @@ WITHOUT = [
 ]
 
 
-@pytest.mark.parametrize(("other", "expected"), WITHOUT)
 async def test_deliveries_that_another_job_has_still_to_process_are_left_out(
-    database: Database, other: DeliverySelection, expected: list[int]
+    database: Database,
 ) -> None:
     ids = await add_deliveries(
         database,
@@ -241,12 +240,13 @@ async def test_deliveries_that_another_job_has_still_to_process_are_left_out(
         {"status": "pending", "endpoint_id": "ep_2"},
         {"status": "paused", "tenant_id": OTHER},
     )
-    for statuses in ((), tuple(DeliveryStatus)):
+    for (other, expected), statuses in product(WITHOUT, ((), tuple(DeliveryStatus))):
         chosen = DeliverySelection(statuses=statuses, without=(other,))
-        assert await all_chunks(database, chosen, limit=2) == [ids[n] for n in expected]
+        found = await all_chunks(database, chosen, limit=2)
+        assert found == [ids[n] for n in expected], chosen
         async with database.read() as connection:
             counted = await selection.count(connection, chosen)
-        assert sum(counted.values()) == len(expected)
+        assert sum(counted.values()) == len(expected), chosen
 
 
 async def test_deliveries_that_another_job_has_processed_are_included(database: Database) -> None:
@@ -272,15 +272,15 @@ RESENDS: list[tuple[dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "waits"), RESENDS)
-async def test_a_job_waits_only_for_resends_that_are_expected_soon(
-    database: Database, columns: dict[str, Any], waits: bool
-) -> None:
-    [delivery, _] = await add_deliveries(database, columns, columns)
-    for ids in ([], [delivery], ["dlv_unknown", delivery]):
-        async with database.read() as connection:
-            found = await selection.resends_under_way(connection, ids, patience=PATIENCE, now=NOW)
-        assert found == [one for one in ids if one == delivery and waits]
+async def test_a_job_waits_only_for_resends_that_are_expected_soon(database: Database) -> None:
+    for columns, waits in RESENDS:
+        [delivery, _] = await add_deliveries(database, columns, columns)
+        for ids in ([], [delivery], ["dlv_unknown", delivery]):
+            async with database.read() as connection:
+                found = await selection.resends_under_way(
+                    connection, ids, patience=PATIENCE, now=NOW
+                )
+            assert found == [one for one in ids if one == delivery and waits], columns
 
 
 # -- progress -------------------------------------------------------------------------------------
