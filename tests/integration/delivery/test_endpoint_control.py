@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from activities import circuit_breaker
 from hookfast.clock import utc_now
 from hookfast.endpoints.circuit import Cause
 from hookfast.storage.endpoints import endpoint_state
@@ -63,7 +64,7 @@ async def test_an_endpoint_paused_in_an_outage_is_sent_nothing_until_it_is_resum
     stack: Stack, control: Control, phase: Any
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await hold(stack, endpoint, 20)
+    deliveries = await hold(stack, endpoint, 12)
     await phase(stack, control, endpoint)
     await control.pause(endpoint)
     stack.receiver.routes["/hook"] = "/ok"
@@ -84,13 +85,13 @@ async def test_an_endpoint_paused_in_an_outage_is_sent_nothing_until_it_is_resum
 
     await until_workflow_waits(stack, endpoint, seconds=600)  # it releases no more
     await eventually(settled)
-    assert sum(times_sent(stack, deliveries)) < 20
+    assert sum(times_sent(stack, deliveries)) < 12
 
     await control.resume(endpoint)
     await stack.until_all([*deliveries, new], "delivered")
     state = await until_over(stack, endpoint)
     assert state.episode == 1
-    assert times_sent(stack, [*deliveries, new]) == [1] * 21
+    assert times_sent(stack, [*deliveries, new]) == [1] * 13
 
 
 @PHASES
@@ -98,7 +99,7 @@ async def test_disabling_an_endpoint_in_an_outage_turns_held_deliveries_into_dea
     stack: Stack, control: Control, phase: Any
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await hold(stack, endpoint, 20)
+    deliveries = await hold(stack, endpoint, 12)
     await phase(stack, control, endpoint)
     await control.disable(endpoint)
     await stack.until_all(deliveries, "dead", "delivered")
@@ -125,21 +126,23 @@ async def test_endpoint_disabled_and_enabled_at_once_is_sent_all_held_deliveries
 
 
 async def test_endpoint_enabled_while_its_held_deliveries_become_dead_letters_is_sent_the_rest(
-    stack: Stack, control: Control
+    stack: Stack, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(circuit_breaker, "_MAX_RELEASED", 2)  # at once; five times a second
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await hold(stack, endpoint, 80)
+    deliveries = await hold(stack, endpoint, 12)
     stack.receiver.routes["/hook"] = "/ok"
     await control.disable(endpoint)
 
     async def begun() -> bool:
-        return await count_held(stack, endpoint) < 80
+        return await count_held(stack, endpoint) < 12
 
     await eventually(begun)
     await control.enable(endpoint)
     await stack.until_all(deliveries, "dead", "delivered")
     await until_over(stack, endpoint)
     await assert_sent_once_or_dead(stack, deliveries, reason="endpoint_disabled")
+    assert 1 in times_sent(stack, deliveries)
     fresh = await stack.deliver(endpoint)
     await stack.until_status(fresh, "delivered")
 
@@ -149,7 +152,7 @@ async def test_deleting_an_endpoint_in_an_outage_turns_held_deliveries_into_dead
     stack: Stack, control: Control, phase: Any
 ) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await hold(stack, endpoint, 20)
+    deliveries = await hold(stack, endpoint, 12)
     await phase(stack, control, endpoint)
     await control.delete(endpoint)
     await stack.until_all(deliveries, "dead", "delivered")

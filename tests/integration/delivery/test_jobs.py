@@ -66,13 +66,14 @@ async def until_some_are_done(database: Database, job_id: str) -> None:
     await eventually(some_are_done)
 
 
-async def test_300_dead_letters_are_redriven_under_their_message_ids(
-    stack: Stack, short_stints: None
+@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
+async def test_dead_letters_are_redriven_under_their_message_ids_and_the_progress_is_visible(
+    stack: Stack, short_stints: None, count: int
 ) -> None:
-    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 300)
+    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), count)
 
-    job_id = await start(stack, rate_per_second=150)
-    assert (await job_row(stack.database, job_id)).total == 300
+    job_id = await start(stack, rate_per_second=count // 2)
+    assert (await job_row(stack.database, job_id)).total == count
     seen = [("pending", 0)]
 
     async def moved() -> bool:
@@ -82,34 +83,30 @@ async def test_300_dead_letters_are_redriven_under_their_message_ids(
 
     while (job := await job_row(stack.database, job_id)).finished_at is None:
         await eventually(moved)
-    assert (job.status, job.done, job.skipped, job.failed) == ("done", 300, 0, 0)
-    assert [status for status, done in seen if 0 < done < 300], "no progress was visible"
-    assert await workflow_of(stack.client, job_id).result() == JobProgress("done", 300, 300)
+    assert (job.status, job.done, job.skipped, job.failed) == ("done", count, 0, 0)
+    assert [status for status, done in seen if 0 < done < count], "no progress was visible"
+    handle = workflow_of(stack.client, job_id)
+    assert await handle.result() == JobProgress("done", count, count)
     await stack.until_all(ids, "delivered")
     assert Counter(request.message_id for request in stack.receiver.requests) == Counter(ids)
+    await assert_shown_by_temporal(handle, count)
 
 
-async def test_the_temporal_ui_shows_the_progress_of_a_job(
-    stack: Stack, short_stints: None
-) -> None:
-    await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
-    job_id = await start(stack, rate_per_second=30)
-    await until_ended(stack, job_id)
-    handle = workflow_of(stack.client, job_id)
-    await handle.result()
-
-    assert await handle.query("state", result_type=JobProgress) == JobProgress("done", 60, 60)
+async def assert_shown_by_temporal(handle: WorkflowHandle[Any, JobProgress], count: int) -> None:
+    """Check that Temporal shows the progress of a job that is done."""
+    shown = await handle.query("state", result_type=JobProgress)
+    assert shown == JobProgress("done", count, count)
     summary = await (await handle.describe()).static_summary()
-    assert summary == "action: resend 60 deliveries"
+    assert summary == f"action: resend {count} deliveries"
     history = await handle.fetch_history()
     summaries = [
         event.user_metadata.summary.data.decode()
         for event in history.events
         if event.HasField("activity_task_scheduled_event_attributes")
     ]
-    assert summaries[0] == '"0 of 60"'
+    assert summaries[0] == f'"0 of {count}"'
     assert len(set(summaries)) > 2
-    assert all(summary.endswith(' of 60"') for summary in summaries)
+    assert all(summary.endswith(f' of {count}"') for summary in summaries)
 
 
 @pytest.mark.parametrize("how", ["row", "signal", "temporal"])
@@ -176,8 +173,8 @@ async def test_a_job_continues_where_it_was_when_its_worker_is_replaced(
 async def test_a_job_whose_workflow_was_lost_continues_where_it_was(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 60)
-    job_id = await start(stack, rate_per_second=40)
+    ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 30)
+    job_id = await start(stack, rate_per_second=20)
     await until_some_are_done(stack.database, job_id)
     await workflow_of(stack.client, job_id).terminate("lost with Temporal's data")
     # so that a minute and an hour need not pass
@@ -188,7 +185,7 @@ async def test_a_job_whose_workflow_was_lost_continues_where_it_was(
         job = await until_ended(stack, job_id)
     finally:
         await stopped(sweeping)
-    assert (job.status, job.done) == ("done", 60)
+    assert (job.status, job.done) == ("done", 30)
     await stack.until_all(ids, "delivered")
 
 
@@ -200,14 +197,14 @@ async def test_a_job_with_a_long_history_continues_as_new(
         temporal_server(*suggest) as temporal,
         running_stack(temporal, settings, database, receiver) as stack,
     ):
-        ids = await seed_ended(database, await stack.endpoint("/ok"), 60)
-        job_id = await start(stack, rate_per_second=30)
+        ids = await seed_ended(database, await stack.endpoint("/ok"), 30)
+        job_id = await start(stack, rate_per_second=15)
         job = await until_ended(stack, job_id)
         handle = workflow_of(stack.client, job_id)
-        assert await handle.result() == JobProgress("done", 60, 60)
+        assert await handle.result() == JobProgress("done", 30, 30)
         assert (await handle.describe()).run_id != (await _first_run(handle))
         await stack.until_all(ids, "delivered")
-    assert job.done == 60
+    assert job.done == 30
 
 
 async def _first_run(handle: WorkflowHandle[Any, Any]) -> str:
@@ -312,8 +309,8 @@ async def test_deliveries_to_a_paused_endpoint_do_not_hold_up_a_job(stack: Stack
 
 
 async def test_a_persons_resend_overtakes_a_job(stack: Stack) -> None:
-    stack.receiver.routes["/hook"] = "/slow/0.2"
-    await seed_ended(stack.database, await stack.endpoint("/hook", timeout=20), 300)
+    stack.receiver.routes["/hook"] = "/slow/0.5"
+    await seed_ended(stack.database, await stack.endpoint("/hook", timeout=20), 150)
     [one] = await seed_ended(stack.database, await stack.endpoint("/ok"), 1)
     job_id = await start(stack, rate_per_second=1_000)
     await until_some_are_done(stack.database, job_id)

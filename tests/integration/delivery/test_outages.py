@@ -205,7 +205,8 @@ def _released_by(seconds: float) -> int:
     ("failing_probes", "hours", "waiting"),
     [
         pytest.param(6, 2.05, 1, id="2-hours-1"),
-        pytest.param(6, 2.05, 50, id="2-hours-50"),
+        pytest.param(6, 2.05, 12, id="2-hours-12"),
+        pytest.param(6, 2.05, 50, id="2-hours-50", marks=SLOW),
         pytest.param(6, 2.05, 2_000, id="2-hours-2000", marks=MANY),
         pytest.param(76, 72.05, 1, id="3-days-1", marks=SLOW),
         pytest.param(76, 72.05, 50, id="3-days-50", marks=SLOW),

@@ -95,7 +95,7 @@ async def test_circuit_that_two_workers_open_at_once_is_one_outage(stack: Stack)
             "probe_delays_seconds": [600],
         },
     )
-    deliveries = await deliver_many(stack, endpoint, 40)
+    deliveries = await deliver_many(stack, endpoint, 24)
     await stack.until_all(deliveries, "held")
 
     failed = list(stack.receiver.requests)
@@ -109,7 +109,7 @@ async def test_circuit_that_two_workers_open_at_once_is_one_outage(stack: Stack)
     await recover(stack, endpoint)
     await stack.until_all(deliveries, "delivered")
     after = await until_circuit(stack, endpoint, "closed")
-    assert (after.episode, after.drained) == (1, 39)
+    assert (after.episode, after.drained) == (1, 23)
     arrived = stack.receiver.requests
     assert sorted(request.message_id or "" for request in arrived) == deliveries
     assert senders(arrived) == set(WORKERS)
@@ -127,7 +127,7 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(
     slots = record_slots(monkeypatch)
     endpoint = await stack.endpoint("/ok", payload="thin", rate_limit_per_second=20)
 
-    deliveries = await deliver_many(stack, endpoint, 100)
+    deliveries = await deliver_many(stack, endpoint, 40)
     await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests
@@ -139,7 +139,7 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(
 async def test_two_workers_together_stay_within_an_endpoints_max_in_flight(stack: Stack) -> None:
     endpoint = await stack.endpoint("/slow/0.2", payload="thin", max_in_flight=2)
 
-    deliveries = await deliver_many(stack, endpoint, 40)
+    deliveries = await deliver_many(stack, endpoint, 20)
     await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests
