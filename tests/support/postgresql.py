@@ -6,10 +6,10 @@ import asyncio
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -51,30 +51,39 @@ class PostgresqlServer:
     def __init__(self, url: str) -> None:
         self.url = url
         self._names = (f"test_{number}" for number in count())
-        self._idle: list[_Copy] = []
+        self._templates: dict[str, _Template] = {}
         self._admin = psycopg.connect(url, autocommit=True)
         # No test checks what survives a power failure.
         for setting in ("fsync", "full_page_writes"):
             self._run(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
         self._run(sql.SQL("SELECT pg_reload_conf()"))
-        self._run(sql.SQL("CREATE DATABASE template"))
-        asyncio.run(_migrate(self.async_url("template")))
+        self.add_template("migrated", migrate)
 
     def async_url(self, name: str) -> str:
         """Return the URL of one of the server's databases, as Hookfast's settings take it."""
         return self._url(name).replace("postgresql://", "postgresql+asyncpg://")
 
-    @contextmanager
-    def borrowed(self) -> Iterator[str]:
-        """Lend a migrated, empty database and return its URL.
+    def add_template(self, name: str, prepare: Callable[[Database], Awaitable[object]]) -> None:
+        """Create a database for `borrowed` to copy, with the tables and rows that `prepare`
+        creates. If there is one of this name, change nothing."""
+        if name not in self._templates:
+            self._run(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            asyncio.run(_prepare(self.async_url(name), prepare))
+            self._templates[name] = _Template(self._url(name))
 
-        It is emptied and lent again, which takes a twentieth of the time of creating one. A
-        database whose schema a test has changed is dropped.
+    @contextmanager
+    def borrowed(self, template: str = "migrated") -> Iterator[str]:
+        """Lend a copy of a template and return its URL: without arguments, a migrated database
+        without rows of tests.
+
+        Its rows are restored and it is lent again, which takes a twentieth of the time of creating
+        one. A database whose schema a test has changed is dropped.
         """
-        copy = self._idle.pop() if self._idle else self._create_copy()
+        idle = self._templates[template].idle
+        copy = idle.pop() if idle else self._create_copy(template)
         yield self.async_url(copy.name)
         if copy.restore():
-            self._idle.append(copy)
+            idle.append(copy)
         else:
             copy.connection.close()
             self._drop(copy.name)
@@ -89,15 +98,16 @@ class PostgresqlServer:
 
     def close(self) -> None:
         """Close the connections to the server."""
-        for copy in self._idle:
-            copy.connection.close()
+        for template in self._templates.values():
+            for copy in template.idle:
+                copy.connection.close()
         self._admin.close()
 
-    def _create_copy(self) -> _Copy:
+    def _create_copy(self, template: str) -> _Copy:
         name = next(self._names)
-        statement = "CREATE DATABASE {} TEMPLATE template STRATEGY file_copy"
-        self._run(sql.SQL(statement).format(sql.Identifier(name)))
-        return _Copy(name, self._url(name))
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
+        self._run(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        return _Copy(name, self._url(name), self._templates[template].restore)
 
     def _drop(self, name: str) -> None:
         self._run(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
@@ -110,25 +120,36 @@ class PostgresqlServer:
         return self.url.replace("/postgres?", f"/{name}?")
 
 
-class _Copy:
-    """A copy of the template database, and the statements that restore it."""
+class _Template:
+    """A database to copy: the statements that restore a copy of it, and the copies not lent now."""
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, url: str) -> None:
+        self.idle: list[_Copy] = []
+        with psycopg.connect(url, autocommit=True) as connection:
+            tables = [sql.Identifier(row[0]) for row in connection.execute(_TABLES)]
+            inserts = [_insert(connection, table) for table in tables]
+            sequences = connection.execute(
+                "SELECT sequencename, start_value FROM pg_sequences WHERE schemaname = 'public'"
+            )
+            self.restore = sql.SQL("; ").join(
+                [
+                    *(sql.SQL("DELETE FROM {}").format(table) for table in tables),
+                    *(insert for insert in inserts if insert is not None),
+                    *(sql.SQL("SELECT setval({}, {}, false)").format(*row) for row in sequences),
+                ]
+            )
+
+
+class _Copy:
+    """A copy of a template."""
+
+    def __init__(self, name: str, url: str, restore: sql.Composed) -> None:
         self.name = name
         # as a replica, so that neither the audit log's triggers nor foreign keys are checked
         self.connection = psycopg.connect(
             url, autocommit=True, options="-c session_replication_role=replica -c lock_timeout=9s"
         )
-        tables = [sql.Identifier(row[0]) for row in self.connection.execute(_TABLES)]
-        statements = [sql.SQL("DELETE FROM {}").format(table) for table in tables]
-        statements += [insert for table in tables if (insert := self._insert(table)) is not None]
-        statements += [
-            sql.SQL("SELECT setval({}, {}, false)").format(row[0], row[1])
-            for row in self.connection.execute(
-                "SELECT sequencename, start_value FROM pg_sequences WHERE schemaname = 'public'"
-            )
-        ]
-        self._restore = sql.SQL("; ").join(statements)
+        self._restore = restore
         self._schema_state = self._read_schema_state()
 
     def restore(self) -> bool:
@@ -140,17 +161,19 @@ class _Copy:
                 return True
         return False
 
-    def _insert(self, table: sql.Identifier) -> sql.Composed | None:
-        """Return the statement that inserts the template's rows; None if the table is empty."""
-        query = sql.SQL("SELECT json_agg(t)::text FROM {} t").format(table)
-        row = self.connection.execute(query).fetchone()
-        if row is None or row[0] is None:
-            return None
-        insert = "INSERT INTO {0} SELECT * FROM json_populate_recordset(NULL::{0}, {1})"
-        return sql.SQL(insert).format(table, row[0])
-
     def _read_schema_state(self) -> tuple[object, ...] | None:
         return self.connection.execute(_SCHEMA_STATE).fetchone()
+
+
+def _insert(
+    connection: psycopg.Connection[tuple[Any, ...]], table: sql.Identifier
+) -> sql.Composed | None:
+    """Return the statement that inserts the table's rows; None if it is empty."""
+    row = connection.execute(sql.SQL("SELECT json_agg(t)::text FROM {} t").format(table)).fetchone()
+    if row is None or row[0] is None:
+        return None
+    insert = "INSERT INTO {0} SELECT * FROM json_populate_recordset(NULL::{0}, {1})"
+    return sql.SQL(insert).format(table, row[0])
 
 
 @contextmanager
@@ -168,6 +191,6 @@ def postgresql_server() -> Iterator[PostgresqlServer]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _migrate(url: str) -> None:
+async def _prepare(url: str, prepare: Callable[[Database], Awaitable[object]]) -> None:
     async with Database(url) as database:
-        await migrate(database)
+        await prepare(database)
