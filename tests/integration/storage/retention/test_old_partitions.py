@@ -29,7 +29,8 @@ from tests.integration.storage.retention.old_rows import (
     add_attempt,
     add_delivery,
     add_event,
-    in_daily_partitions,
+    create_partitions,
+    drop_partitions,
     left,
 )
 from tests.support.postgresql import PostgresqlServer
@@ -81,7 +82,6 @@ async def test_days_ahead_have_partitions_from_the_start(
 
 
 async def test_row_is_stored_in_the_partition_of_its_day(postgresql: Database) -> None:
-    await in_daily_partitions(postgresql, NOW)
     midnight = datetime(2026, 11, 21, tzinfo=UTC)
     for at in (midnight - timedelta(milliseconds=1), midnight):
         await add_event(postgresql, at)
@@ -93,7 +93,7 @@ async def test_row_is_stored_in_the_partition_of_its_day(postgresql: Database) -
 async def test_rows_of_a_day_without_partition_are_stored_and_deleted_in_batches(
     postgresql: Database,
 ) -> None:
-    await in_daily_partitions(postgresql)
+    await drop_partitions(postgresql)
     old = await add_event(postgresql, BEFORE)
     new = await add_event(postgresql, NOW + DAY)
     # creating partitions loses no row of the default partition, of that day or another
@@ -110,7 +110,7 @@ async def test_rows_of_a_day_without_partition_are_stored_and_deleted_in_batches
 async def test_old_partition_is_dropped_with_its_rows(
     postgresql: Database,
 ) -> None:
-    await in_daily_partitions(postgresql, CUTOFF - 2 * DAY)
+    await create_partitions(postgresql, CUTOFF - 2 * DAY, days=3)
     kept = await add_attempt(postgresql, "dlv_1", CUTOFF)
     for at in (BEFORE, BEFORE - DAY, BEFORE - DAY):
         await add_attempt(postgresql, "dlv_1", at)
@@ -123,7 +123,7 @@ async def test_old_partition_is_dropped_with_its_rows(
 async def test_old_partition_with_a_kept_row_loses_only_its_other_rows(
     postgresql: Database,
 ) -> None:
-    await in_daily_partitions(postgresql, CUTOFF - 2 * DAY)
+    await create_partitions(postgresql, CUTOFF - 2 * DAY, days=3)
     event = await add_event(postgresql, BEFORE)
     delivery = await add_delivery(postgresql, event, BEFORE, status="paused")
     for _ in range(2):
@@ -151,7 +151,7 @@ async def test_partition_of_a_busy_table_is_dropped_in_a_later_run(
     postgresql: Database,
 ) -> None:
     """A lock that is not available soon is given up, so that nobody waits behind it."""
-    await in_daily_partitions(postgresql, CUTOFF - DAY)
+    await create_partitions(postgresql, CUTOFF - DAY, days=1)
     await add_event(postgresql, BEFORE)
     async with postgresql.read() as reader:
         await reader.execute(select(Event.__table__.c.id))
@@ -165,7 +165,7 @@ async def test_partition_of_a_busy_table_is_dropped_in_a_later_run(
 
 
 async def test_role_that_does_not_own_the_tables_deletes_in_batches(postgresql: Database) -> None:
-    await in_daily_partitions(postgresql, CUTOFF - DAY)
+    await create_partitions(postgresql, CUTOFF - DAY, days=1)
     await add_event(postgresql, BEFORE)
     async with postgresql.write() as connection:
         for statement in (
@@ -182,7 +182,6 @@ async def test_role_that_does_not_own_the_tables_deletes_in_batches(postgresql: 
 
 
 async def test_partitions_are_created_beside_a_writer(postgresql: Database) -> None:
-    await in_daily_partitions(postgresql, NOW)
     async with postgresql.write() as writer:
         await writer.execute(
             insert(Event.__table__),
@@ -195,14 +194,13 @@ async def test_partitions_are_created_beside_a_writer(postgresql: Database) -> N
                 "created_at": NOW,
             },
         )
-        assert await partitions.create_ahead(postgresql, now=NOW + DAY) == len(PARTITIONED)
+        assert await create_partitions(postgresql, BEFORE, days=1) == len(PARTITIONED)
 
 
 async def test_deliverys_attempts_are_only_searched_from_its_day_on(
     postgresql: Database,
 ) -> None:
-    days = [NOW - 16 * DAY, NOW - 8 * DAY, NOW]
-    await in_daily_partitions(postgresql, *days)
+    await create_partitions(postgresql, NOW - 4 * DAY, days=3)
     delivery = new_id("dlv", NOW - 2 * DAY)
     early = await add_attempt(postgresql, delivery, NOW - 2 * DAY - timedelta(hours=20))
     late = await add_attempt(postgresql, delivery, NOW)
@@ -216,7 +214,6 @@ async def test_deliverys_attempts_are_only_searched_from_its_day_on(
 
 
 async def test_event_is_searched_in_its_day_only(postgresql: Database) -> None:
-    await in_daily_partitions(postgresql, NOW)
     event = await add_event(postgresql, NOW)
     async with postgresql.read() as connection:
         statement = select(Event.__table__.c.body).where(Event.__table__.c.id.in_([event]))

@@ -35,7 +35,7 @@ from tests.integration.storage.retention.old_rows import (
     add_endpoint,
     add_event,
     add_key,
-    in_daily_partitions,
+    create_partitions,
     left,
     number_of,
 )
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("daily", [False, True], ids=["one partition", "daily partitions"])
 async def test_dry_run_predicts_a_run_and_changes_nothing(database: Database, daily: bool) -> None:
     if daily:
-        await in_daily_partitions(database, CUTOFF - 3 * DAY, CUTOFF + DAY)
+        await create_partitions(database, CUTOFF - 3 * DAY, days=5)
     for day in range(5):
         at = CUTOFF - 3 * DAY + day * DAY
         for status, ended in (("delivered", at), ("dead", at), ("paused", None)):
