@@ -105,7 +105,7 @@ async def test_each_filter_narrows_the_list(
 FILTERS = ["status", "endpoint_id", "subscription_id", "event_id", "event_type", "tenant_id"]
 
 
-@pytest.mark.parametrize("status", ["pending", "delivered"])
+@pytest.mark.parametrize("status", ["pending", pytest.param("delivered", marks=pytest.mark.slow)])
 async def test_combined_filters_find_deliveries_that_match_all(
     client: httpx2.AsyncClient, context: Context, tenant: str, status: str
 ) -> None:

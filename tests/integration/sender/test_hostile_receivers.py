@@ -9,8 +9,7 @@ import struct
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -95,6 +94,18 @@ NOT_HTTP = {
     "chunk of negative size": f"{CHUNKED}-1\r\nok",
     "chunk of 30 digits": f"{CHUNKED}{'F' * 30}\r\nok",
 }
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio", marks=pytest.mark.slow),
+    ],
+)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    """By default only uvloop, which Hookfast uses if it is installed."""
+    return request.param
 
 
 async def post(sender: Sender, url: str, *, timeout: float = DEADLINE) -> Outcome:
@@ -218,11 +229,11 @@ async def test_any_response_bytes_become_a_classified_outcome(
     (outcome.response_excerpt or "").encode()  # no lone surrogates: every database can store it
 
 
-@asynccontextmanager
-async def _receiver_process() -> AsyncIterator[str]:
-    """Start a receiver in another process, with its own memory and CPU, and return its URL."""
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[str]:
+    """The URL of a receiver in another process, with its own memory and CPU."""
     command = [sys.executable, "-m", "tests.support.receiver", "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -230,26 +241,23 @@ async def _receiver_process() -> AsyncIterator[str]:
             process.terminate()
 
 
-async def test_no_response_uses_more_memory_than_the_limits(sender: Sender) -> None:
+async def test_no_response_uses_more_memory_than_the_limits(sender: Sender, hostile: str) -> None:
     paths = ["/declared-body/10737418240", "/endless-body", "/endless-chunks", "/gzip-bomb"]
     paths += ["/endless-chunk-line", "/endless-trailers", "/huge-header", "/endless-interim/0"]
-    async with _receiver_process() as url:
-        await post(sender, f"{url}/ok")
-        tracemalloc.start()
-        try:
-            for path in paths:
-                await post(sender, url + path)
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
+    await post(sender, f"{hostile}/ok")
+    tracemalloc.start()
+    try:
+        for path in paths:
+            await post(sender, hostile + path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert peak < 2_000_000  # 64 KiB of body, 128 KiB unread, 256 KiB of a TLS-less read, twice
 
 
-async def test_many_hostile_receivers_do_not_delay_a_good_one(
-    sender: Sender,
-) -> None:
+async def test_many_hostile_receivers_do_not_delay_a_good_one(sender: Sender, hostile: str) -> None:
     stuck_on = [path for path, result in HOSTILE.items() if result is Result.TIMEOUT]
-    async with _receiver_process() as hostile, Receiver() as good:
+    async with Receiver() as good:
         stuck = [
             asyncio.create_task(sender.post(hostile + path, headers={}, body=b"", timeout=100))
             for path in stuck_on * 10
