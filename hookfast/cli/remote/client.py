@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -99,6 +100,7 @@ class Api:
             headers=self._headers,
             timeout=_TIMEOUT,
             trust_env=not is_local(self._url),  # a proxy does not know this machine
+            verify=_trusted(self._url),
         )
 
     @property
@@ -114,6 +116,7 @@ class Api:
             headers=self._headers,
             timeout=httpx2.Timeout(silence_seconds, connect=10.0),
             trust_env=not is_local(self._url),
+            verify=_trusted(self._url),
         )
 
     def close(self) -> None:
@@ -271,6 +274,14 @@ def _checked_url(url: str) -> str:
     if "@" in parts.netloc:  # it would replace the key, and error messages would show it
         raise NotHookfast("The URL must not have a user or a password; the API key is enough.")
     return url.rstrip("/").removesuffix("/v1")
+
+
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """Return the certificate authorities that a client for this URL trusts: none for HTTP on this
+    machine, because reading the usual ones takes 40 ms."""
+    if is_local(url) and urlsplit(url).scheme == "http":
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return True
 
 
 def is_local(url: str) -> bool:
