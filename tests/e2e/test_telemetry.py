@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hookfast.telemetry.instruments import CATALOGUE, TENANT_LABEL
 from tests.e2e.otlp_collector import Collector, ReceivedSpan, collector
-from tests.e2e.service_process import eventually, free_ports
+from tests.e2e.service_process import NO_TLS, eventually, free_ports
 from tests.e2e.test_up import Up, running_up
 from tests.integration.api.inbound import signed
 
@@ -59,6 +59,7 @@ class Service:
             json=body,
             headers={"Authorization": f"Bearer {OPERATOR_KEY}", **headers},
             trust_env=False,
+            verify=NO_TLS,
         )
         assert answer.status_code < 300, answer.text
         return answer.json()
@@ -70,6 +71,7 @@ class Service:
             f"http://127.0.0.1:{port}/metrics",
             headers={"Authorization": f"Bearer {METRICS_TOKEN}"},
             trust_env=False,
+            verify=NO_TLS,
         )
         assert answer.status_code == 200, answer.text
         found: dict[str, list[dict[str, str]]] = {}
@@ -174,6 +176,7 @@ def _generate_traffic(service: Service) -> None:
             content=body,
             headers=headers | {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"},
             trust_env=False,
+            verify=NO_TLS,
         )
 
     def delivered() -> bool:
@@ -287,11 +290,11 @@ def test_metrics_require_the_token_or_the_operators_key(service: Service) -> Non
         f"http://127.0.0.1:{port}/metrics"
         for port in (service.up.ports["api"], service.worker_port)
     )
-    assert httpx2.get(api, trust_env=False).status_code == 401
-    assert httpx2.get(worker, trust_env=False).status_code == 401
+    assert httpx2.get(api, trust_env=False, verify=NO_TLS).status_code == 401
+    assert httpx2.get(worker, trust_env=False, verify=NO_TLS).status_code == 401
     operator = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    assert httpx2.get(api, headers=operator, trust_env=False).status_code == 200
-    assert httpx2.get(worker, headers=operator, trust_env=False).status_code == 401
+    assert httpx2.get(api, headers=operator, trust_env=False, verify=NO_TLS).status_code == 200
+    assert httpx2.get(worker, headers=operator, trust_env=False, verify=NO_TLS).status_code == 401
 
 
 def test_the_metrics_are_pushed_too(service: Service) -> None:

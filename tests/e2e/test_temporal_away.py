@@ -19,7 +19,7 @@ from tests.e2e.processes import (
     temporal_process,
     worker,
 )
-from tests.e2e.service_process import free_ports
+from tests.e2e.service_process import NO_TLS, free_ports
 from tests.support.receiver import Receiver
 from tests.support.waiting import eventually
 
@@ -87,6 +87,7 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
             headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
             timeout=20,
             trust_env=False,
+            verify=NO_TLS,
         ) as client,
     ):
         await until_healthy(client)

@@ -18,7 +18,7 @@ import httpx2
 import psutil
 import pytest
 
-from tests.e2e.service_process import environment, eventually, free_ports, lives
+from tests.e2e.service_process import NO_TLS, environment, eventually, free_ports, lives
 from tests.support.waiting import PATIENCE
 
 _DOUBLED = ["api", "api", "temporal", "worker", "worker"]
@@ -61,7 +61,7 @@ class Up:
         return False
 
     def readyz(self) -> httpx2.Response:
-        return httpx2.get(f"{self.url}/readyz", trust_env=False, timeout=PATIENCE)
+        return httpx2.get(f"{self.url}/readyz", trust_env=False, verify=NO_TLS, timeout=PATIENCE)
 
 
 @contextmanager
@@ -106,7 +106,9 @@ def test_it_serves_in_40_mib_with_two_of_each_though_one_is_killed_and_sigterm_e
         home, "--workers", "2", HOOKFAST_API_PROCESSES="2", HOOKFAST_WORKER_METRICS_PORT="0"
     ) as up:
         assert psutil.Process(up.process.pid).memory_info().rss < 40 * 2**20
-        ui = httpx2.get(f"http://127.0.0.1:{up.ports['temporal_ui']}/", trust_env=False)
+        ui = httpx2.get(
+            f"http://127.0.0.1:{up.ports['temporal_ui']}/", trust_env=False, verify=NO_TLS
+        )
         assert ui.status_code == 200
         eventually(lambda: _log(home).count("The worker is ready.") == 2)
         assert sorted(up.parts().values()) == _DOUBLED
@@ -135,7 +137,9 @@ def test_killed_parts_and_a_killed_up_start_again_and_ctrl_c_ends_all_in_order(h
             os.kill(before[part], signal.SIGKILL)
 
             # no caller is rejected meanwhile
-            answer = httpx2.get(f"{up.url}/healthz", trust_env=False, timeout=PATIENCE)
+            answer = httpx2.get(
+                f"{up.url}/healthz", trust_env=False, verify=NO_TLS, timeout=PATIENCE
+            )
             assert answer.status_code == 200
             eventually(lambda old=before[part], name=part: up.children().get(name, old) != old)
             eventually(up.ready)

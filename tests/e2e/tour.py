@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.e2e.service_process import environment, eventually, free_ports
+from tests.e2e.service_process import NO_TLS, environment, eventually, free_ports
 from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +79,6 @@ def receiver(folder: Path, port: str) -> Iterator[Path]:
 
 def _answers(url: str) -> bool:
     with suppress(httpx2.TransportError):
-        httpx2.get(url, trust_env=False)
+        httpx2.get(url, trust_env=False, verify=NO_TLS)
         return True
     return False

@@ -21,6 +21,7 @@ _SERVER.set_forkserver_preload(
         "hookfast.cli.remote.deliveries",
         "hookfast.cli.remote.trigger",
         "hookfast.cli.secrets",
+        "httpcore2",  # httpx2 imports it with its first client
         "tests.support.forked_command",
     ]
 )

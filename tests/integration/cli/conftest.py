@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from hookfast.settings.settings import Settings
-from tests.e2e.service_process import environment
+from tests.e2e.service_process import NO_TLS, environment
 from tests.support.api_client import OPERATOR_KEY, Json
 from tests.support.api_server import ApiServer, api_server
 from tests.support.forked_command import run_forked
@@ -131,6 +131,7 @@ async def client(served: ApiServer) -> AsyncIterator[httpx2.AsyncClient]:
         base_url=f"{served.url}/v1",
         headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
         trust_env=False,
+        verify=NO_TLS,
         timeout=PATIENCE,  # a busy machine may take longer than the default of five seconds
     ) as client:
         yield client

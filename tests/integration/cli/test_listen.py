@@ -23,7 +23,7 @@ from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Event
-from tests.e2e.service_process import environment, free_ports
+from tests.e2e.service_process import NO_TLS, environment, free_ports
 from tests.integration.api.inbound import signed
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import OPERATOR_KEY, Json
@@ -213,7 +213,9 @@ async def test_raw_payload_forwards_the_providers_request_unchanged(
     chosen = ("--source", source["id"], "--payload", "raw")
     async with listen("--forward-to", receiver.url(), *chosen) as listening:
         await emit(client, tenant)
-        async with httpx2.AsyncClient(base_url=served.url, trust_env=False) as provider:
+        async with httpx2.AsyncClient(
+            base_url=served.url, trust_env=False, verify=NO_TLS
+        ) as provider:
             headers, _ = signed(body, secret=SECRET)
             answer = await provider.post(f"/in/{source['id']}", content=body, headers=headers)
             assert answer.status_code == 202, answer.text
@@ -344,5 +346,8 @@ async def _service(settings: Settings, listener: socket.socket) -> AsyncIterator
 
 def _client(url: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
-        base_url=f"{url}/v1", headers={"Authorization": f"Bearer {OPERATOR_KEY}"}, trust_env=False
+        base_url=f"{url}/v1",
+        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+        trust_env=False,
+        verify=NO_TLS,
     )
