@@ -16,6 +16,7 @@ from api.access.client_address import client_address
 from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
+from tests.e2e.service_process import NO_TLS
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +48,7 @@ async def base_url(settings: Settings) -> AsyncIterator[str]:
 async def test_only_configured_proxies_are_trusted(base_url: str, settings: Settings) -> None:
     """uvicorn by default trusts every process on the same machine."""
     headers = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
-    async with httpx2.AsyncClient(base_url=base_url) as client:
+    async with httpx2.AsyncClient(base_url=base_url, verify=NO_TLS) as client:
         answer = await client.get("/whoami", headers=headers)
     if settings.trusted_proxies:
         assert answer.json() == {"client": "203.0.113.7", "scheme": "https"}
@@ -57,7 +58,7 @@ async def test_only_configured_proxies_are_trusted(base_url: str, settings: Sett
 
 
 async def test_response_does_not_name_the_server_software(base_url: str) -> None:
-    async with httpx2.AsyncClient(base_url=base_url) as client:
+    async with httpx2.AsyncClient(base_url=base_url, verify=NO_TLS) as client:
         for path in ("/healthz", "/nothing"):
             answer = await client.get(path)
             assert "server" not in answer.headers
