@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -73,11 +74,11 @@ async def test_entry_has_actor_action_and_resource(database: Database) -> None:
     }
 
 
-@pytest.mark.parametrize("actor", [SYSTEM, CLI])
-async def test_entry_of_the_system_or_the_cli_has_no_key(database: Database, actor: Actor) -> None:
-    await record(database, "ep_1", actor=actor)
-    [entry] = await listed(database)
-    assert (entry.actor, entry.key_id, entry.client_address) == (actor.kind, None, None)
+async def test_entry_of_the_system_or_the_cli_has_no_key(database: Database) -> None:
+    for actor in (SYSTEM, CLI):
+        await record(database, actor.kind, actor=actor)
+        [entry] = await listed(database, resource_id=actor.kind)
+        assert (entry.actor, entry.key_id, entry.client_address) == (actor.kind, None, None)
 
 
 async def test_rolled_back_transaction_leaves_no_entry(database: Database) -> None:
@@ -115,16 +116,14 @@ TAMPERING = [
 ]
 
 
-@pytest.mark.parametrize("statement", TAMPERING)
-async def test_triggers_prevent_changing_or_deleting_an_entry(
-    database: Database, statement: str
-) -> None:
+async def test_triggers_prevent_changing_or_deleting_an_entry(database: Database) -> None:
     await record(database, "ep_old", at=NOW - 1000 * DAY)
     before = await listed(database)
-    with pytest.raises(IntegrityError, match="append-only"):
-        async with database.write() as connection:
-            await connection.execute(text(statement))
-    assert await listed(database) == before
+    for statement in TAMPERING:
+        with pytest.raises(IntegrityError, match="append-only"):
+            async with database.write() as connection:
+                await connection.execute(text(statement))
+        assert await listed(database) == before, statement
 
 
 async def test_triggers_prevent_replacing_an_entry(database: Database) -> None:
@@ -217,23 +216,20 @@ PLANS = [
 ]
 
 
-@pytest.mark.parametrize("after", [None, "aud_5"])
-@pytest.mark.parametrize(("chosen", "index"), PLANS)
-async def test_page_reads_one_range_of_an_index(
-    database: Database, chosen: AuditFilter, index: str, after: str | None
-) -> None:
-    statement = audit_log.page_statement(chosen, after=after, limit=51)
+async def test_page_reads_one_range_of_an_index(database: Database) -> None:
     async with database.read() as connection:
-        if database.kind == "sqlite":
-            plan = await explain(connection, statement)
-            assert index in plan.split(), plan
-            assert "TEMP B-TREE" not in plan, plan
-        else:
+        if database.kind == "postgresql":
             # its statistics say that the table is empty: it is enough that an index can be used
             await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
             await connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
+        for (chosen, index), after in product(PLANS, (None, "aud_5")):
+            statement = audit_log.page_statement(chosen, after=after, limit=51)
             plan = await explain(connection, statement)
-            assert "Index Scan Backward" in plan, plan
+            if database.kind == "sqlite":
+                assert index in plan.split(), (chosen, plan)
+                assert "TEMP B-TREE" not in plan, (chosen, plan)
+            else:
+                assert "Index Scan Backward" in plan, (chosen, plan)
 
 
 @pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.__tablename__)

@@ -195,26 +195,23 @@ async def test_recording_the_first_attempt_marks_the_row_as_started(
 # -- waking ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("before", "wakes", "then"),
-    [
+async def test_a_waiting_row_keeps_the_more_urgent_of_two_wakes(
+    database: Database, endpoint: str
+) -> None:
+    for before, wakes, then in (
         (Urgency.PERSON, Urgency.RETRY, Urgency.PERSON),
         (Urgency.PERSON, Urgency.JOB, Urgency.PERSON),
         (Urgency.RETRY, Urgency.JOB, Urgency.RETRY),
         (Urgency.RETRY, Urgency.RETRY, Urgency.RETRY),
         (Urgency.FIRST, Urgency.RETRY, Urgency.RETRY),
         (Urgency.JOB, Urgency.PERSON, Urgency.PERSON),
-    ],
-)
-async def test_a_waiting_row_keeps_the_more_urgent_of_two_wakes(
-    database: Database, endpoint: str, before: int, wakes: int, then: int
-) -> None:
-    waiting = await seed(database, endpoint, urgency=before)
-    started = await seed(database, endpoint, urgency=before, started_at=at(0))
-    await wake(database, waiting, started, urgency=wakes)
-    rows = {row.delivery_id: row for row in await claim(database)}
-    assert (rows[waiting].urgency, rows[waiting].wakes) == (then, 1)
-    assert (rows[started].urgency, rows[started].wakes) == (wakes, 1)
+    ):
+        waiting = await seed(database, endpoint, urgency=before)
+        started = await seed(database, endpoint, urgency=before, started_at=at(0))
+        await wake(database, waiting, started, urgency=wakes)
+        rows = {row.delivery_id: row for row in await claim(database)}
+        assert (rows[waiting].urgency, rows[waiting].wakes) == (then, 1), (before, wakes)
+        assert (rows[started].urgency, rows[started].wakes) == (wakes, 1), (before, wakes)
 
 
 async def test_waking_changes_only_the_outbox_columns(database: Database, endpoint: str) -> None:
@@ -226,28 +223,23 @@ async def test_waking_changes_only_the_outbox_columns(database: Database, endpoi
     assert changed == {"started_at", "wakes", "urgency"}
 
 
-@pytest.mark.parametrize(
-    ("columns", "is_lost"),
-    [
-        ({}, True),
-        ({"next_attempt_at": at(301)}, False),  # due a moment ago
-        ({"next_attempt_at": None}, False),  # paused, or ended
-        ({"started_at": at(301)}, False),  # it was started or woken recently
-        ({"started_at": None}, False),  # it is in the outbox
-        ({"updated_at": at(301)}, False),  # it has changed recently
-    ],
-)
 async def test_only_deliveries_that_are_long_overdue_and_unchanged_are_lost(
-    database: Database, endpoint: str, columns: dict[str, Any], is_lost: bool
+    database: Database, endpoint: str
 ) -> None:
-    delivery = await seed(database, endpoint, **{"started_at": at(0)} | columns)
+    lost = await seed(database, endpoint, started_at=at(0))
+    others: list[dict[str, Any]] = [
+        {"next_attempt_at": at(301)},  # due a moment ago
+        {"next_attempt_at": None},  # paused, or ended
+        {"started_at": at(301)},  # it was started or woken recently
+        {"started_at": None},  # it is in the outbox
+        {"updated_at": at(301)},  # it has changed recently
+    ]
+    ids = [await seed(database, endpoint, **{"started_at": at(0)} | one) for one in others]
     async with database.write() as connection:
-        found = await outbox.wake_lost(connection, overdue_since=at(300), limit=10)
-    assert found == int(is_lost)
-    row = await delivery_row(database, delivery)
-    assert row.wakes == int(is_lost)
-    if is_lost:
-        assert (row.started_at, row.urgency) == (None, Urgency.RETRY)
+        assert await outbox.wake_lost(connection, overdue_since=at(300), limit=10) == 1
+    row = await delivery_row(database, lost)
+    assert (row.wakes, row.started_at, row.urgency) == (1, None, Urgency.RETRY)
+    assert [(await delivery_row(database, one)).wakes for one in ids] == [0] * len(others)
 
 
 async def test_a_lost_delivery_that_was_woken_is_not_lost_at_once(
