@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -66,6 +67,35 @@ async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     """A client with the operator's key; paths are relative to `/v1`."""
     async with client_with(app, OPERATOR_KEY) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+async def common_app(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[FastAPI]:
+    """One started application for all tests whose requests are rejected before the database has to
+    do with them. Other objects may exist in it."""
+    home = tmp_path_factory.mktemp("common")
+    shutil.copyfile(sqlite_template, home / "hookfast.db")
+    settings = development_settings(f"sqlite+aiosqlite:///{home / 'hookfast.db'}", home)
+    unlimited = settings.model_copy(update={"auth_failures_per_minute": 0})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+        async with running_app(unlimited) as app:
+            yield app
+
+
+@pytest.fixture(scope="session")
+async def common_client(common_app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of `common_app` with the operator's key."""
+    async with client_with(common_app, OPERATOR_KEY) as client:
+        yield client
+
+
+@pytest.fixture
+async def common_tenant(common_client: httpx2.AsyncClient) -> str:
+    """The id of a new tenant of `common_app`."""
+    return str((await maker(common_client, "/tenants")(name="Acme"))["id"])
 
 
 @pytest.fixture

@@ -79,10 +79,9 @@ async def test_a_key_stops_working_when_it_expires(
     ],
 )
 async def test_invalid_key_is_rejected(
-    client: httpx2.AsyncClient, make_tenant: Make, body: dict[str, object], pointer: str
+    common_client: httpx2.AsyncClient, common_tenant: str, body: dict[str, object], pointer: str
 ) -> None:
-    tenant = await make_tenant()
-    answer = await client.post(f"/tenants/{tenant['id']}/api-keys", json=body)
+    answer = await common_client.post(f"/tenants/{common_tenant}/api-keys", json=body)
     assert_problem(answer, 422, code="invalid_input", pointer=pointer)
 
 
@@ -102,9 +101,11 @@ async def test_invalid_key_is_rejected(
         "Bearer hf_\xff" + "x" * 40,
     ],
 )
-async def test_request_without_a_valid_key_answers_401(app: FastAPI, header: str | None) -> None:
+async def test_request_without_a_valid_key_answers_401(
+    common_app: FastAPI, header: str | None
+) -> None:
     headers = [] if header is None else [(b"authorization", header.encode("latin-1"))]
-    async with client_with(app, "") as client:
+    async with client_with(common_app, "") as client:
         del client.headers["authorization"]
         answer = await client.get("/tenants", headers=headers)
     code = "invalid_key" if (header or "").startswith("Bearer ") and header != "Bearer " else None

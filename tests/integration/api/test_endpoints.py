@@ -304,11 +304,19 @@ async def test_a_tenants_key_implies_its_tenant(
     ],
 )
 async def test_invalid_endpoint_is_rejected(
-    client: httpx2.AsyncClient, tenant_id: str, member: str, value: object, code: str, pointer: str
+    common_client: httpx2.AsyncClient,
+    common_tenant: str,
+    member: str,
+    value: object,
+    code: str,
+    pointer: str,
 ) -> None:
-    body = {"url": URL, "tenant_id": tenant_id, "verification": "none"} | {member: value}
-    assert_problem(await client.post("/endpoints", json=body), 422, code=code, pointer=pointer)
-    assert (await client.get("/endpoints")).json()["data"] == []
+    body = {"url": URL, "tenant_id": common_tenant, "verification": "none"} | {member: value}
+    assert_problem(
+        await common_client.post("/endpoints", json=body), 422, code=code, pointer=pointer
+    )
+    owned = await common_client.get("/endpoints", params={"tenant_id": common_tenant})
+    assert owned.json()["data"] == []
 
 
 async def test_patch_rejects_what_create_rejects(

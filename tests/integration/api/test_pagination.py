@@ -89,8 +89,8 @@ async def test_rows_created_meanwhile_do_not_shift_the_pages(
         base64.urlsafe_b64encode(b"tnt_" + b"0" * 32).decode(),  # a key without the id of its list
     ],
 )
-async def test_invalid_cursor_is_rejected(client: httpx2.AsyncClient, cursor: str) -> None:
-    answer = await client.get("/tenants", params={"cursor": cursor})
+async def test_invalid_cursor_is_rejected(common_client: httpx2.AsyncClient, cursor: str) -> None:
+    answer = await common_client.get("/tenants", params={"cursor": cursor})
     assert_problem(answer, 422, code="invalid_input", pointer="cursor")
 
 
@@ -117,14 +117,16 @@ async def test_cursor_of_another_list_is_rejected(
 
 
 @pytest.mark.parametrize("limit", ["0", "201", "-1", "x", "", "1.5", "9" * 30, "1\x00"])
-async def test_limit_out_of_range_is_rejected(client: httpx2.AsyncClient, limit: str) -> None:
-    answer = await client.get("/tenants", params={"limit": limit})
+async def test_limit_out_of_range_is_rejected(
+    common_client: httpx2.AsyncClient, limit: str
+) -> None:
+    answer = await common_client.get("/tenants", params={"limit": limit})
     assert_problem(answer, 422, code="invalid_input", pointer="limit")
 
 
 @pytest.mark.parametrize("path", ["/tenants", "/endpoints", "/event-types", "/api-keys"])
 async def test_unknown_query_parameter_is_rejected_by_name(
-    client: httpx2.AsyncClient, path: str
+    common_client: httpx2.AsyncClient, path: str
 ) -> None:
-    answer = await client.get(path, params={"limt": "5"})
+    answer = await common_client.get(path, params={"limt": "5"})
     assert_problem(answer, 422, code="invalid_input", pointer="limt")

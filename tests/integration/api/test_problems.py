@@ -15,7 +15,6 @@ from sqlalchemy import make_url
 from hookfast.settings.settings import Settings
 from tests.support.api_client import (
     OPERATOR_KEY,
-    Make,
     assert_problem,
     borrowed_app,
     client_with,
@@ -54,9 +53,9 @@ JSON = {"content-type": "application/json"}
 )
 @pytest.mark.parametrize(("method", "path"), [("POST", "/tenants"), ("PUT", "/event-types/a.b.c")])
 async def test_body_that_is_not_strict_json_answers_422(
-    client: httpx2.AsyncClient, method: str, path: str, body: bytes
+    common_client: httpx2.AsyncClient, method: str, path: str, body: bytes
 ) -> None:
-    answer = await client.request(method, path, content=body, headers=JSON)
+    answer = await common_client.request(method, path, content=body, headers=JSON)
     assert_problem(answer, 422, code="invalid_json")
 
 
@@ -65,10 +64,10 @@ async def test_body_that_is_not_strict_json_answers_422(
     [None, "", "text/plain", "application/x-www-form-urlencoded", "text/json", "application/jsonx"],
 )
 async def test_body_not_declared_as_json_answers_415(
-    client: httpx2.AsyncClient, content_type: str | None
+    common_client: httpx2.AsyncClient, content_type: str | None
 ) -> None:
     headers = {} if content_type is None else {"content-type": content_type}
-    answer = await client.post("/tenants", content=b'{"name": "x"}', headers=headers)
+    answer = await common_client.post("/tenants", content=b'{"name": "x"}', headers=headers)
     assert_problem(answer, 415, code="unsupported_media_type")
 
 
@@ -77,17 +76,19 @@ async def test_body_not_declared_as_json_answers_415(
     ["application/json", "Application/JSON; charset=utf-8", "application/vnd.acme+json"],
 )
 async def test_every_json_content_type_is_accepted(
-    client: httpx2.AsyncClient, content_type: str
+    common_client: httpx2.AsyncClient, content_type: str
 ) -> None:
-    answer = await client.post(
+    answer = await common_client.post(
         "/tenants", content=b'{"name": "x"}', headers={"content-type": content_type}
     )
     assert answer.status_code == 201
 
 
-async def test_a_problem_never_repeats_the_input(client: httpx2.AsyncClient) -> None:
+async def test_a_problem_never_repeats_the_input(common_client: httpx2.AsyncClient) -> None:
     body = {"name": "x" * 201, "metadata": "the-value", "token": "s3cret"}
-    problem = assert_problem(await client.post("/tenants", json=body), 422, code="invalid_input")
+    problem = assert_problem(
+        await common_client.post("/tenants", json=body), 422, code="invalid_input"
+    )
     assert [error["pointer"] for error in problem["errors"]] == ["/name", "/metadata", "/token"]
     assert "the-value" not in str(problem)
     assert "s3cret" not in str(problem)
@@ -95,32 +96,36 @@ async def test_a_problem_never_repeats_the_input(client: httpx2.AsyncClient) -> 
 
 
 async def test_a_problem_lists_at_most_twenty_errors_with_short_pointers(
-    client: httpx2.AsyncClient,
+    common_client: httpx2.AsyncClient,
 ) -> None:
     body = {f"{'unknown' * 100}{number}": 1 for number in range(50)}
-    problem = assert_problem(await client.post("/tenants", json=body), 422, code="invalid_input")
+    problem = assert_problem(
+        await common_client.post("/tenants", json=body), 422, code="invalid_input"
+    )
     assert len(problem["errors"]) == 20
     assert all(len(error["pointer"]) <= 200 for error in problem["errors"])
 
 
 async def test_an_unknown_path_and_an_unknown_method_are_problems(
-    client: httpx2.AsyncClient,
+    common_client: httpx2.AsyncClient,
 ) -> None:
-    assert_problem(await client.get("/nothing"), 404, code="not_found")
-    answer = await client.delete("/event-types")
+    assert_problem(await common_client.get("/nothing"), 404, code="not_found")
+    answer = await common_client.delete("/event-types")
     assert_problem(answer, 405, code="method_not_allowed")
     assert answer.headers["allow"] == "GET"
 
 
-async def test_nul_in_a_query_parameter_is_rejected(client: httpx2.AsyncClient) -> None:
-    answer = await client.get("/subscriptions?matches=a.b%00.c")
+async def test_nul_in_a_query_parameter_is_rejected(common_client: httpx2.AsyncClient) -> None:
+    answer = await common_client.get("/subscriptions?matches=a.b%00.c")
     assert_problem(answer, 422, code="invalid_input", pointer="matches")
 
 
 @pytest.mark.parametrize("query", ["limit=1&limit=2", "limit=2&limit=2", "limit=&limit=2"])
-async def test_repeated_query_parameter_is_rejected(client: httpx2.AsyncClient, query: str) -> None:
+async def test_repeated_query_parameter_is_rejected(
+    common_client: httpx2.AsyncClient, query: str
+) -> None:
     """A caller that repeats a filter means both, and would get only the last one's rows."""
-    answer = await client.get(f"/tenants?{query}")
+    answer = await common_client.get(f"/tenants?{query}")
     assert_problem(answer, 422, code="invalid_input", pointer="limit")
 
 
@@ -197,13 +202,13 @@ async def test_unexpected_error_answers_500_without_details(own_app: FastAPI) ->
     ],
 )
 async def test_pointer_names_a_present_or_missing_member(
-    client: httpx2.AsyncClient,
+    common_client: httpx2.AsyncClient,
     method: str,
     path: str,
     body: dict[str, object],
     pointers: set[str],
 ) -> None:
-    answer = await client.request(method, path, json=body)
+    answer = await common_client.request(method, path, json=body)
     problem = assert_problem(answer, 422, code="invalid_input")
     found = {error["pointer"] for error in problem["errors"]}
     assert found == pointers
@@ -211,11 +216,10 @@ async def test_pointer_names_a_present_or_missing_member(
 
 @pytest.mark.parametrize("name", ["query", "body", "path"])
 async def test_patch_of_an_unknown_member_is_rejected_by_name(
-    client: httpx2.AsyncClient, make_tenant: Make, name: str
+    common_client: httpx2.AsyncClient, common_tenant: str, name: str
 ) -> None:
-    tenant = (await make_tenant())["id"]
-    answer = await client.patch(
-        f"/tenants/{tenant}",
+    answer = await common_client.patch(
+        f"/tenants/{common_tenant}",
         content=json.dumps({name: 1}),
         headers={"content-type": "application/merge-patch+json"},
     )
@@ -234,8 +238,8 @@ async def test_patch_of_an_unknown_member_is_rejected_by_name(
     ],
 )
 async def test_errors_use_the_words_of_json(
-    client: httpx2.AsyncClient, path: str, body: object, pointer: str, detail: str
+    common_client: httpx2.AsyncClient, path: str, body: object, pointer: str, detail: str
 ) -> None:
-    answer = await client.post(path, content=json.dumps(body), headers=JSON)
+    answer = await common_client.post(path, content=json.dumps(body), headers=JSON)
     problem = assert_problem(answer, 422, code="invalid_input")
     assert {"pointer": pointer, "detail": detail} in problem["errors"]

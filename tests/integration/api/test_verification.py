@@ -16,6 +16,7 @@ from tests.support.api_client import (
     Make,
     assert_problem,
     client_with,
+    endpoint_maker,
     running_app,
 )
 from tests.support.receiver import Receiver
@@ -273,13 +274,13 @@ async def test_url_is_not_changed_if_an_unverified_topic_was_added_meanwhile(
     ],
 )
 async def test_blocked_url_is_rejected_with_every_verification_mode(
-    client: httpx2.AsyncClient, make_endpoint: Make, tenant_id: str, mode: str, url: str
+    common_client: httpx2.AsyncClient, common_tenant: str, mode: str, url: str
 ) -> None:
-    body = {"tenant_id": tenant_id, "url": url, "verification": mode}
-    refused = await client.post("/endpoints", json=body)
+    body = {"tenant_id": common_tenant, "url": url, "verification": mode}
+    refused = await common_client.post("/endpoints", json=body)
     assert_problem(refused, 422, code="verification_failed", pointer="/url")
-    endpoint = await make_endpoint(tenant_id=tenant_id)
-    refused = await client.patch(
+    endpoint = await endpoint_maker(common_client)(tenant_id=common_tenant)
+    refused = await common_client.patch(
         f"/endpoints/{endpoint['id']}", json={"url": url, "verification": mode}
     )
     assert_problem(refused, 422, code="verification_failed", pointer="/url")
