@@ -38,6 +38,8 @@ from tests.support.temporal_server import temporal_server
 from tests.support.waiting import PATIENCE, eventually
 from worker import running_worker
 
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
+
 # The sandbox reloads every other module; our pure modules and pydantic are safe to share.
 SANDBOX = SandboxedWorkflowRunner(
     restrictions=SandboxRestrictions.default.with_passthrough_modules(
@@ -165,12 +167,11 @@ class Stack:
 
     async def until(self, delivery_id: str, reached: Callable[[Any], bool]) -> Any:
         """Wait until `reached` is true of the delivery's row, and return the row."""
-
-        async def matching_row() -> Any:
-            row = await self.row(delivery_id)
-            return row if reached(row) else None
-
-        return await eventually(matching_row)
+        pause = _SHORTEST_PAUSE
+        async with asyncio.timeout(PATIENCE):
+            while not reached(row := await self.row(delivery_id)):
+                pause = await _rest(pause)
+        return row
 
     async def until_status(self, delivery_id: str, *statuses: str) -> Any:
         """Wait until the delivery has one of these statuses, and return its row."""
@@ -184,7 +185,7 @@ class Stack:
         self, delivery_ids: Iterable[str], *statuses: str, timeout: float = PATIENCE
     ) -> None:
         """Wait until each of these deliveries has one of these statuses."""
-        missing = set(delivery_ids)
+        missing, pause = set(delivery_ids), _SHORTEST_PAUSE
         table = Delivery.__table__
         reached = select(table.c.id).where(table.c.status.in_(statuses))
         async with asyncio.timeout(timeout):
@@ -193,8 +194,7 @@ class Stack:
                     missing -= set((await connection.execute(reached)).scalars())
                 if not missing:
                     return
-                # less often when many are missing: each query takes CPU time from the worker
-                await asyncio.sleep(0.02 + len(missing) / 2_000)
+                pause = await _rest(pause + len(missing) / 2_000)
 
     async def until_relayed(self, delivery_id: str) -> None:
         """Wait until the relay has started the workflow or woken it for the last change."""
@@ -270,6 +270,12 @@ async def skipping_stack(
 def control(stack: Stack) -> Control:
     """The endpoint actions of people, carried out as the API does."""
     return Control(stack)
+
+
+async def _rest(pause: float) -> float:
+    """Sleep for so long, and return a longer pause: each query takes CPU time from the worker."""
+    await asyncio.sleep(pause)
+    return min(1.3 * pause, _LONGEST_PAUSE)
 
 
 def _base64_key() -> str:

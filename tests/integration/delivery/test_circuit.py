@@ -58,7 +58,7 @@ async def test_open_circuit_holds_deliveries_and_sends_them_after_recovery(stack
 
 
 async def test_endpoint_without_a_success_for_too_long_is_disabled(stack: Stack) -> None:
-    hurried = {"disable_after_seconds": 12, "probe_delays_seconds": [7, 0.5]}
+    hurried = {"disable_after_seconds": 5, "probe_delays_seconds": [3, 0.5]}
     endpoint, _ = await broken(stack, circuit=QUICK | hurried)
     held = await hold(stack, endpoint, 5)
     await stack.until_all(held, "dead")

@@ -133,18 +133,21 @@ async def test_deliveries_that_never_reached_their_batch_are_taken_by_another(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, batch: str
 ) -> None:
     """The worker crashes after the commit: the rows belong to the batch until `batch_until`."""
-    monkeypatch.setattr(relay, "BATCH_LEASE", timedelta(seconds=9))
     endpoint = await stack.endpoint("/ok")
     first = await stack.deliver_together(endpoint)
     await stack.until_all(first, "delivered")
     add, results = Batch.add, iter([batch == "crashed"])
+    lease = relay.BATCH_LEASE
 
     def losing(self: Batch, rows: Any) -> bool:
+        monkeypatch.setattr(relay, "BATCH_LEASE", lease)
         for added in results:
+            self.close()  # so that they cannot join this one again
             return added
         return add(self, rows)
 
     with patch.object(Batch, "add", losing):
+        monkeypatch.setattr(relay, "BATCH_LEASE", timedelta(seconds=1))
         second = await stack.deliver_together(endpoint)
         await stack.until_all(second, "delivered")
     [before, after] = [(await stack.row(one)).batch_id for one in (*first, *second)]

@@ -9,8 +9,9 @@ from email.message import EmailMessage
 
 import pytest
 from sqlalchemy import update
+from temporalio.common import RetryPolicy
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import UnsandboxedWorkflowRunner
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
 
 from hookfast.clock import utc_now
 from hookfast.mail import MailTransport, SmtpTransport
@@ -58,6 +59,15 @@ class InterruptedTransport:
         await self._transport.send(message)
         if after is not None:
             await after()
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> WorkflowRunner:
+    """Let failed sends be repeated after half a second. Only the returned runner uses this: the
+    sandbox would import the module again, without the change."""
+    policy = RetryPolicy(initial_interval=timedelta(seconds=0.5))
+    monkeypatch.setattr("workflows.owner_mail._UNTIL_DONE", policy)
+    return UnsandboxedWorkflowRunner()
 
 
 async def test_an_owner_gets_one_mail_and_the_workflow_ends(
@@ -185,7 +195,7 @@ async def test_restarted_worker_sends_pending_mail_once(
 
 
 async def test_crash_after_the_mail_server_accepted_a_mail_repeats_the_same_message(
-    stack: MailStack, server: MailServer
+    stack: MailStack, server: MailServer, quick_retries: WorkflowRunner
 ) -> None:
     endpoint_id = await stack.endpoint()
 
@@ -196,7 +206,8 @@ async def test_crash_after_the_mail_server_accepted_a_mail_repeats_the_same_mess
         raise OSError("the worker is gone")
 
     stack.digest_every = timedelta(seconds=0.1)
-    async with stack.running(InterruptedTransport(SmtpTransport(server.url()), after=crash)):
+    transport = InterruptedTransport(SmtpTransport(server.url()), after=crash)
+    async with stack.running(transport, runner=quick_retries):
         await stack.notify(endpoint_id)
         first, second = await stack.until_notified()
 
@@ -242,10 +253,10 @@ async def test_rejected_address_is_stored_with_the_reason_and_not_tried_again(
 
 
 async def test_mail_waits_for_an_unavailable_mail_server(
-    stack: MailStack, server: MailServer
+    stack: MailStack, server: MailServer, quick_retries: WorkflowRunner
 ) -> None:
     server.stop()
-    async with stack.running(SmtpTransport(server.url())):
+    async with stack.running(SmtpTransport(server.url()), runner=quick_retries):
         await stack.notify(await stack.endpoint())
         (pending,) = await stack.until(lambda rows: rows[0].tries > 0)
         assert pending.status == "pending"
