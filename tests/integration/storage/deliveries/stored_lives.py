@@ -56,11 +56,10 @@ async def seed_life(database: Database, endpoint: str, before: str = "pending") 
     delivery = await seed_delivery(
         database, endpoint, created_at=NOON, updated_at=NOON, due_at=NOON, next_attempt_at=NOON
     )
-    for seconds, fact in BEFORE[before]:
-        async with database.write() as connection:
-            await lives.apply(connection, [(delivery, fact)], now=at(seconds))
     table = Delivery.__table__
     async with database.write() as connection:
+        for seconds, fact in BEFORE[before]:
+            await lives.apply(connection, [(delivery, fact)], now=at(seconds))
         await connection.execute(
             update(table).where(table.c.id == delivery).values(started_at=NOON)
         )
