@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import insert, select, text
+from sqlalchemy import Select, insert, select, text
 from sqlmodel import SQLModel
 from structlog.testing import capture_logs
 
@@ -114,13 +115,21 @@ async def assert_rolled_back_without_its_entry(
 
 async def everything(context: Context) -> dict[str, list[Any]]:
     """Return every row of every table, except for when keys were last used."""
-    stored = {}
     async with context.database.read() as connection:
-        for table in SQLModel.metadata.sorted_tables:
-            columns = [column for column in table.c if column.name != "last_used_at"]
-            rows = await connection.execute(select(*columns).order_by(*table.primary_key))
-            stored[table.name] = [tuple(row) for row in rows]
-    return stored
+        return {
+            name: [tuple(row) for row in await connection.execute(query)]
+            for name, query in _queries().items()
+        }
+
+
+@cache
+def _queries() -> dict[str, Select[Any]]:
+    return {
+        table.name: select(*(each for each in table.c if each.name != "last_used_at")).order_by(
+            *table.primary_key
+        )
+        for table in SQLModel.metadata.sorted_tables
+    }
 
 
 @asynccontextmanager
