@@ -29,28 +29,25 @@ async def test_statements_of_older_versions_work_on_the_newest_schema(
     assert await broken(database.url, statements) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "reasons"),
-    [
-        ("ALTER TABLE endpoints RENAME COLUMN state TO mood", {"state", "mood"}),
-        ("DROP TABLE notices", {"notices"}),
-        ("ALTER TABLE jobs DROP COLUMN status", {"status"}),
-    ],
-)
-async def test_missing_table_or_column_is_detected(
-    database: Database, change: str, reasons: set[str]
-) -> None:
+async def test_missing_table_or_column_is_detected(database: Database) -> None:
     """The proof that the previous test can fail."""
+    changes = {
+        "ALTER TABLE endpoints RENAME COLUMN state TO mood": {"state", "mood"},
+        "DROP TABLE notices": {"notices"},
+        "ALTER TABLE jobs DROP COLUMN status": {"status"},
+    }
     async with database.write() as connection:
-        if "DROP COLUMN" in change and database.kind == "sqlite":
+        if database.kind == "sqlite":
             for index in ("ix_jobs_open", "ix_jobs_asking", "ix_jobs_tenant"):
                 await connection.execute(text(f"DROP INDEX IF EXISTS {index}"))
-        await connection.execute(text(change))
+        for change in changes:
+            await connection.execute(text(change))
     found = await broken(database.url, saved(_VERSIONS[-1], database.kind))
-    assert found
-    for line in found:
-        why = line.rpartition(" -- ")[2]
-        assert any(reason in why for reason in reasons), line
+    whys = [line.rpartition(" -- ")[2] for line in found]
+    for change, reasons in changes.items():
+        assert any(reason in why for reason in reasons for why in whys), change
+    for line, why in zip(found, whys, strict=True):
+        assert any(reason in why for reasons in changes.values() for reason in reasons), line
 
 
 async def test_new_required_column_is_detected(database: Database) -> None:

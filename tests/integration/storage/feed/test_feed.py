@@ -133,7 +133,7 @@ async def test_event_that_commits_late_is_not_skipped(database: Database) -> Non
 async def test_reader_gets_every_event_of_concurrent_writers_once(database: Database) -> None:
     """Ids are created in one order, transactions begin in another and end in a third."""
     dice = random.Random(7)
-    made = [new_id("evt") for _ in range(120)]
+    made = [new_id("evt") for _ in range(60)]
     after = await end(database)
     shuffled = dice.sample(made, len(made))
     batches = [shuffled[place : place + 3] for place in range(0, len(made), 3)]

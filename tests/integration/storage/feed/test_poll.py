@@ -102,7 +102,7 @@ async def test_consumer_gets_every_event_of_concurrent_writers(
 ) -> None:
     endpoint = await endpoint_of(database, await seed_endpoint(database, "", mode="poll"))
     after, dice = await end(database), random.Random(5)
-    made = [event(endpoint.tenant_id) for _ in range(40)]
+    made = [event(endpoint.tenant_id) for _ in range(24)]
 
     async def write(row: dict[str, Any]) -> None:
         await asyncio.sleep(dice.random() / 10)
