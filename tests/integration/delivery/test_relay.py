@@ -267,7 +267,7 @@ async def test_the_doorbell_wakes_the_relay(no_idle_reads: None, stack: Stack) -
 
 async def test_nothing_is_left_in_the_outbox_after_a_burst(stack: Stack) -> None:
     endpoints = [await stack.endpoint("/ok") for _ in range(5)]
-    ids = [await stack.deliver(endpoint) for endpoint in endpoints for _ in range(20)]
+    ids = [await stack.deliver(endpoint) for endpoint in endpoints for _ in range(8)]
 
     await stack.until_all(ids, "delivered")
 
