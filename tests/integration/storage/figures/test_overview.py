@@ -126,7 +126,7 @@ async def test_step_with_more_deliveries_than_are_read_is_estimated(filled: str)
 
 
 async def test_figures_read_ranges_of_indexes(filled: str) -> None:
-    windows = [(60, timedelta(minutes=1)), (48, timedelta(minutes=30)), (30, timedelta(days=1))]
+    windows = [(12, timedelta(minutes=1)), (12, timedelta(minutes=30)), (30, timedelta(days=1))]
     for tenant_id in (None, TENANT, SMALL_TENANT):
         for count, length in windows:
             ranges = list(pairwise(edges(count, length)))
