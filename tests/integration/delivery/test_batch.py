@@ -236,12 +236,16 @@ async def test_resend_requested_during_the_first_attempt_waits_for_its_end(stack
     assert numbers[0] == 1
 
 
-@pytest.mark.parametrize(
-    "reason", ["limited", "scheduled", "paused endpoint", "long timeout", "failing lately"]
-)
-async def test_deliveries_that_may_wait_start_in_their_own_workflow(
-    stack: Stack, reason: str
-) -> None:
+async def test_deliveries_that_may_wait_start_in_their_own_workflow(stack: Stack) -> None:
+    for reason in ("limited", "scheduled", "paused endpoint", "long timeout", "failing lately"):
+        delivery = await delivery_that_may_wait(stack, reason)
+        assert (await stack.row(delivery)).batch_id is None, reason
+        assert await has_workflow(stack, delivery), reason
+
+
+async def delivery_that_may_wait(stack: Stack, reason: str) -> str:
+    """Create a delivery that may wait for this reason, and return its id once it was attempted or
+    is held."""
     endpoint = await stack.endpoint(
         "/hook",
         plan=PATIENT,
@@ -259,8 +263,7 @@ async def test_deliveries_that_may_wait_start_in_their_own_workflow(
     stack.receiver.routes["/hook"] = "/ok"
     delivery = await stack.deliver(endpoint, **options)
     await stack.until_status(delivery, "held" if reason == "paused endpoint" else "delivered")
-    assert (await stack.row(delivery)).batch_id is None
-    assert await has_workflow(stack, delivery)
+    return delivery
 
 
 async def test_a_batch_hands_records_that_fail_to_temporal(stack: Stack) -> None:

@@ -255,14 +255,9 @@ def no_idle_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_doorbell_wakes_the_relay(no_idle_reads: None, stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok")
-    bell = doorbell_for(stack.database)
-    try:
-        for _ in range(3):
-            delivery = await seed_delivery(stack.database, endpoint)
-            bell.ring()
-            await stack.until_status(delivery, "delivered")
-    finally:
-        await bell.close()
+    for _ in range(3):
+        delivery = await stack.deliver(endpoint)
+        await stack.until_status(delivery, "delivered")
 
 
 async def test_nothing_is_left_in_the_outbox_after_a_burst(stack: Stack) -> None:
