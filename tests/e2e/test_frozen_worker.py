@@ -117,8 +117,8 @@ async def until_stopped(pid: int) -> None:
 async def until_taken_over(client: Client, workflow_ids: set[str]) -> None:
     """Wait until Temporal has given up the frozen worker's tasks, after 10 s, and another worker
     has completed a task of each workflow."""
-    async with asyncio.timeout(PATIENCE):
-        for one in workflow_ids:
+    for one in workflow_ids:
+        async with asyncio.timeout(PATIENCE):
             timed_out = False
             history = client.get_workflow_handle(one).fetch_history_events(wait_new_event=True)
             async for event in history:
